@@ -1,0 +1,53 @@
+"""The judge without a model: it finds the literal anchors of a requirement, or abstains.
+
+It is what the demo runs on, and a floor to compare judges with. It reads no meaning: a requirement that names no
+number with a unit and quotes no text is one that it cannot assess, and says so.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rubric_integrations.judges.base import Question
+from rubric_integrations.quantity import Quantity, read_quantities
+from rubric_integrations.verdict import VERDICT_VALUES, Judgment, Verdict
+
+WHAT_IT_IS = (
+    "The offline judge uses no model: it runs checks, looks for the numbers and quoted words that a requirement names, "
+    "and abstains (CANNOT_ASSESS) on the rest."
+)
+
+_QUOTED = re.compile(r"[\"“”]([^\"“”]{1,200})[\"“”]|(?<!\w)['‘]([^'‘’]{1,200})['’](?!\w)")
+
+
+class OfflineJudge:
+    """Looks for a requirement's literal anchors: quoted strings, percentages and sums of money."""
+
+    async def judge(self, question: Question) -> Judgment:
+        """Answer one criterion: MET with every anchor present, UNMET with one absent, else CANNOT_ASSESS.
+
+        A penalty whose anchors all occur is CANNOT_ASSESS too: words alone do not tell an error from a warning
+        against it.
+        """
+        requirement, response = question.criterion.requirement, question.submission.response
+        quoted = [first or second for first, second in _QUOTED.findall(requirement)]
+        numbers = [number for number in read_quantities(requirement) if number.unit]
+        if not quoted and not numbers:
+            return _answer("CANNOT_ASSESS", "the requirement names no number with a unit and quotes no text")
+        stated = set(read_quantities(response))
+        absent = [repr(text) for text in quoted if text.casefold() not in response.casefold()]
+        absent += [_show(number) for number in numbers if number not in stated]
+        if absent:
+            return _answer("UNMET", "does not mention " + ", ".join(absent))
+        named = ", ".join([*map(repr, quoted), *map(_show, numbers)])
+        if question.criterion.is_penalty:
+            return _answer("CANNOT_ASSESS", f"mentions {named}, which may be the error or a warning against it")
+        return _answer("MET", f"mentions {named}")
+
+
+def _answer(verdict: Verdict, reason: str) -> Judgment:
+    return Judgment(verdict=verdict, value=VERDICT_VALUES[verdict], reason=reason)
+
+
+def _show(number: Quantity) -> str:
+    return f"{number.value:g}%" if number.unit == "%" else f"{number.unit}{number.value:,g}"

@@ -1,0 +1,40 @@
+"""Reading numbers as people write them: `1,234.5`, `-3`, `17.2%`, `$40`, `12 ms`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_NUMBER = re.compile(
+    r"(?<![\w.,])(?P<sign>(?<![\d)])[-+\u2212])?(?P<currency>[$€£¥])?"
+    r"(?P<digits>\d{1,3}(?:,\d{3})+(?![\d,])|\d+)(?P<fraction>\.\d+)?(?P<exponent>[eE][-+]?\d{1,3})?"
+    r"(?P<percent>\s?%)?(?!\w|[.,]\d)"
+)
+
+
+class Quantity(NamedTuple):
+    """A number found in a text.
+
+    Attributes:
+        value: The number; 17.2 for `17.2%`, never 0.172.
+        unit: `"%"`, a currency sign, or `""` where the number stands alone.
+    """
+
+    value: float
+    unit: str
+
+
+def read_quantities(text: str) -> Iterator[Quantity]:
+    """Yield the numbers of a text in order.
+
+    Digits inside a word (`Q4`, `v2`) are not numbers; a sign counts only where it cannot be a dash of a range.
+
+    Example:
+        >>> list(read_quantities("about 17.2% of 1,234.5"))
+        [Quantity(value=17.2, unit='%'), Quantity(value=1234.5, unit='')]
+    """
+    for match in _NUMBER.finditer(text):
+        digits = match["digits"].replace(",", "") + (match["fraction"] or "") + (match["exponent"] or "")
+        sign = -1.0 if match["sign"] in ("-", "\u2212") else 1.0
+        yield Quantity(sign * float(digits), "%" if match["percent"] else match["currency"] or "")

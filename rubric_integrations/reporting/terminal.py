@@ -1,0 +1,80 @@
+"""Grades as tables in a terminal. Text from models and users is shown, never interpreted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from rubric_integrations.runner import Graded
+from rubric_integrations.verdict import CriterionReport, EvaluationReport
+
+_STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow"}
+
+
+def plain(text: str) -> Text:
+    """Untrusted text for a terminal: no markup, and no control characters, which could repaint the screen."""
+    return Text("".join(ch if ch.isprintable() or ch in "\n\t" else "\N{REPLACEMENT CHARACTER}" for ch in text))
+
+
+def report_table(graded: Graded) -> Table:
+    """One submission: its criteria with verdict, weight, requirement and reason."""
+    report = graded.report
+    table = Table(title=plain(f"{graded.row.id}: {_headline(graded)}"), title_justify="left", title_style="bold")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("weight", justify="right", no_wrap=True)
+    table.add_column("requirement", ratio=3)
+    table.add_column("reason", ratio=4)
+    for row in report.report if report else ():
+        reason = row.error or row.reason
+        table.add_row(_verdict(row), f"{row.weight:g}", plain(row.requirement), plain(reason))
+    return table
+
+
+def ranking_table(results: Sequence[Graded]) -> Table:
+    """All submissions, best first; those without a score last."""
+    table = Table(title="Ranking", title_justify="left", title_style="bold")
+    for column in ("", "id", "score", "passed", "coverage", "abstained", "failed"):
+        table.add_column(column, justify="left" if column in ("id", "passed") else "right")
+    for place, graded in enumerate(sorted(results, key=_rank), start=1):
+        report = graded.report
+        if report is None:
+            table.add_row("-", plain(graded.row.id), "-", plain(graded.row.error or ""))
+            continue
+        passed = Text("yes", style="green") if report.passed else Text("no", style="red")
+        table.add_row(
+            str(place), plain(graded.row.id), _score(graded), passed, f"{report.coverage:.0%}",
+            str(report.cannot_assess_count), str(report.failed_count),
+        )  # fmt: skip
+    return table
+
+
+def _rank(graded: Graded) -> tuple[bool, float, str]:
+    score = None if graded.judge_error or graded.report is None else graded.report.score
+    return (score is None, -(score or 0.0), graded.row.id)
+
+
+def _score(graded: Graded) -> str:
+    if graded.report is None or graded.judge_error:
+        return "failed" if graded.judge_error else "-"
+    return "undefined" if graded.report.score is None else f"{graded.report.score:.3f}"
+
+
+def _headline(graded: Graded) -> str:
+    report: EvaluationReport | None = graded.report
+    if report is None:
+        return graded.row.error or ""
+    if graded.judge_error:
+        return "not graded, since " + graded.judge_error
+    verdict = "passed" if report.passed else "not passed"
+    unmet = [row.name for row in report.report if row.required and not row.passed]
+    gate = f" (required: {', '.join(unmet)})" if unmet else ""
+    return f"{_score(graded)}, {verdict}{gate}"
+
+
+def _verdict(row: CriterionReport) -> Text:
+    if row.verdict is None:
+        return Text("FAILED", style="bold magenta")
+    good = row.verdict if row.weight >= 0 else {"MET": "UNMET", "UNMET": "MET"}.get(row.verdict, row.verdict)
+    return Text(row.verdict + (" (fallback)" if row.error else ""), style=_STYLES.get(good, ""))

@@ -1,0 +1,425 @@
+"""What is asked: criteria with weights, and the rubric that holds them. Data and its validation, nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from rubric_integrations.quantity import read_quantities
+from rubric_integrations.record import Record, UnitScore, Weight
+
+if TYPE_CHECKING:
+    from rubric_integrations.graders.base import Grader
+    from rubric_integrations.scoring import CannotAssess
+    from rubric_integrations.submission import ToGrade
+    from rubric_integrations.verdict import EvaluationReport
+
+MAX_CRITERIA = 1_000
+DEFAULT_WEIGHT = 10.0
+DEFAULT_PASS_MARK = 0.8
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong with a rubric file.
+
+    Attributes:
+        where: The place in the document, such as `criteria[2]`; empty for the document itself.
+        field: The field's name; empty where the fault is not one field's.
+        message: What is wrong and what to write instead.
+    """
+
+    where: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        place = " ".join(part for part in (self.where, f"`{self.field}`" if self.field else "") if part)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class RubricError(ValueError):
+    """A rubric that cannot be used.
+
+    Attributes:
+        source: The file or form that was read.
+        faults: Everything wrong with it, in the order of the document.
+    """
+
+    def __init__(self, source: str, faults: Sequence[Fault]):
+        self.source, self.faults = source, tuple(faults)
+        super().__init__("\n".join(f"{source}: {fault}" for fault in self.faults))
+
+
+class NumberCheck(Record):
+    """A number that the response must state.
+
+    Attributes:
+        value: The number to find.
+        tolerance: How far a stated number may be from it, at least 0.
+        unit: `"%"` or a currency sign that must stand with it; empty accepts any.
+    """
+
+    value: float = Field(allow_inf_nan=False)
+    tolerance: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    unit: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_scalar(cls, data: Any) -> Any:
+        if isinstance(data, bool):
+            raise ValueError(f"must be a number, got {data!r}")
+        if isinstance(data, int | float):
+            return {"value": data}
+        if isinstance(data, str):
+            found = list(read_quantities(data))
+            if len(found) != 1:
+                raise ValueError(f"must hold one number such as 17.2% or 1,234.5, got {data!r}")
+            return {"value": found[0].value, "unit": found[0].unit}
+        return data
+
+
+Texts = str | tuple[str, ...]
+"""One text, or several."""
+
+
+class Check(Record):
+    """A criterion decided by code, without a judge: every condition given must hold.
+
+    Attributes:
+        contains: A text, or several, that must all occur in the response.
+        not_contains: A text, or several, none of which may occur.
+        regex: A pattern (Python syntax) that must be found somewhere in the response.
+        equals: The whole response, white space around it apart.
+        number: A number the response must state: `17.2%`, `1234.5`, or `{value, tolerance, unit}`.
+        json_schema: A JSON Schema that the response, read as JSON, must satisfy.
+        min_words: The fewest white-space separated words allowed.
+        max_words: The most allowed.
+        ignore_case: Whether `contains`, `not_contains`, `regex` and `equals` overlook case.
+
+    Example:
+        >>> Check(contains="17.2%", max_words=300).max_words
+        300
+    """
+
+    contains: Texts | None = None
+    not_contains: Texts | None = None
+    regex: str | None = None
+    equals: str | None = None
+    number: NumberCheck | None = None
+    json_schema: dict[str, Any] | None = None
+    min_words: int | None = Field(default=None, ge=0, strict=True)
+    max_words: int | None = Field(default=None, ge=0, strict=True)
+    ignore_case: bool = False
+
+    @field_validator("contains", "not_contains")
+    @classmethod
+    def _no_empty_text(cls, value: Texts | None) -> Texts | None:
+        if value in ("", ()) or (isinstance(value, tuple) and "" in value):
+            raise ValueError("holds an empty text, which every response contains: take it out")
+        return value
+
+    @field_validator("regex")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        if value is not None:
+            import regex
+
+            try:
+                regex.compile(value)
+            except regex.error as error:
+                raise ValueError(f"is not a regular expression: {error} in {value!r}") from None
+        return value
+
+    @field_validator("json_schema")
+    @classmethod
+    def _is_a_schema(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None:
+            from jsonschema import Draft202012Validator, SchemaError
+
+            try:
+                Draft202012Validator.check_schema(value)
+            except SchemaError as error:
+                raise ValueError(f"is not a JSON Schema: {error.message}") from None
+        return value
+
+    @model_validator(mode="after")
+    def _decides_something(self) -> Self:
+        if not self.conditions:
+            raise ValueError("has no condition: give one of " + ", ".join(_CONDITIONS))
+        if self.min_words is not None and self.max_words is not None and self.min_words > self.max_words:
+            raise ValueError(f"`min_words` {self.min_words!r} is above `max_words` {self.max_words!r}: swap them")
+        return self
+
+    @property
+    def conditions(self) -> list[str]:
+        """The names of the conditions that are set."""
+        return [name for name in _CONDITIONS if getattr(self, name) is not None]
+
+
+_CONDITIONS = tuple(name for name in Check.model_fields if name != "ignore_case")
+
+
+class Criterion(Record):
+    """One thing to look for, and what it is worth.
+
+    Attributes:
+        requirement: What to look for, in words that a judge can answer with MET or UNMET.
+        weight: Its worth; negative for a penalty, where MET means that the error is present. Default 10.
+        name: A short unique name for reports, feedback keys and overrides.
+        required: Whether the whole grade fails when this criterion does.
+        min_score: The least value in [0, 1] (for a penalty: 1 - value) that counts as holding; implies `required`.
+        check: Decides the criterion in code, without a judge.
+
+    Example:
+        >>> Criterion(requirement="States the margin as 17.2%", weight=10, name="margin").weight
+        10.0
+    """
+
+    name: str | None = Field(default=None, min_length=1, max_length=200)
+    weight: Weight = DEFAULT_WEIGHT
+    requirement: str
+    required: bool = Field(default=False, strict=True)
+    min_score: UnitScore | None = None
+    check: Check | None = None
+
+    @field_validator("requirement")
+    @classmethod
+    def _says_something(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("is empty: say what the judge should look for")
+        return value
+
+    @property
+    def is_penalty(self) -> bool:
+        """Whether MET costs points."""
+        return self.weight < 0
+
+    @property
+    def is_gate(self) -> bool:
+        """Whether `passed` depends on this criterion alone."""
+        return self.required or self.min_score is not None
+
+    @property
+    def worst_value(self) -> float:
+        """The value in [0, 1] that this criterion can have and that scores least."""
+        return 1.0 if self.is_penalty else 0.0
+
+
+class Rubric(Record):
+    """Weighted criteria, and the mark that passes.
+
+    Attributes:
+        criteria: One to 1,000 criteria; their order is the order of every report.
+        name: What to call the rubric in reports.
+        description: A note for people; no judge sees it.
+        guidelines: What a judge should know for every criterion.
+        pass_mark: The least score in [0, 1] that passes. Default 0.8.
+
+    Raises:
+        pydantic.ValidationError: (a ValueError) for a rubric that could not be scored as its author meant;
+            the readers (`from_file` and its siblings) raise `RubricError`, one line a fault.
+
+    Example:
+        >>> rubric = Rubric([Criterion(requirement="Is polite", weight=2), {"requirement": "Insults", "weight": -4}])
+        >>> rubric.compute_score(["MET", "UNMET"])
+        1.0
+    """
+
+    name: str | None = None
+    description: str | None = None
+    guidelines: str | None = None
+    pass_mark: UnitScore = DEFAULT_PASS_MARK
+    criteria: tuple[Criterion, ...]
+
+    def __init__(self, criteria: Iterable[Criterion | Mapping[str, Any]] = (), /, **fields: Any):
+        super().__init__(**{"criteria": tuple(criteria), **fields})
+
+    @field_validator("criteria")
+    @classmethod
+    def _scorable(cls, criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+        if not criteria:
+            raise ValueError("has no criteria: give at least one")
+        if len(criteria) > MAX_CRITERIA:
+            raise ValueError(f"has {len(criteria)} criteria, more than {MAX_CRITERIA}: split the rubric")
+        if all(criterion.weight == 0 for criterion in criteria):
+            raise ValueError("has only zero weights, so that no answer could change its score: give one a weight")
+        first: dict[str, int] = {}
+        for index, criterion in enumerate(criteria):
+            if criterion.name is not None and first.setdefault(criterion.name, index) != index:
+                earlier = first[criterion.name]
+                raise ValueError(f"[{index}] repeats the `name` {criterion.name!r} of [{earlier}]: rename one of them")
+        return criteria
+
+    def __len__(self) -> int:
+        return len(self.criteria)
+
+    def __add__(self, other: Rubric) -> Rubric:
+        """Join a file-level rubric (left) and a case's own (right), whose fields win where it sets them."""
+        fields = {
+            field: getattr(rubric, field)
+            for rubric in (self, other)
+            for field in rubric.model_fields_set - {"criteria", "guidelines"}
+        }
+        both = [text for text in (self.guidelines, other.guidelines) if text]
+        return Rubric(self.criteria + other.criteria, guidelines="\n\n".join(both) or None, **fields)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """A unique name for every criterion: its own, or `c1`, `c2`, ... by its place."""
+        taken = {criterion.name for criterion in self.criteria if criterion.name is not None}
+        keys: list[str] = []
+        for number, criterion in enumerate(self.criteria, start=1):
+            key = criterion.name or f"c{number}"
+            while criterion.name is None and key in taken:
+                key += "_"
+            keys.append(key)
+        return tuple(keys)
+
+    @property
+    def positive_weight(self) -> float:
+        """P, the sum of the positive weights."""
+        return math.fsum(c.weight for c in self.criteria if c.weight > 0)
+
+    @property
+    def negative_weight(self) -> float:
+        """N, the sum of the absolute values of the negative weights."""
+        return math.fsum(-c.weight for c in self.criteria if c.weight < 0)
+
+    # The doors upstairs. A rubric is data; these six only fetch the room that does the work.
+
+    @classmethod
+    def from_dict(cls, data: Sequence[Any] | Mapping[str, Any]) -> Rubric:
+        """Read a rubric from lists and dictionaries, in any of the native shapes.
+
+        The shapes: a list of criteria; a list of sections `{"criteria": [...]}`; `{"sections": [...]}`;
+        `{"rubric": [...]}`; `{"criteria": [...], "guidelines": ..., ...}`.
+
+        Raises:
+            RubricError: One line a fault, with its place, its field and the remedy.
+
+        Example:
+            >>> Rubric.from_dict([{"weight": 10.0, "requirement": "Is polite"}]).keys
+            ('c1',)
+        """
+        from rubric_integrations.formats import read_document
+
+        return read_document(data, source="rubric")
+
+    @classmethod
+    def from_json(cls, text: str) -> Rubric:
+        """Read a rubric from JSON text. Raises `RubricError`."""
+        from rubric_integrations.formats import read_text
+
+        return read_text(text, "json", source="rubric")
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Rubric:
+        """Read a rubric from YAML text (the safe subset: no tags that name code). Raises `RubricError`."""
+        from rubric_integrations.formats import read_text
+
+        return read_text(text, "yaml", source="rubric")
+
+    @classmethod
+    def from_file(cls, source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
+        """Read a rubric from a path or an open file; YAML or JSON by its ending, else by its content.
+
+        Raises:
+            RubricError: The file is not there, is not text, or is not a rubric.
+        """
+        from rubric_integrations.formats import read_file
+
+        return read_file(source)
+
+    def to_dict(self) -> dict[str, Any]:
+        """This rubric as plain data; `from_dict` gives an equal rubric back."""
+        from rubric_integrations.formats import write_document
+
+        return write_document(self)
+
+    def to_json(self) -> str:
+        """This rubric as JSON text; `from_json` gives an equal rubric back."""
+        from rubric_integrations.formats import write_text
+
+        return write_text(self, "json")
+
+    def to_yaml(self) -> str:
+        """This rubric as YAML text; `from_yaml` gives an equal rubric back."""
+        from rubric_integrations.formats import write_text
+
+        return write_text(self, "yaml")
+
+    def compute_score(
+        self,
+        verdicts: Sequence[str],
+        normalize: bool = True,
+        cannot_assess: CannotAssess = "skip",
+        partial_credit: float = 0.5,
+    ) -> float | None:
+        """Score known verdicts, such as human labels, with the same aggregator as every grader.
+
+        Args:
+            verdicts: One answer a criterion, in order: `MET`, `UNMET` or `CANNOT_ASSESS`.
+            normalize: Whether to return a score in [0, 1]; if not, the raw weighted sum.
+            cannot_assess: What an abstention counts: `skip`, `zero`, `partial` or `fail`.
+            partial_credit: The share of a positive weight that `partial` gives, in [0, 1].
+
+        Returns:
+            The score, or None where nothing that the score divides by was assessed.
+
+        Raises:
+            ValueError: The number of verdicts is not the number of criteria, or one is unknown.
+        """
+        from rubric_integrations.scoring import score_verdicts
+
+        return score_verdicts(self, verdicts, normalize, cannot_assess, partial_credit)
+
+    async def grade(
+        self,
+        to_grade: ToGrade,
+        grader: Grader | None = None,
+        query: str | None = None,
+        reference: str | None = None,
+        *,
+        autograder: Grader | None = None,
+    ) -> EvaluationReport:
+        """Grade one text against this rubric.
+
+        Args:
+            to_grade: The text, or `{"thinking": ..., "output": ...}`, or a `Submission`.
+            grader: Who grades, and how. There is no default.
+            query: The task that the text answers.
+            reference: An exemplary answer, to calibrate the judge.
+            autograder: The name that `grader` has in the `rubric` package.
+
+        Raises:
+            JudgeError: A criterion could not be judged and the grader's `on_failure` is `"raise"`.
+            ValueError: There is nothing to grade, or no grader.
+        """
+        return await _the_grader(grader, autograder).grade(self, to_grade, query=query, reference=reference)
+
+    def grade_sync(
+        self,
+        to_grade: ToGrade,
+        grader: Grader | None = None,
+        query: str | None = None,
+        reference: str | None = None,
+        *,
+        autograder: Grader | None = None,
+    ) -> EvaluationReport:
+        """`grade` for callers without an event loop, and for notebooks and threads that have one."""
+        return _the_grader(grader, autograder).grade_sync(self, to_grade, query=query, reference=reference)
+
+
+def _the_grader(grader: Grader | None, autograder: Grader | None) -> Grader:
+    chosen = grader or autograder
+    if chosen is None:
+        raise ValueError(
+            "`grader` is missing: pass one, such as PerCriterionGrader(judge='openai/gpt-5-mini'); "
+            "with a default, your text would go to a model that you did not choose"
+        )
+    return chosen

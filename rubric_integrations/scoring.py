@@ -1,0 +1,174 @@
+"""The one scorer: pure functions from values and weights to a score. No I/O, no model, no randomness.
+
+With `w` a criterion's weight and `v` in [0, 1] the value of its answer, over the criteria not left out:
+
+    P = sum of w > 0        N = sum of |w| for w < 0        S = sum of v * w
+
+    the rubric has a positive weight:   score = clamp01(S / P)
+    the rubric is all negative:         score = clamp01(1 + S / N)
+
+Which line holds is read off the whole rubric, so that an abstention cannot move a rubric to the other one. Where
+its divisor is zero, because nothing on that side was assessed, the score is None: undefined, not 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, TypedDict, cast, get_args
+
+from rubric_integrations.rubric import Criterion, Rubric
+from rubric_integrations.verdict import VERDICT_VALUES, Verdict, plain_word
+
+CannotAssess = Literal["skip", "zero", "partial", "fail"]
+"""What an abstention counts: nothing and leaves its weight out; 0; a share of a positive weight; the worst value."""
+
+# A rounding error of the division must not fail a release gate.
+ROUNDING = 1e-9
+
+
+class FallbackVerdicts(TypedDict, total=False):
+    """The verdict that stands in for a failure, by the sign of the weight; UNMET where one is not given."""
+
+    positive: Literal["MET", "UNMET"]
+    negative: Literal["MET", "UNMET"]
+
+
+OnFailure = Literal["raise", "abstain", "worst_case"] | FallbackVerdicts
+"""What a failure does: ends the grade, counts as an abstention, as the worst value, or as a fallback verdict."""
+
+
+class Part(NamedTuple):
+    """One criterion as the scorer sees it.
+
+    Attributes:
+        weight: Its weight.
+        value: Its answer's value in [0, 1]; None for an abstention.
+        worst: The value it can have that scores least.
+    """
+
+    weight: float
+    value: float | None
+    worst: float
+
+
+class Score(NamedTuple):
+    """The outcome: `normalized` in [0, 1], `raw` the weighted sum; None where undefined."""
+
+    normalized: float | None
+    raw: float | None
+
+
+def score_parts(parts: Sequence[Part], cannot_assess: CannotAssess = "skip", partial_credit: float = 0.5) -> Score:
+    """Score the parts of a whole rubric by the formula above.
+
+    Example:
+        >>> score_parts([Part(10, 1.0, 0.0), Part(8, None, 0.0), Part(-15, 0.0, 1.0)])
+        Score(normalized=1.0, raw=10.0)
+    """
+    filled = [(part.weight, _value(part, cannot_assess, partial_credit)) for part in parts]
+    counted = [(weight, value) for weight, value in filled if value is not None]
+    if not counted:
+        return Score(None, None)
+    raw = math.fsum(weight * value for weight, value in counted)
+    if any(part.weight > 0 for part in parts):
+        divisor = math.fsum(weight for weight, _ in counted if weight > 0)
+        return Score(_clamp(raw / divisor) if divisor else None, raw)
+    divisor = math.fsum(-weight for weight, _ in counted)
+    return Score(_clamp(1 + raw / divisor) if divisor else None, raw)
+
+
+def _value(part: Part, cannot_assess: CannotAssess, partial_credit: float) -> float | None:
+    if part.value is not None:
+        return part.value
+    match cannot_assess:
+        case "skip":
+            return None
+        case "zero":
+            return 0.0
+        case "partial":
+            return partial_credit if part.weight > 0 else 0.0
+        case "fail":
+            return part.worst
+
+
+def _clamp(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
+def failure_verdict(criterion: Criterion, on_failure: OnFailure) -> Literal["MET", "UNMET"] | None:
+    """The verdict that stands in for a failed judgment; None where it is to count as an abstention."""
+    if isinstance(on_failure, Mapping):
+        return on_failure.get("negative" if criterion.is_penalty else "positive", "UNMET")
+    if on_failure == "worst_case":
+        return "MET" if criterion.is_penalty else "UNMET"
+    return None
+
+
+def holds(criterion: Criterion, value: float | None) -> bool:
+    """Whether a criterion is as its author wants it: the gate of `required` and `min_score`.
+
+    The value counts from the good end (1 - value for a penalty), and must be above the worst and at least
+    `min_score`. An abstention does not hold, and neither does a failure, which has no genuine value.
+    """
+    if value is None:
+        return False
+    good = 1.0 - value if criterion.is_penalty else value
+    return good > 0 and good >= (criterion.min_score or 0.0) - ROUNDING
+
+
+def reaches(score: float | None, pass_mark: float) -> bool:
+    """Whether a normalized score passes; an undefined one does not."""
+    return score is not None and score >= pass_mark - ROUNDING
+
+
+def coverage(rubric: Rubric, assessed: Sequence[bool]) -> float:
+    """The share in [0, 1] of the rubric's absolute weights that was assessed."""
+    weights = [abs(criterion.weight) for criterion in rubric.criteria]
+    seen = math.fsum(weight for weight, known in zip(weights, assessed, strict=True) if known)
+    return min(1.0, seen / math.fsum(weights))
+
+
+def check_policy(cannot_assess: str, partial_credit: float) -> None:
+    """Refuse an abstention policy that does not exist, or a credit outside [0, 1], before anything is paid for."""
+    if cannot_assess not in get_args(CannotAssess):
+        known = ", ".join(map(repr, get_args(CannotAssess)))
+        raise ValueError(f"`cannot_assess` must be one of {known}, got {cannot_assess!r}")
+    if not 0.0 <= partial_credit <= 1.0:
+        raise ValueError(f"`partial_credit` must be in [0, 1], got {partial_credit!r}: scores would leave [0, 1]")
+
+
+def check_on_failure(on_failure: object) -> None:
+    """Refuse a failure policy that does not exist, before anything is paid for."""
+    if isinstance(on_failure, Mapping):
+        given = cast("Mapping[object, object]", on_failure)
+        if set(given) <= {"positive", "negative"} and all(verdict in ("MET", "UNMET") for verdict in given.values()):
+            return
+    elif on_failure in ("raise", "abstain", "worst_case"):
+        return
+    raise ValueError(
+        "`on_failure` must be 'raise', 'abstain', 'worst_case' or "
+        f"{{'positive': 'UNMET', 'negative': 'MET'}}, got {on_failure!r}"
+    )
+
+
+def parse_verdict(text: object) -> Verdict | None:
+    """Read a verdict in any harmless form (`met`, `**MET**`, `Cannot assess.`); None where it is no verdict."""
+    return next((verdict for verdict in VERDICT_VALUES if plain_word(verdict) == plain_word(str(text))), None)
+
+
+def score_verdicts(
+    rubric: Rubric, verdicts: Sequence[str], normalize: bool, cannot_assess: CannotAssess, partial_credit: float
+) -> float | None:
+    """Score one known verdict a criterion; `Rubric.compute_score` is its public form."""
+    check_policy(cannot_assess, partial_credit)
+    if len(verdicts) != len(rubric):
+        raise ValueError(f"`verdicts` has {len(verdicts)} entries for {len(rubric)} criteria: give one for each")
+    parts: list[Part] = []
+    for key, criterion, text in zip(rubric.keys, rubric.criteria, verdicts, strict=True):
+        verdict = parse_verdict(text)
+        if verdict is None:
+            raise ValueError(f"`{key}` has the verdict {text!r}: use MET, UNMET or CANNOT_ASSESS")
+        parts.append(Part(criterion.weight, VERDICT_VALUES[verdict], criterion.worst_value))
+    score = score_parts(parts, cannot_assess, partial_credit)
+    return score.normalized if normalize else score.raw

@@ -1,0 +1,197 @@
+"""What was found: a verdict, an abstention or a failure for each criterion, and the report of them all."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rubric_integrations.record import Record, UnitScore, Weight
+
+Verdict = Literal["MET", "UNMET", "CANNOT_ASSESS"]
+"""A judge's answer to a binary criterion. CANNOT_ASSESS is an abstention: the judge worked, and could not tell."""
+
+VERDICT_VALUES: dict[Verdict, float | None] = {"MET": 1.0, "UNMET": 0.0, "CANNOT_ASSESS": None}
+"""The value in [0, 1] of each verdict; None for the abstention, which has none."""
+
+
+def plain_word(text: str) -> str:
+    """A word without the form a model may dress it in, for comparison: `**Met.**` and `MET` give the same.
+
+    Example:
+        >>> plain_word("Cannot assess.") == plain_word("CANNOT_ASSESS")
+        True
+    """
+    return "".join(ch for ch in text.casefold() if ch.isalnum())
+
+
+class TokenUsage(Record):
+    """Tokens that were paid for; what a cache of ours answered costs none.
+
+    Attributes:
+        prompt_tokens: Tokens sent.
+        completion_tokens: Tokens received.
+        cached_tokens: Of those sent, how many the provider had in its prefix cache.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Sent and received."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+        )
+
+
+class Spend(Record):
+    """What some judgments cost, failed attempts included.
+
+    Attributes:
+        calls: Requests to a model.
+        usage: Their tokens.
+        cost: US dollars; None where the price of a call is not known (which is not zero).
+    """
+
+    calls: int = 0
+    usage: TokenUsage = TokenUsage()
+    cost: float | None = 0.0
+
+    def __add__(self, other: Spend) -> Spend:
+        cost = None if self.cost is None or other.cost is None else self.cost + other.cost
+        return Spend(calls=self.calls + other.calls, usage=self.usage + other.usage, cost=cost)
+
+
+class Judgment(Record):
+    """An answer to one criterion: a verdict or an abstention, never a failure.
+
+    Attributes:
+        verdict: The judge's word.
+        value: Its value in [0, 1]; None for an abstention.
+        reason: Why, in the judge's words.
+        spend: What it cost to obtain.
+        neutralized: Whether text that imitates prompt structure was defused before the judge saw it.
+    """
+
+    verdict: str
+    value: UnitScore | None
+    reason: str = ""
+    spend: Spend = Spend()
+    neutralized: bool = False
+
+
+FailureKind = Literal["transport", "parse", "check", "config"]
+
+
+class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict and abstention, named as such
+    """A judge gave no answer to one criterion. Never a verdict, never a zero.
+
+    Attributes:
+        kind: `transport` (no reply), `parse` (a reply that is no answer), `check` (a check could not be
+            computed) or `config` (wrong model, key or setting: asking again cannot help).
+        retryable: Whether asking again may help.
+        retry_after: Seconds that the provider asks to wait, where it does.
+        spend: What the attempt cost all the same.
+    """
+
+    def __init__(
+        self,
+        kind: FailureKind,
+        message: str,
+        *,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        spend: Spend | None = None,
+    ):
+        super().__init__(f"{kind}: {message}")
+        self.kind, self.retryable, self.retry_after = kind, retryable, retry_after
+        self.spend = spend or Spend()
+
+
+class CriterionReport(Record):
+    """What became of one criterion.
+
+    Attributes:
+        name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by place.
+        requirement: What was asked.
+        weight: What it is worth.
+        verdict: The answer that was scored; None where there is none.
+        value: The answer's value in [0, 1]; None for an abstention or a failure without a fallback.
+        reason: Why.
+        error: Why there is no genuine answer. A verdict beside it is a fallback that `on_failure` asked for.
+        required: Whether `passed` depends on this criterion.
+        passed: Whether this criterion holds: the gate's view, without abstentions or failures.
+        spend: What it cost.
+        neutralized: Whether text that imitates prompt structure was defused before the judge saw it.
+    """
+
+    name: str
+    requirement: str
+    weight: Weight
+    verdict: str | None
+    value: UnitScore | None
+    reason: str = ""
+    error: str | None = None
+    required: bool = False
+    passed: bool = False
+    spend: Spend = Spend()
+    neutralized: bool = False
+
+
+class EvaluationReport(Record):
+    """The grade of one submission.
+
+    Attributes:
+        score: In [0, 1] (the weighted sum if `normalize=False`); None where it is undefined, never a made-up 0.
+        raw_score: The weighted sum, before any length penalty; None where every criterion was left out.
+        llm_raw_score: What the judge itself said: here the weighted sum of its verdicts.
+        passed: Whether the normalized score reaches the rubric's `pass_mark` and every required criterion holds.
+        complete: Whether every criterion got an answer (an abstention is one; a failure is not).
+        coverage: The share in [0, 1] of the absolute weights that was assessed.
+        cannot_assess_count: Abstentions.
+        failed_count: Criteria without an answer.
+        error: The failures in one line; None where there are none.
+        spend: Calls, tokens and dollars, failed attempts included.
+        report: One entry a criterion, in the rubric's order.
+    """
+
+    score: float | None
+    raw_score: float | None
+    llm_raw_score: float | None = None
+    passed: bool
+    complete: bool
+    coverage: float = Field(ge=0.0, le=1.0)
+    cannot_assess_count: int = 0
+    failed_count: int = 0
+    error: str | None = None
+    spend: Spend = Spend()
+    report: tuple[CriterionReport, ...]
+
+    @property
+    def token_usage(self) -> TokenUsage:
+        """Tokens of all calls, failed attempts included."""
+        return self.spend.usage
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars; None where a price is not known."""
+        return self.spend.cost
+
+
+class JudgeError(ValueError):
+    """A grade that could not be completed, under `on_failure="raise"`.
+
+    Attributes:
+        report: What was found and paid for until then; its `complete` is False.
+    """
+
+    def __init__(self, message: str, report: EvaluationReport):
+        super().__init__(message)
+        self.report = report

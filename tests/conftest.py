@@ -1,0 +1,53 @@
+"""What every test runs under: no network but the loopback, no cache on disk, no waits between retries."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Before dspy is imported: prices come from its own snapshot, and its cache stays out of the home directory.
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+os.environ["DSPY_CACHEDIR"] = tempfile.mkdtemp(prefix="rubric-tests-")
+
+from rubric_integrations.graders import base
+from tests.openai_server import OpenAIServer
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+_connect = socket.socket.connect
+
+
+def _loopback_only(self: socket.socket, address: Any) -> None:
+    if isinstance(address, tuple) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise ConnectionRefusedError(f"a test tried to reach {address!r}")
+    _connect(self, address)
+
+
+def _short_wait(_state: object) -> float:
+    return 0.01
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.setattr(socket.socket, "connect", _loopback_only)
+    monkeypatch.setattr(base, "_backoff", _short_wait)
+    for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as running:
+        yield running
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    passed = [report for report in terminalreporter.stats.get("passed", []) if report.when == "call"]
+    cases = [value for report in passed for name, value in report.user_properties if name == "conformance"]
+    terminalreporter.write_line(f"recorded scoring cases that agree: {len(cases)}")

@@ -1,0 +1,146 @@
+"""A small server that speaks the OpenAI chat protocol over real sockets: scripted replies, latency and faults.
+
+Standard library only. It runs on a thread and an event loop of its own:
+
+    with OpenAIServer(lambda call: Reply(verdict="MET")) as server:
+        PerCriterionGrader(judge="openai/mock", api_base=server.url)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, as the script sees it: its number from 0, its body, and the criterion it asks."""
+
+    number: int
+    body: dict[str, Any]
+
+    @property
+    def prompt(self) -> str:
+        return "\n".join(str(message["content"]) for message in self.body["messages"])
+
+    @property
+    def criterion(self) -> str:
+        fenced = re.findall(r"<data \w+>\n(.*?)\n</data \w+>", self.prompt, re.DOTALL)
+        return fenced[-1] if fenced else ""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What to answer: a verdict, or any text, or a fault."""
+
+    verdict: str = "MET"
+    text: str | None = None
+    status: int = 200
+    retry_after: float | None = None
+    delay: float = 0.0
+    drop: bool = False
+
+    @property
+    def content(self) -> str:
+        return json.dumps({"explanation": "as scripted", "verdict": self.verdict}) if self.text is None else self.text
+
+
+Script = Callable[[Call], Reply]
+
+
+@dataclass
+class OpenAIServer:
+    """The server; `calls` and `peak` tell what reached it."""
+
+    script: Script = lambda _call: Reply()
+    calls: list[Call] = field(default_factory=list[Call])
+    in_flight: int = 0
+    peak: int = 0
+    _server: asyncio.Server = field(init=False)
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        ready = threading.Event()
+
+        def run() -> None:
+            asyncio.set_event_loop(self._loop)
+            self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+            ready.set()
+            self._loop.run_forever()
+            for task in asyncio.all_tasks(self._loop):
+                task.cancel()
+            self._loop.run_until_complete(asyncio.sleep(0))
+            self._loop.close()
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+        ready.wait()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+
+    @property
+    def url(self) -> str:
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"http://{host}:{port}/v1"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await self._serve_one(reader, writer):
+                pass
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client is gone, or the server is closing
+        finally:
+            writer.close()
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
+        body = json.loads(await reader.readexactly(int(length[1]) if length else 0))
+        call = Call(len(self.calls), body)
+        self.calls.append(call)
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        try:
+            reply = self.script(call)
+            await asyncio.sleep(reply.delay)
+            if reply.drop:
+                return False
+            writer.write(_http(call, reply))
+            await writer.drain()
+        finally:
+            self.in_flight -= 1
+        return True
+
+
+def _http(call: Call, reply: Reply) -> bytes:
+    if reply.status == 200:
+        prompt_tokens, completion_tokens = len(call.prompt) // 4, len(reply.content) // 4
+        payload: dict[str, Any] = {
+            "id": f"chatcmpl-{call.number}",
+            "object": "chat.completion",
+            "created": 0,
+            "model": call.body["model"],
+            "choices": [
+                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply.content}}
+            ],
+            "usage": {
+                "prompt_tokens": prompt_tokens,
+                "completion_tokens": completion_tokens,
+                "total_tokens": prompt_tokens + completion_tokens,
+            },
+        }
+    else:
+        payload = {"error": {"message": f"scripted status {reply.status}", "type": "scripted", "code": None}}
+    data = json.dumps(payload).encode()
+    headers = [f"HTTP/1.1 {reply.status} Scripted", "Content-Type: application/json", f"Content-Length: {len(data)}"]
+    if reply.retry_after is not None:
+        headers.append(f"Retry-After: {reply.retry_after:g}")
+    return "\r\n".join(headers).encode() + b"\r\n\r\n" + data
