@@ -28,8 +28,8 @@ lint: $(STAMP) ## Check style and formatting
 types: $(STAMP) ## Check types, strictly, in the package and the tests
 	$(BIN)/basedpyright
 
-bench: ## Measure speed and tokens (comes with the Speed issue)
-	@echo "make bench: there is no benchmarks/ yet" >&2; exit 1
+bench: $(STAMP) ## Measure what the library adds around a model
+	$(BIN)/python benchmarks/per_criterion.py
 
 clean: ## Remove what make has made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis run.jsonl

@@ -290,7 +290,7 @@ class Rubric(Record):
         """N, the sum of the absolute values of the negative weights."""
         return math.fsum(-c.weight for c in self.criteria if c.weight < 0)
 
-    # The doors upstairs. A rubric is data; these six only fetch the room that does the work.
+    # The doors upstairs: a rubric is data, and each of these only fetches the room that does the work.
 
     @classmethod
     def from_dict(cls, data: Sequence[Any] | Mapping[str, Any]) -> Rubric:

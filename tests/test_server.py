@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from tests.openai_server import Call, OpenAIServer, Reply
 
-RUBRIC = Rubric(
-    [
-        Criterion(name="margin", weight=10, requirement="States the margin as 8.4%"),
-        Criterion(name="method", weight=6, requirement="Names the method"),
-        Criterion(name="penalty", weight=-12, requirement="Works with gross revenue"),
-        Criterion.model_validate({"name": "brief", "weight": 4, "requirement": "Brief", "check": {"max_words": 50}}),
-    ]
-)
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "quarterly_margin"
+RUBRIC = Rubric.from_file(EXAMPLE / "rubric.yaml")
 VERDICTS = {
-    "States the margin as 8.4%": "MET",
-    "Names the method": "CANNOT_ASSESS",
-    "Works with gross revenue": "UNMET",
+    "Compares it with 9.1% in the second quarter": "MET",
+    'Names the "price-volume-mix" method as the way the change was split': "UNMET",
+    "Closes with advice that follows from the figures": "CANNOT_ASSESS",
 }
 
 
@@ -32,12 +27,16 @@ def grader_for(server: OpenAIServer, **settings: object) -> PerCriterionGrader:
     return PerCriterionGrader("openai/mock", api_base=server.url, **settings)  # pyright: ignore[reportArgumentType]
 
 
-async def test_a_grade_over_the_wire(server: OpenAIServer) -> None:
+async def test_the_demos_rubric_over_the_wire(server: OpenAIServer) -> None:
     server.script = by_criterion
-    report = await RUBRIC.grade("It was 8.4%.", grader=grader_for(server), query="Why?")
-    assert [row.verdict for row in report.report] == ["MET", "CANNOT_ASSESS", "UNMET", "MET"]
-    assert (report.score, report.raw_score, report.cannot_assess_count) == (1.0, 14.0, 1)
-    assert report.coverage == pytest.approx(26 / 32)
+    report = await RUBRIC.grade("Margin 8.4%, after 9.1%.", grader=grader_for(server), query="Why?")
+    assert [(row.name, row.verdict) for row in report.report] == [
+        ("margin", "MET"), ("previous", "MET"), ("method", "UNMET"), ("drivers", "UNMET"),
+        ("gross-for-net", "UNMET"), ("brief", "MET"), ("advice", "CANNOT_ASSESS"),
+    ]  # fmt: skip
+    # By hand: (10 + 4 + 2) of the 27 that were assessed, of 30 - 3; with the penalty 39 of 42.
+    assert (report.score, report.raw_score, report.cannot_assess_count) == (pytest.approx(16 / 27), 16.0, 1)
+    assert report.coverage == pytest.approx(39 / 42)
     assert report.spend.calls == len(server.calls) == 3
     assert report.token_usage.prompt_tokens == sum(len(call.prompt) // 4 for call in server.calls)
     assert report.token_usage.completion_tokens > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -48,8 +47,6 @@ from rubric_integrations.verdict import (
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.judges.engines import GenerateFn
-
-logger = logging.getLogger(__name__)
 
 Answer = Judgment | JudgeFailure
 """What became of one question: an answer (abstentions included) or a failure, never mixed."""
