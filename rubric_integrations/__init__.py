@@ -11,36 +11,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rubric_integrations.check import Check
+    from rubric_integrations.criterion import Criterion, Option, Scale
     from rubric_integrations.graders import PerCriterionGrader
-    from rubric_integrations.rubric import Check, Criterion, Rubric, RubricError
+    from rubric_integrations.length import LengthPenalty
+    from rubric_integrations.rubric import Rubric, RubricError
     from rubric_integrations.submission import Submission
-    from rubric_integrations.verdict import CriterionReport, EvaluationReport, JudgeError, JudgeFailure, Judgment
+    from rubric_integrations.verdict import EvaluationReport, JudgeError
 
 _ROOMS = {
-    "Check": "rubric",
-    "Criterion": "rubric",
-    "CriterionReport": "verdict",
+    "Check": "check",
+    "Criterion": "criterion",
     "EvaluationReport": "verdict",
     "JudgeError": "verdict",
-    "JudgeFailure": "verdict",
-    "Judgment": "verdict",
+    "LengthPenalty": "length",
+    "Option": "criterion",
     "PerCriterionGrader": "graders",
     "Rubric": "rubric",
     "RubricError": "rubric",
+    "Scale": "criterion",
     "Submission": "submission",
 }
 
 __all__ = [
     "Check",
     "Criterion",
-    "CriterionReport",
     "EvaluationReport",
     "JudgeError",
-    "JudgeFailure",
-    "Judgment",
+    "LengthPenalty",
+    "Option",
     "PerCriterionGrader",
     "Rubric",
     "RubricError",
+    "Scale",
     "Submission",
 ]
 

@@ -228,10 +228,10 @@ def feedback(report: EvaluationReport) -> str:
     """
     score = "undefined" if report.score is None else f"{report.score:.2f}"
     lines = [f"Score {score} ({'passed' if report.passed else 'not passed'})."]
-    lost = [row for row in report.report if row.value is not None and _lost(row) > 0]
+    lost = [row for row in report.criteria if row.value is not None and _lost(row) > 0]
     lines += [_line(row) for row in sorted(lost, key=_lost, reverse=True)]
-    lines += [_line(row) for row in report.report if row.value is None]
-    met = [row.requirement for row in report.report if row.value is not None and _lost(row) == 0]
+    lines += [_line(row) for row in report.criteria if row.value is None]
+    met = [row.requirement for row in report.criteria if row.value is not None and _lost(row) == 0]
     if met:
         lines.append("As it should be: " + "; ".join(met))
     return "\n".join(lines)

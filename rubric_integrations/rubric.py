@@ -1,4 +1,4 @@
-"""What is asked: criteria with weights, and the rubric that holds them. Data and its validation, nothing else."""
+"""What is asked: the criteria, and how they are read, written, scored and graded."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator
 
-from rubric_integrations.quantity import read_quantities
-from rubric_integrations.record import Record, UnitScore, Weight
+from rubric_integrations.criterion import Criterion
+from rubric_integrations.record import Record, UnitScore
 
 if TYPE_CHECKING:
     from rubric_integrations.graders.base import Grader
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rubric_integrations.verdict import EvaluationReport
 
 MAX_CRITERIA = 1_000
-DEFAULT_WEIGHT = 10.0
 DEFAULT_PASS_MARK = 0.8
 
 
@@ -53,161 +52,6 @@ class RubricError(ValueError):
     def __init__(self, source: str, faults: Sequence[Fault]):
         self.source, self.faults = source, tuple(faults)
         super().__init__("\n".join(f"{source}: {fault}" for fault in self.faults))
-
-
-class NumberCheck(Record):
-    """A number that the response must state.
-
-    Attributes:
-        value: The number to find.
-        tolerance: How far a stated number may be from it, at least 0.
-        unit: `"%"` or a currency sign that must stand with it; empty accepts any.
-    """
-
-    value: float = Field(allow_inf_nan=False)
-    tolerance: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
-    unit: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_scalar(cls, data: Any) -> Any:
-        if isinstance(data, bool):
-            raise ValueError(f"must be a number, got {data!r}")
-        if isinstance(data, int | float):
-            return {"value": data}
-        if isinstance(data, str):
-            found = list(read_quantities(data))
-            if len(found) != 1:
-                raise ValueError(f"must hold one number such as 17.2% or 1,234.5, got {data!r}")
-            return {"value": found[0].value, "unit": found[0].unit}
-        return data
-
-
-Texts = str | tuple[str, ...]
-"""One text, or several."""
-
-
-class Check(Record):
-    """A criterion decided by code, without a judge: every condition given must hold.
-
-    Attributes:
-        contains: A text, or several, that must all occur in the response.
-        not_contains: A text, or several, none of which may occur.
-        regex: A pattern (Python syntax) that must be found somewhere in the response.
-        equals: The whole response, white space around it apart.
-        number: A number the response must state: `17.2%`, `1234.5`, or `{value, tolerance, unit}`.
-        json_schema: A JSON Schema that the response, read as JSON, must satisfy.
-        min_words: The fewest white-space separated words allowed.
-        max_words: The most allowed.
-        ignore_case: Whether `contains`, `not_contains`, `regex` and `equals` overlook case.
-
-    Example:
-        >>> Check(contains="17.2%", max_words=300).max_words
-        300
-    """
-
-    contains: Texts | None = None
-    not_contains: Texts | None = None
-    regex: str | None = None
-    equals: str | None = None
-    number: NumberCheck | None = None
-    json_schema: dict[str, Any] | None = None
-    min_words: int | None = Field(default=None, ge=0, strict=True)
-    max_words: int | None = Field(default=None, ge=0, strict=True)
-    ignore_case: bool = False
-
-    @field_validator("contains", "not_contains")
-    @classmethod
-    def _no_empty_text(cls, value: Texts | None) -> Texts | None:
-        if value in ("", ()) or (isinstance(value, tuple) and "" in value):
-            raise ValueError("holds an empty text, which every response contains: take it out")
-        return value
-
-    @field_validator("regex")
-    @classmethod
-    def _compiles(cls, value: str | None) -> str | None:
-        if value is not None:
-            import regex
-
-            try:
-                regex.compile(value)
-            except regex.error as error:
-                raise ValueError(f"is not a regular expression: {error} in {value!r}") from None
-        return value
-
-    @field_validator("json_schema")
-    @classmethod
-    def _is_a_schema(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        if value is not None:
-            from jsonschema import Draft202012Validator, SchemaError
-
-            try:
-                Draft202012Validator.check_schema(value)
-            except SchemaError as error:
-                raise ValueError(f"is not a JSON Schema: {error.message}") from None
-        return value
-
-    @model_validator(mode="after")
-    def _decides_something(self) -> Self:
-        if not self.conditions:
-            raise ValueError("has no condition: give one of " + ", ".join(_CONDITIONS))
-        if self.min_words is not None and self.max_words is not None and self.min_words > self.max_words:
-            raise ValueError(f"`min_words` {self.min_words!r} is above `max_words` {self.max_words!r}: swap them")
-        return self
-
-    @property
-    def conditions(self) -> list[str]:
-        """The names of the conditions that are set."""
-        return [name for name in _CONDITIONS if getattr(self, name) is not None]
-
-
-_CONDITIONS = tuple(name for name in Check.model_fields if name != "ignore_case")
-
-
-class Criterion(Record):
-    """One thing to look for, and what it is worth.
-
-    Attributes:
-        requirement: What to look for, in words that a judge can answer with MET or UNMET.
-        weight: Its worth; negative for a penalty, where MET means that the error is present. Default 10.
-        name: A short unique name for reports, feedback keys and overrides.
-        required: Whether the whole grade fails when this criterion does.
-        min_score: The least value in [0, 1] (for a penalty: 1 - value) that counts as holding; implies `required`.
-        check: Decides the criterion in code, without a judge.
-
-    Example:
-        >>> Criterion(requirement="States the margin as 17.2%", weight=10, name="margin").weight
-        10.0
-    """
-
-    name: str | None = Field(default=None, min_length=1, max_length=200)
-    weight: Weight = DEFAULT_WEIGHT
-    requirement: str
-    required: bool = Field(default=False, strict=True)
-    min_score: UnitScore | None = None
-    check: Check | None = None
-
-    @field_validator("requirement")
-    @classmethod
-    def _says_something(cls, value: str) -> str:
-        if not value.strip():
-            raise ValueError("is empty: say what the judge should look for")
-        return value
-
-    @property
-    def is_penalty(self) -> bool:
-        """Whether MET costs points."""
-        return self.weight < 0
-
-    @property
-    def is_gate(self) -> bool:
-        """Whether `passed` depends on this criterion alone."""
-        return self.required or self.min_score is not None
-
-    @property
-    def worst_value(self) -> float:
-        """The value in [0, 1] that this criterion can have and that scores least."""
-        return 1.0 if self.is_penalty else 0.0
 
 
 class Rubric(Record):
@@ -355,7 +199,7 @@ class Rubric(Record):
 
     def compute_score(
         self,
-        verdicts: Sequence[str],
+        verdicts: Sequence[str | float],
         normalize: bool = True,
         cannot_assess: CannotAssess = "skip",
         partial_credit: float = 0.5,
@@ -363,7 +207,8 @@ class Rubric(Record):
         """Score known verdicts, such as human labels, with the same aggregator as every grader.
 
         Args:
-            verdicts: One answer a criterion, in order: `MET`, `UNMET` or `CANNOT_ASSESS`.
+            verdicts: One answer a criterion, in order: `MET` or `UNMET`, an option's label, a number on the scale;
+                `CANNOT_ASSESS` for any.
             normalize: Whether to return a score in [0, 1]; if not, the raw weighted sum.
             cannot_assess: What an abstention counts: `skip`, `zero`, `partial` or `fail`.
             partial_credit: The share of a positive weight that `partial` gives, in [0, 1].

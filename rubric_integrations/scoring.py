@@ -17,8 +17,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict, cast, get_args
 
-from rubric_integrations.rubric import Criterion, Rubric
-from rubric_integrations.verdict import VERDICT_VALUES, Verdict, plain_word
+from rubric_integrations.answers import extreme, read_answer
+from rubric_integrations.criterion import Criterion
+from rubric_integrations.rubric import Rubric
+from rubric_integrations.verdict import Judgment
 
 CannotAssess = Literal["skip", "zero", "partial", "fail"]
 """What an abstention counts: nothing and leaves its weight out; 0; a share of a positive weight; the worst value."""
@@ -96,13 +98,15 @@ def _clamp(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def failure_verdict(criterion: Criterion, on_failure: OnFailure) -> Literal["MET", "UNMET"] | None:
-    """The verdict that stands in for a failed judgment; None where it is to count as an abstention."""
+def failure_answer(criterion: Criterion, on_failure: OnFailure) -> Judgment | None:
+    """What stands in for a failed judgment; None where it is to count as an abstention.
+
+    A fallback verdict on a criterion with options or a scale is its lowest (UNMET) or highest (MET) value.
+    """
     if isinstance(on_failure, Mapping):
-        return on_failure.get("negative" if criterion.is_penalty else "positive", "UNMET")
-    if on_failure == "worst_case":
-        return "MET" if criterion.is_penalty else "UNMET"
-    return None
+        verdict = on_failure.get("negative" if criterion.is_penalty else "positive", "UNMET")
+        return extreme(criterion, "high" if verdict == "MET" else "low")
+    return extreme(criterion, "worst") if on_failure == "worst_case" else None
 
 
 def holds(criterion: Criterion, value: float | None) -> bool:
@@ -129,6 +133,16 @@ def coverage(rubric: Rubric, assessed: Sequence[bool]) -> float:
     return min(1.0, seen / math.fsum(weights))
 
 
+def score_overall(rubric: Rubric, percent: float) -> Score:
+    """The score of one holistic judgment of 0 to 100, with `raw` on the scale of the weighted sum.
+
+    `raw = s/100 * P`, and for an all-negative rubric `-N * (1 - s/100)`, so that raw scores compare across graders.
+    """
+    share = percent / 100
+    positive = rubric.positive_weight
+    return Score(_clamp(share), share * positive if positive else -rubric.negative_weight * (1 - share))
+
+
 def check_policy(cannot_assess: str, partial_credit: float) -> None:
     """Refuse an abstention policy that does not exist, or a credit outside [0, 1], before anything is paid for."""
     if cannot_assess not in get_args(CannotAssess):
@@ -152,13 +166,8 @@ def check_on_failure(on_failure: object) -> None:
     )
 
 
-def parse_verdict(text: object) -> Verdict | None:
-    """Read a verdict in any harmless form (`met`, `**MET**`, `Cannot assess.`); None where it is no verdict."""
-    return next((verdict for verdict in VERDICT_VALUES if plain_word(verdict) == plain_word(str(text))), None)
-
-
 def score_verdicts(
-    rubric: Rubric, verdicts: Sequence[str], normalize: bool, cannot_assess: CannotAssess, partial_credit: float
+    rubric: Rubric, verdicts: Sequence[str | float], normalize: bool, cannot_assess: CannotAssess, partial_credit: float
 ) -> float | None:
     """Score one known verdict a criterion; `Rubric.compute_score` is its public form."""
     check_policy(cannot_assess, partial_credit)
@@ -166,9 +175,10 @@ def score_verdicts(
         raise ValueError(f"`verdicts` has {len(verdicts)} entries for {len(rubric)} criteria: give one for each")
     parts: list[Part] = []
     for key, criterion, text in zip(rubric.keys, rubric.criteria, verdicts, strict=True):
-        verdict = parse_verdict(text)
-        if verdict is None:
-            raise ValueError(f"`{key}` has the verdict {text!r}: use MET, UNMET or CANNOT_ASSESS")
-        parts.append(Part(criterion.weight, VERDICT_VALUES[verdict], criterion.worst_value))
+        try:
+            value = read_answer(criterion, text).value
+        except ValueError as error:
+            raise ValueError(f"`{key}`: {error}") from None
+        parts.append(Part(criterion.weight, value, criterion.worst_value))
     score = score_parts(parts, cannot_assess, partial_credit)
     return score.normalized if normalize else score.raw

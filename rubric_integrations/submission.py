@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
@@ -57,6 +58,47 @@ class Submission(Record):
 
 
 ToGrade = str | ThinkingOutput | Mapping[str, Any] | Submission
+"""What can be graded: a text, its thinking and output apart, or a `Submission`."""
+
+_THINKING = re.compile(r"<thinking>(.*?)</thinking>", re.IGNORECASE | re.DOTALL)
+_OUTPUT = re.compile(r"<output>(.*?)</output>", re.IGNORECASE | re.DOTALL)
+_SPLIT = re.compile(r"\s*<(?:thinking|output)>", re.IGNORECASE)
+
+
+def parse_thinking_output(text: str) -> ThinkingOutput:
+    """Take a text apart at its `<thinking>` and `<output>` markers.
+
+    The thinking is what the first `<thinking>` encloses; the output what `<output>` encloses, or else the rest.
+
+    Example:
+        >>> parse_thinking_output("<thinking>hm</thinking>42")
+        {'thinking': 'hm', 'output': '42'}
+    """
+    thinking, output = _THINKING.search(text), _OUTPUT.search(text)
+    rest = output[1].strip() if output else _THINKING.sub("", text).strip() if thinking else text
+    return {"thinking": thinking[1].strip() if thinking else "", "output": rest}
+
+
+def normalize_to_grade_input(to_grade: str | ThinkingOutput | Mapping[str, Any]) -> ThinkingOutput:
+    """The thinking and the output of a response, whichever form it is given in.
+
+    A text is taken apart only where it begins with a marker: in the middle of an answer, markers are part of it.
+
+    Raises:
+        TypeError: It is neither a text nor a mapping.
+        ValueError: It is a mapping with other keys than `thinking` and `output`.
+    """
+    if isinstance(to_grade, str):
+        return parse_thinking_output(to_grade) if _SPLIT.match(to_grade) else {"thinking": "", "output": to_grade}
+    if not isinstance(to_grade, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers may be untyped
+        raise TypeError(
+            f"`to_grade` must be a text, {{'thinking': ..., 'output': ...}} or a Submission, "
+            f"got {type(to_grade).__name__}: its repr would have been graded"
+        )
+    unknown = set(to_grade) - {"thinking", "output"}
+    if unknown:
+        raise ValueError(f"`to_grade` has the unknown keys {sorted(unknown)!r}: use `thinking` and `output`")
+    return {"thinking": to_grade.get("thinking") or "", "output": to_grade.get("output") or ""}
 
 
 def as_submission(to_grade: ToGrade, query: str | None = None, reference: str | None = None) -> Submission:
@@ -73,16 +115,7 @@ def as_submission(to_grade: ToGrade, query: str | None = None, reference: str | 
     if isinstance(to_grade, Submission):
         given = {"query": query, "reference": reference}
         return to_grade.model_copy(update={key: value for key, value in given.items() if value is not None})
-    if isinstance(to_grade, str):
-        return Submission(response=to_grade, query=query, reference=reference)
-    if not isinstance(to_grade, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers may be untyped
-        raise TypeError(
-            f"`to_grade` must be a text, {{'thinking': ..., 'output': ...}} or a Submission, "
-            f"got {type(to_grade).__name__}: its repr would have been graded"
-        )
-    unknown = set(to_grade) - {"thinking", "output"}
-    if unknown:
-        raise ValueError(f"`to_grade` has the unknown keys {sorted(unknown)!r}: use `thinking` and `output`")
+    parts = normalize_to_grade_input(to_grade)
     return Submission(
-        response=to_grade.get("output", ""), thinking=to_grade.get("thinking"), query=query, reference=reference
+        response=parts.get("output", ""), thinking=parts.get("thinking") or None, query=query, reference=reference
     )

@@ -25,6 +25,11 @@ def plain_word(text: str) -> str:
     return "".join(ch for ch in text.casefold() if ch.isalnum())
 
 
+def parse_verdict(text: object) -> Verdict | None:
+    """Read a verdict in any harmless form (`met`, `**MET**`, `Cannot assess.`); None where it is no verdict."""
+    return next((verdict for verdict in VERDICT_VALUES if plain_word(verdict) == plain_word(str(text))), None)
+
+
 class TokenUsage(Record):
     """Tokens that were paid for; what a cache of ours answered costs none.
 
@@ -111,8 +116,29 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         spend: Spend | None = None,
     ):
         super().__init__(f"{kind}: {message}")
-        self.kind, self.retryable, self.retry_after = kind, retryable, retry_after
+        self.kind: FailureKind = kind
+        self.retryable, self.retry_after = retryable, retry_after
         self.spend = spend or Spend()
+
+
+class Vote(Record):
+    """One judge's answer to one criterion.
+
+    Attributes:
+        judge: Who.
+        weight: How much the vote counts, under the strategies that weigh.
+        verdict: The answer; None where the judge failed.
+        value: Its value in [0, 1]; None for an abstention or a failure.
+        reason: Why.
+        error: Why there is no answer.
+    """
+
+    judge: str
+    weight: float = 1.0
+    verdict: str | None
+    value: UnitScore | None
+    reason: str = ""
+    error: str | None = None
 
 
 class CriterionReport(Record):
@@ -130,6 +156,9 @@ class CriterionReport(Record):
         passed: Whether this criterion holds: the gate's view, without abstentions or failures.
         spend: What it cost.
         neutralized: Whether text that imitates prompt structure was defused before the judge saw it.
+        votes: A panel's answers, those of members that failed included; empty for a single judge.
+        agreement: The share of the panel's votes that equal the verdict; 1 for a single judge, None without an answer.
+        not_asked: Members of the panel whose vote could no longer change the verdict.
     """
 
     name: str
@@ -143,6 +172,14 @@ class CriterionReport(Record):
     passed: bool = False
     spend: Spend = Spend()
     neutralized: bool = False
+    votes: tuple[Vote, ...] = ()
+    agreement: float | None = None
+    not_asked: tuple[str, ...] = ()
+
+    @property
+    def lost_votes(self) -> int:
+        """How many members of the panel failed."""
+        return sum(vote.error is not None for vote in self.votes)
 
 
 class EvaluationReport(Record):
@@ -151,15 +188,19 @@ class EvaluationReport(Record):
     Attributes:
         score: In [0, 1] (the weighted sum if `normalize=False`); None where it is undefined, never a made-up 0.
         raw_score: The weighted sum, before any length penalty; None where every criterion was left out.
-        llm_raw_score: What the judge itself said: here the weighted sum of its verdicts.
+        llm_raw_score: What the judge itself said: the weighted sum of its verdicts, or a holistic judge's 0 to 100.
         passed: Whether the normalized score reaches the rubric's `pass_mark` and every required criterion holds.
-        complete: Whether every criterion got an answer (an abstention is one; a failure is not).
+        complete: Whether every question got an answer: an abstention is one; a failure or a panel's lost vote is not.
         coverage: The share in [0, 1] of the absolute weights that was assessed.
         cannot_assess_count: Abstentions.
         failed_count: Criteria without an answer.
         error: The failures in one line; None where there are none.
-        spend: Calls, tokens and dollars, failed attempts included.
-        report: One entry a criterion, in the rubric's order.
+        spend: Calls, tokens and dollars, failed attempts included; a call for several criteria counts only here.
+        length_penalty: What was subtracted from the score for the length of the response.
+        judge_scores: What each member of a panel alone would have given; empty for a single judge.
+        mean_agreement: The mean of the criteria's agreement; None without an answer.
+        report: One entry a criterion, in the rubric's order; None where the judge scored the whole.
+        reason: A holistic judge's explanation.
     """
 
     score: float | None
@@ -172,7 +213,16 @@ class EvaluationReport(Record):
     failed_count: int = 0
     error: str | None = None
     spend: Spend = Spend()
-    report: tuple[CriterionReport, ...]
+    length_penalty: float = 0.0
+    judge_scores: dict[str, float | None] = Field(default_factory=dict[str, float | None])
+    mean_agreement: float | None = None
+    report: tuple[CriterionReport, ...] | None
+    reason: str = ""
+
+    @property
+    def criteria(self) -> tuple[CriterionReport, ...]:
+        """The entries of `report`; none where the judge scored the whole."""
+        return self.report or ()
 
     @property
     def token_usage(self) -> TokenUsage:

@@ -9,19 +9,11 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations import (
-    Criterion,
-    JudgeError,
-    JudgeFailure,
-    Judgment,
-    PerCriterionGrader,
-    Rubric,
-    Submission,
-)
+from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, Submission
 from rubric_integrations.background import run_sync
-from rubric_integrations.graders import base
+from rubric_integrations.graders import retrying
 from rubric_integrations.judges import Question
-from rubric_integrations.verdict import Spend, TokenUsage
+from rubric_integrations.verdict import JudgeFailure, Judgment, Spend, TokenUsage
 
 Answer = Callable[[Question, int], Awaitable[str]]
 
@@ -61,7 +53,7 @@ async def test_the_report_has_everything() -> None:
 
     report = await RUBRIC.grade("text", grader=PerCriterionGrader(FakeJudge(answer)))
     assert (report.score, report.raw_score, report.llm_raw_score) == (pytest.approx(10 / 15), 10.0, 10.0)
-    assert [(row.name, row.verdict, row.value) for row in report.report] == [
+    assert [(row.name, row.verdict, row.value) for row in report.criteria] == [
         ("c1", "MET", 1.0), ("c2", "UNMET", 0.0), ("c3", "UNMET", 0.0),
     ]  # fmt: skip
     assert (report.complete, report.coverage, report.error, report.passed) == (True, 1.0, None, False)
@@ -72,15 +64,15 @@ async def test_checks_cost_no_call_and_mix_with_judged_criteria() -> None:
     judge = FakeJudge()
     rubric = Rubric([Criterion(requirement="a"), {"requirement": "short", "check": {"max_words": 2}}])
     report = await rubric.grade("one two three", grader=PerCriterionGrader(judge))
-    assert [row.verdict for row in report.report] == ["MET", "UNMET"]
+    assert [row.verdict for row in report.criteria] == ["MET", "UNMET"]
     assert (judge.asked, report.spend.calls) == ({"a": 1}, 1)
 
 
 async def test_a_check_that_cannot_be_computed_is_a_failure() -> None:
     rubric = Rubric([{"requirement": "x", "check": {"json_schema": {"$ref": "#/nowhere"}}}, {"requirement": "b"}])
     report = await rubric.grade("{}", grader=PerCriterionGrader(FakeJudge(), on_failure="abstain"))
-    assert report.report[0].error is not None
-    assert report.report[0].error.startswith("check: ")
+    assert report.criteria[0].error is not None
+    assert report.criteria[0].error.startswith("check: ")
     assert (report.score, report.complete) == (1.0, False)
 
 
@@ -137,8 +129,8 @@ async def test_the_wait_is_what_the_server_asks_for_within_bounds(monkeypatch: p
     def no_backoff(_state: object) -> float:
         raise AssertionError("the server had said how long to wait")
 
-    monkeypatch.setattr(base, "_backoff", no_backoff)
-    monkeypatch.setattr(base, "MAX_WAIT", 0.1)
+    monkeypatch.setattr(retrying, "_backoff", no_backoff)
+    monkeypatch.setattr(retrying, "MAX_WAIT", 0.1)
     await many(1).grade("text", grader=PerCriterionGrader(FakeJudge(answer)))
     assert waits[1] - waits[0] >= 0.05
     assert waits[2] - waits[1] >= 0.1
@@ -162,7 +154,7 @@ async def test_a_hanging_judge_is_stopped() -> None:
     judge = FakeJudge(answer)
     grader = PerCriterionGrader(judge, timeout=0.01, max_retries=1, on_failure="worst_case")
     report = await many(1).grade("text", grader=grader)
-    assert report.report[0].error == "transport: no reply within 0.01 s"
+    assert report.criteria[0].error == "transport: no reply within 0.01 s"
     assert (judge.asked, report.score, report.spend.calls) == ({"r0": 2}, 0.0, 2)
 
 
@@ -185,7 +177,7 @@ async def test_a_grade_that_failed_for_good_cancels_its_siblings_and_keeps_what_
     assert finished == ["a"]
     assert judge.in_flight == 0
     report = error.value.report
-    assert [row.verdict for row in report.report] == ["MET", None, None]
+    assert [row.verdict for row in report.criteria] == ["MET", None, None]
     assert "wrong key" in str(error.value)
     assert isinstance(error.value, ValueError)
     assert (report.complete, report.failed_count) == (False, 2)
@@ -199,7 +191,7 @@ async def test_without_raise_the_other_criteria_are_finished() -> None:
         return "MET"
 
     report = await RUBRIC.grade("text", grader=PerCriterionGrader(FakeJudge(answer), on_failure="worst_case"))
-    assert [row.verdict for row in report.report] == ["UNMET", "MET", "MET"]
+    assert [row.verdict for row in report.criteria] == ["UNMET", "MET", "MET"]
     assert report.score == 0.0
 
 
@@ -226,7 +218,7 @@ async def test_an_exception_of_a_users_own_judge_fails_one_criterion_only() -> N
         return "MET"
 
     report = await RUBRIC.grade("text", grader=PerCriterionGrader(FakeJudge(answer), on_failure="abstain"))
-    assert [row.error for row in report.report] == [None, "config: ZeroDivisionError: bug", None]
+    assert [row.error for row in report.criteria] == [None, "config: ZeroDivisionError: bug", None]
 
 
 def test_grade_sync_from_a_thread_and_from_a_running_loop() -> None:
@@ -294,8 +286,8 @@ async def test_a_grader_must_be_named() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({}, "`judge` is missing"),
-        ({"judge": "offline", "generate_fn": FakeJudge().judge}, "two names"),
+        ({}, "exactly one of `judge`"),
+        ({"judge": "offline", "generate_fn": FakeJudge().judge}, "exactly one of"),
         ({"judge": "offline", "cannot_assess": "ignore"}, "'ignore'"),
         ({"judge": "offline", "partial_credit": 2}, "partial_credit"),
         ({"judge": "offline", "on_failure": "pass"}, "'pass'"),

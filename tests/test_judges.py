@@ -13,7 +13,7 @@ from dspy.utils.exceptions import AdapterParseError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubric_integrations import Check, Criterion, JudgeFailure, Judgment, Submission
+from rubric_integrations import Check, Criterion, Submission
 from rubric_integrations.judges import Judge, Question, as_judge
 from rubric_integrations.judges.adapter import JudgeAdapter, looks_quotable
 from rubric_integrations.judges.checks import run_check
@@ -23,6 +23,7 @@ from rubric_integrations.judges.offline import OfflineJudge
 from rubric_integrations.judges.shield import fence, fence_code, neutralize
 from rubric_integrations.judges.signatures import JudgeCriterion
 from rubric_integrations.quantity import Quantity, read_quantities
+from rubric_integrations.verdict import JudgeFailure, Judgment
 
 # -- numbers and checks
 
@@ -339,7 +340,7 @@ def test_a_user_who_turned_history_off_still_gets_usage(server: Any) -> None:
 def test_a_judge_is_saved_and_loaded_without_its_lm(tmp_path: Path) -> None:
     judge = as_judge(Scripted(GOOD), system_prompt="Compiled instructions.")
     assert isinstance(judge, LMJudge)
-    judge.predict.demos = [
+    judge.criterion.demos = [
         dspy.Example(submission="s", kind="requirement", criterion="c", explanation="e", verdict="MET")
     ]
     judge.save(str(tmp_path / "judge.json"))
@@ -371,7 +372,7 @@ def test_a_judge_can_be_compiled_like_any_program() -> None:
         max_labeled_demos=0,
     )
     compiled = optimizer.compile(judge, trainset=examples)
-    assert [demo.verdict for demo in compiled.predict.demos] == ["MET", "MET"]
+    assert [demo.verdict for demo in compiled.criterion.demos] == ["MET", "MET"]
     assert compiled(**fields, criterion="new").verdict == "MET"
 
 

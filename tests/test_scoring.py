@@ -10,9 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rubric_integrations import Criterion, Judgment, PerCriterionGrader, Rubric
-from rubric_integrations.scoring import Part, check_on_failure, holds, parse_verdict, reaches, score_parts
-from rubric_integrations.verdict import VERDICT_VALUES, EvaluationReport, JudgeFailure, Verdict
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission
+from rubric_integrations.graders.reports import Ballot
+from rubric_integrations.scoring import Part, check_on_failure, holds, reaches, score_parts
+from rubric_integrations.verdict import VERDICT_VALUES, EvaluationReport, JudgeFailure, Judgment, Verdict, parse_verdict
 
 
 def rubric_of(*weights: float, **fields: object) -> Rubric:
@@ -23,13 +24,11 @@ def report_of(rubric: Rubric, *answers: str, **settings: object) -> EvaluationRe
     """Aggregate known answers; `ERROR` stands for a failure."""
     grader = PerCriterionGrader("offline", **settings)  # pyright: ignore[reportArgumentType]
     known: dict[str, float | None] = {**VERDICT_VALUES}
-    return grader.aggregate(
-        rubric,
-        [
-            JudgeFailure("transport", "lost") if a == "ERROR" else Judgment(verdict=a, value=known[a], reason="r")
-            for a in answers
-        ],
-    )
+    given = [
+        JudgeFailure("transport", "lost") if a == "ERROR" else Judgment(verdict=a, value=known[a], reason="r")
+        for a in answers
+    ]
+    return grader.aggregate(rubric, Submission(response="text"), [Ballot(dict(enumerate(given)))])
 
 
 @pytest.mark.parametrize(
@@ -147,12 +146,12 @@ def test_raw_scores_pass_by_their_normalized_value() -> None:
 )
 def test_failures_follow_the_policy_and_are_told(on_failure: object, verdicts: list[str | None], score: float) -> None:
     report = report_of(rubric_of(10, 5, -15), "ERROR", "MET", "ERROR", on_failure=on_failure)
-    assert [row.verdict for row in report.report] == verdicts
+    assert [row.verdict for row in report.criteria] == verdicts
     assert report.score == pytest.approx(score)
     assert (report.complete, report.failed_count, report.cannot_assess_count) == (False, 2, 0)
     assert report.coverage == pytest.approx(5 / 30)
     assert report.error == "`c1` was not judged: transport: lost (and 1 more)"
-    assert [row.error for row in report.report] == ["transport: lost", None, "transport: lost"]
+    assert [row.error for row in report.criteria] == ["transport: lost", None, "transport: lost"]
 
 
 @pytest.mark.parametrize("policy", ["ignore", None, {"positve": "MET"}, {"positive": "CANNOT_ASSESS"}, 3])

@@ -30,7 +30,7 @@ def grader_for(server: OpenAIServer, **settings: object) -> PerCriterionGrader:
 async def test_the_demos_rubric_over_the_wire(server: OpenAIServer) -> None:
     server.script = by_criterion
     report = await RUBRIC.grade("Margin 8.4%, after 9.1%.", grader=grader_for(server), query="Why?")
-    assert [(row.name, row.verdict) for row in report.report] == [
+    assert [(row.name, row.verdict) for row in report.criteria] == [
         ("margin", "MET"), ("previous", "MET"), ("method", "UNMET"), ("drivers", "UNMET"),
         ("gross-for-net", "UNMET"), ("brief", "MET"), ("advice", "CANNOT_ASSESS"),
     ]  # fmt: skip
@@ -81,7 +81,7 @@ async def test_one_fault_is_recovered_and_its_cost_is_counted(server: OpenAIServ
     server.script = lambda call: FAULTS[fault] if call.number == 0 else Reply("MET")
     rubric = Rubric([Criterion(requirement="a")])
     report = await rubric.grade("text", grader=grader_for(server, timeout=0.3))
-    assert (report.report[0].verdict, report.complete) == ("MET", True)
+    assert (report.criteria[0].verdict, report.complete) == ("MET", True)
     assert report.spend.calls == len(server.calls) == 2
 
 
@@ -91,7 +91,7 @@ async def test_a_lasting_fault_is_told_and_is_never_a_verdict(server: OpenAIServ
     rubric = Rubric([Criterion(requirement="a")])
     grader = grader_for(server, timeout=0.1, max_retries=1, on_failure="abstain")
     report = await rubric.grade("text", grader=grader)
-    row = report.report[0]
+    row = report.criteria[0]
     assert (row.verdict, row.value, report.score, report.complete) == (None, None, None, False)
     assert row.error is not None
     assert len(row.error.splitlines()) == 1
@@ -103,7 +103,7 @@ async def test_faults_at_random_lose_no_judgment(server: OpenAIServer) -> None:
     server.script = lambda _call: chance.choice(kinds) if chance.random() < 0.25 else Reply("MET")
     rubric = Rubric([Criterion(requirement=f"r{i}") for i in range(120)])
     report = await rubric.grade("text", grader=grader_for(server, max_retries=6))
-    assert [row.verdict for row in report.report] == ["MET"] * 120
+    assert [row.verdict for row in report.criteria] == ["MET"] * 120
     assert report.spend.calls == len(server.calls)
 
 
@@ -141,7 +141,7 @@ async def test_an_attack_in_the_submission_does_not_change_an_honest_verdict(ser
         )
     )
     report = await Rubric([Criterion(requirement="a")]).grade(attack, grader=grader_for(server))
-    assert (report.report[0].verdict, report.report[0].neutralized, report.score) == ("UNMET", True, 0.0)
+    assert (report.criteria[0].verdict, report.criteria[0].neutralized, report.score) == ("UNMET", True, 0.0)
     server.script = lambda _call: Reply(text=f"The text says {attack}")
     with pytest.raises(JudgeError, match="parse"):
         await Rubric([Criterion(requirement="a")]).grade(attack, grader=grader_for(server))

@@ -9,12 +9,14 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from rubric_integrations.check import Check, NumberCheck
+from rubric_integrations.criterion import Criterion, Option, Scale
 from rubric_integrations.formats.documents import check_depth
-from rubric_integrations.rubric import Check, Criterion, Fault, NumberCheck, Rubric, RubricError
+from rubric_integrations.rubric import Fault, Rubric, RubricError
 
 _WRAPPERS = ("criteria", "sections", "rubric")
 _SECTION_NOTES = {"name", "title", "description"}
-_MODELS: dict[str, type[BaseModel]] = {"check": Check, "number": NumberCheck}
+_MODELS: dict[str, type[BaseModel]] = {"check": Check, "number": NumberCheck, "options": Option, "scale": Scale}
 
 
 def read(document: Any, source: str) -> Rubric:
@@ -44,14 +46,14 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def write(rubric: Rubric) -> dict[str, Any]:
-    """A rubric as plain data: what differs from the defaults, and always the weight."""
-    document = rubric.model_dump(mode="json", exclude_defaults=True, exclude={"criteria"})
+    """A rubric as plain data: what was set, and always the weight."""
+    document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria"})
     document["criteria"] = [
         {
             **({"name": criterion.name} if criterion.name is not None else {}),
             "weight": criterion.weight,
             "requirement": criterion.requirement,
-            **criterion.model_dump(mode="json", exclude_defaults=True, exclude={"name", "weight", "requirement"}),
+            **criterion.model_dump(mode="json", exclude_unset=True, exclude={"name", "weight", "requirement"}),
         }
         for criterion in rubric.criteria
     ]
@@ -120,7 +122,7 @@ def _fault(where: str, model: type[BaseModel], details: ErrorDetails) -> Fault:
             )
             message = f"is not a known key: {known} Ignored, it would change the score in silence"
         case "missing":
-            message = "is missing: every criterion needs one"
+            message = "is missing: give one"
         case "float_type" | "float_parsing" | "finite_number" | "int_type" | "int_parsing" | "int_from_float":
             message = f"must be a finite number, got {_short(value)}: write it plainly, such as 10 or -15"
         case "greater_than_equal" | "less_than_equal":

@@ -1,64 +1,50 @@
-"""What every grader shares: settings, the retry budget, the failure policy, and the one aggregator."""
+"""What every grader shares: its settings, its panel of judges, and the way from a text to a report."""
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
-
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from rubric_integrations.background import run_sync
+from rubric_integrations.criterion import Kind
+from rubric_integrations.graders.reports import Policies
+from rubric_integrations.graders.retrying import Budget
 from rubric_integrations.judges import as_judge
-from rubric_integrations.rubric import Criterion, Rubric
+from rubric_integrations.judges.base import BatchJudge, Judge
+from rubric_integrations.length import LengthPenalty, compute_length_penalty
+from rubric_integrations.rubric import Rubric
 from rubric_integrations.scoring import (
     CannotAssess,
     FallbackVerdicts,
     OnFailure,
-    Part,
     check_on_failure,
     check_policy,
-    coverage,
-    failure_verdict,
-    holds,
     reaches,
-    score_parts,
 )
 from rubric_integrations.submission import Submission, ToGrade, as_submission
-from rubric_integrations.verdict import (
-    VERDICT_VALUES,
-    CriterionReport,
-    EvaluationReport,
-    JudgeError,
-    JudgeFailure,
-    Judgment,
-    Spend,
-)
+from rubric_integrations.verdict import EvaluationReport, JudgeError
+from rubric_integrations.voting import DEFAULT_STRATEGIES, check_strategies
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.judges.engines import GenerateFn
+    from rubric_integrations.labels import LabelledJudgment
 
-Answer = Judgment | JudgeFailure
-"""What became of one question: an answer (abstentions included) or a failure, never mixed."""
 
-# No wait between attempts is longer, whatever a server asks for: a run should fail while someone is looking.
-MAX_WAIT = 60.0
+class Member:
+    """A judge on a panel: its name in reports, and how much its votes count."""
+
+    def __init__(self, judge: Judge, name: str, weight: float):
+        self.judge, self.name, self.weight = judge, name, weight
 
 
 class Grader(ABC):
     """A way to grade: which questions to ask, and in how many calls.
 
-    A subclass says how in `judge`; settings, retries, policies and the score are the same for all.
+    To change how, override `generate` (how a prompt reaches your function), `judge` (how answers are obtained),
+    `aggregate` (how they become a report), or `grade` for full control; the failure policy and the length penalty are
+    applied around `judge` and `aggregate`.
     """
 
     def __init__(
@@ -66,14 +52,26 @@ class Grader(ABC):
         judge: JudgeLike | None = None,
         *,
         generate_fn: GenerateFn | None = None,
+        judges: Sequence[JudgeLike] | None = None,
+        judge_weights: Sequence[float] | None = None,
+        aggregation: str = DEFAULT_STRATEGIES["binary"],
+        ordinal_aggregation: str = DEFAULT_STRATEGIES["ordinal"],
+        nominal_aggregation: str = DEFAULT_STRATEGIES["nominal"],
+        sequential: bool = False,
         api_base: str | None = None,
         api_key: str | None = None,
         system_prompt: str | None = None,
+        examples: Sequence[LabelledJudgment] = (),
+        n_examples: int = 4,
         normalize: bool = True,
+        length_penalty: LengthPenalty | None = None,
         cannot_assess: CannotAssess = "skip",
         partial_credit: float = 0.5,
         on_failure: OnFailure = "raise",
         default_fallback_verdicts: FallbackVerdicts | None = None,
+        auto_na_option: bool = True,
+        shuffle_options: bool = True,
+        seed: int = 0,
         max_retries: int = 2,
         max_concurrency: int = 32,
         timeout: float = 120.0,
@@ -83,15 +81,30 @@ class Grader(ABC):
         Args:
             judge: A model name, a `dspy.LM`, an async function, a `Judge`, or `"offline"`. There is no default.
             generate_fn: The name that an async function has in the `rubric` package.
+            judges: In place of `judge`, a panel.
+            judge_weights: How much each member's votes count, above 0; by default all the same.
+            aggregation: How votes on binary criteria are joined: `majority`, `weighted`, `unanimous`, `any`,
+                `worst_case` or `best_case`.
+            ordinal_aggregation: The same for ordered options and scales: `mean`, `median`, `weighted_mean`, `mode`,
+                `min`, `max`, `worst_case` or `best_case`.
+            nominal_aggregation: The same for unordered options: `mode`, `weighted_mode` or `unanimous`.
+            sequential: Ask the members in turn, and those left only about binary criteria that they can still change.
             api_base: The base URL of an OpenAI-compatible server; goes with a model name.
             api_key: Its key.
             system_prompt: Instructions in place of the built-in ones.
+            examples: Labelled judgments to show to the judge; one about the text being graded is never shown.
+            n_examples: How many of them at most, balanced by verdict.
             normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
+            length_penalty: What long responses lose; in points where `normalize` is False.
             cannot_assess: What an abstention counts: `skip`, `zero`, `partial` or `fail`.
             partial_credit: The share of a positive weight that `partial` gives, in [0, 1].
             on_failure: What a judge's failure does: `raise` a JudgeError, count as an abstention (`abstain`), as
                 the `worst_case`, or as fallback verdicts by the weight's sign.
             default_fallback_verdicts: The name that fallback verdicts have in the `rubric` package.
+            auto_na_option: Whether a judge may abstain from options where none is marked `na`.
+            shuffle_options: Whether options are shown in an order that depends on the submission, against
+                position bias.
+            seed: Which order; the same seed gives the same.
             max_retries: Further attempts after a lost or unreadable reply, at least 0; 2 means three attempts.
             max_concurrency: Calls under way at once in each event loop, over all grades of this grader.
             timeout: Seconds for one attempt.
@@ -100,31 +113,40 @@ class Grader(ABC):
             ValueError: A setting is missing, unknown or out of range.
             TypeError: `judge` is nothing that can judge.
         """
-        if judge is not None and generate_fn is not None:
-            raise ValueError("`judge` and `generate_fn` are two names of one thing: pass one")
-        chosen = judge if judge is not None else generate_fn
-        if chosen is None:
-            raise ValueError(
-                "`judge` is missing: name a model such as 'openai/gpt-5-mini', or 'offline'; with a default, "
-                "a judge inside DSPy would run on the student's own model"
-            )
         if default_fallback_verdicts is not None:
             if on_failure != "raise":
                 raise ValueError("`default_fallback_verdicts` and `on_failure` are two names of one thing: pass one")
             on_failure = default_fallback_verdicts
         check_policy(cannot_assess, partial_credit)
         check_on_failure(on_failure)
-        for name, value, least in (("max_retries", max_retries, 0), ("max_concurrency", max_concurrency, 1)):
-            if isinstance(value, bool) or value < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {value!r}")
-        if not timeout > 0:
-            raise ValueError(f"`timeout` must be above 0 seconds, got {timeout!r}")
-        self.judged_by = as_judge(chosen, api_base=api_base, api_key=api_key, system_prompt=system_prompt)
-        self.normalize, self.partial_credit = normalize, partial_credit
-        self.cannot_assess: CannotAssess = cannot_assess
-        self.on_failure: OnFailure = on_failure
-        self.max_retries, self.max_concurrency, self.timeout = max_retries, max_concurrency, timeout
-        self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        strategies: Mapping[Kind, str] = {
+            "binary": aggregation,
+            "ordinal": ordinal_aggregation,
+            "scaled": ordinal_aggregation,
+            "nominal": nominal_aggregation,
+        }
+        check_strategies(strategies)
+        self.policies = Policies(normalize, cannot_assess, partial_credit, on_failure, strategies, auto_na_option)
+        self.budget = Budget(max_retries, max_concurrency, timeout)
+        self.length_penalty, self.sequential = length_penalty, sequential
+        self.shuffle_options, self.seed = shuffle_options, seed
+        self._generate_fn = generate_fn
+        named: list[JudgeLike] = list(judges or ()) + [j for j in (judge, generate_fn and self.generate) if j]
+        if sum(given is not None for given in (judge, generate_fn, judges)) != 1 or not named:
+            raise ValueError(
+                "name exactly one of `judge`, such as 'openai/gpt-5-mini' or 'offline', `judges` and `generate_fn`; "
+                "with a default, a judge inside DSPy would run on the student's own model"
+            )
+        made = [as_judge(j, api_base=api_base, api_key=api_key, system_prompt=system_prompt) for j in named]
+        if examples:
+            made = [_with_examples(member, examples, n_examples) for member in made]
+        self.panel = _panel(made, judge_weights)
+
+    async def generate(self, system_prompt: str, user_prompt: str) -> str:
+        """Send one prompt to `generate_fn`; override it to change how."""
+        if self._generate_fn is None:
+            raise TypeError("`generate` serves a grader made with `generate_fn`")
+        return await self._generate_fn(system_prompt, user_prompt)
 
     async def grade(
         self, rubric: Rubric, to_grade: ToGrade, *, query: str | None = None, reference: str | None = None
@@ -136,11 +158,10 @@ class Grader(ABC):
             ValueError: There is nothing to grade.
         """
         submission = as_submission(to_grade, query, reference)
-        answers = await self.judge(rubric, submission)
-        report = self.aggregate(rubric, answers)
-        if report.error and self.on_failure == "raise":
-            raise JudgeError(report.error, report)
-        return report
+        report = self.aggregate(rubric, submission, await self.judge(rubric, submission))
+        if report.failed_count and self.policies.on_failure == "raise":
+            raise JudgeError(report.error or "a judge failed", report)
+        return self._shortened(rubric, submission, report)
 
     def grade_sync(
         self, rubric: Rubric, to_grade: ToGrade, *, query: str | None = None, reference: str | None = None
@@ -149,109 +170,42 @@ class Grader(ABC):
         return run_sync(self.grade(rubric, to_grade, query=query, reference=reference))
 
     @abstractmethod
-    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Answer]:
-        """Obtain one answer a criterion, in the rubric's order."""
+    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Any]:
+        """Obtain what each judge says, in the order of the panel."""
 
-    def aggregate(self, rubric: Rubric, answers: Sequence[Answer]) -> EvaluationReport:
-        """Turn one answer a criterion into the report, by `rubric_integrations.scoring`."""
-        rows = [
-            self._row(key, criterion, answer)
-            for key, criterion, answer in zip(rubric.keys, rubric.criteria, answers, strict=True)
-        ]
-        parts = [Part(c.weight, row.value, c.worst_value) for c, row in zip(rubric.criteria, rows, strict=True)]
-        score = score_parts(parts, self.cannot_assess, self.partial_credit)
-        failed = [row for row in rows if row.error]
-        return EvaluationReport(
-            score=score.normalized if self.normalize else score.raw,
-            raw_score=score.raw,
-            llm_raw_score=score.raw,
-            passed=reaches(score.normalized, rubric.pass_mark) and all(row.passed for row in rows if row.required),
-            complete=not failed,
-            coverage=coverage(rubric, [row.value is not None and not row.error for row in rows]),
-            cannot_assess_count=sum(row.value is None and not row.error for row in rows),
-            failed_count=len(failed),
-            error=_error_line(failed),
-            spend=sum((row.spend for row in rows), Spend()),
-            report=tuple(rows),
-        )
+    @abstractmethod
+    def aggregate(self, rubric: Rubric, submission: Submission, found: Sequence[Any]) -> EvaluationReport:
+        """Turn what `judge` found into the report."""
 
-    def _row(self, key: str, criterion: Criterion, answer: Answer) -> CriterionReport:
-        failed = isinstance(answer, JudgeFailure)
-        if failed:
-            verdict = failure_verdict(criterion, self.on_failure)
-            value = VERDICT_VALUES[verdict] if verdict else None
-        else:
-            verdict, value = answer.verdict, answer.value
-        return CriterionReport(
-            name=key,
-            requirement=criterion.requirement,
-            weight=criterion.weight,
-            verdict=verdict,
-            value=value,
-            reason="" if failed else answer.reason,
-            error=str(answer) if failed else None,
-            required=criterion.is_gate,
-            passed=not failed and holds(criterion, value),
-            spend=answer.spend,
-            neutralized=not failed and answer.neutralized,
-        )
-
-    async def ask(self, attempt: Callable[[], Awaitable[Judgment]]) -> Answer:
-        """Make one call to a judge under the concurrency cap, the timeout and the retry budget.
-
-        One budget serves lost and unreadable replies; the wait doubles from half a second, or is what the server
-        asks for. What failed attempts cost is in the answer's spend.
-        """
-        spent = Spend()
-
-        async def once() -> Judgment:
-            nonlocal spent
-            try:
-                async with self._slot(), asyncio.timeout(self.timeout):
-                    return await attempt()
-            except JudgeFailure as failure:
-                spent += failure.spend
-                raise
-            except TimeoutError:
-                spent += Spend(calls=1)
-                raise JudgeFailure("transport", f"no reply within {self.timeout:g} s", retryable=True) from None
-            except Exception as error:  # whatever a judge of the user's own raises, it is one criterion's failure
-                raise JudgeFailure("config", f"{type(error).__name__}: {error}") from error
-
-        retrying = AsyncRetrying(
-            stop=stop_after_attempt(self.max_retries + 1),
-            wait=_wait,
-            retry=retry_if_exception(_may_retry),
-            reraise=True,
-        )
-        try:
-            judgment = await retrying(once)
-        except JudgeFailure as failure:
-            failure.spend = spent
-            return failure
-        return judgment.model_copy(update={"spend": spent + judgment.spend})
-
-    def _slot(self) -> asyncio.Semaphore:
-        # A semaphore belongs to one event loop; a grader may serve several.
-        return self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.max_concurrency))
+    def _shortened(self, rubric: Rubric, submission: Submission, report: EvaluationReport) -> EvaluationReport:
+        if self.length_penalty is None:
+            return report
+        penalty = compute_length_penalty(submission, self.length_penalty)
+        score, passed = report.score, report.passed
+        if score is not None:
+            score = max(0.0, score - penalty) if self.policies.normalize else score - penalty
+            passed = passed and (not self.policies.normalize or reaches(score, rubric.pass_mark))
+        return report.model_copy(update={"score": score, "passed": passed, "length_penalty": penalty})
 
 
-_backoff = wait_exponential(multiplier=0.5, max=MAX_WAIT) + wait_random(0, 0.25)
+def _with_examples(judge: Judge, examples: Sequence[LabelledJudgment], count: int) -> Judge:
+    if isinstance(judge, BatchJudge) and hasattr(judge, "with_examples"):
+        return cast("Any", judge).with_examples(examples, count)
+    raise ValueError(f"`examples` are for judges that are models: {type(judge).__name__} could not be shown any")
 
 
-def _wait(state: RetryCallState) -> float:
-    failure = state.outcome.exception() if state.outcome else None
-    asked = failure.retry_after if isinstance(failure, JudgeFailure) else None
-    return min(MAX_WAIT, max(0.0, asked)) if asked is not None else _backoff(state)
-
-
-def _may_retry(error: BaseException) -> bool:
-    return isinstance(error, JudgeFailure) and error.retryable
-
-
-def _error_line(failed: Sequence[CriterionReport]) -> str | None:
-    if not failed:
-        return None
-    first, others = failed[0], len(failed) - 1
-    more = f" (and {others} more)" if others else ""
-    return f"`{first.name}` was not judged: {first.error}{more}"
+def _panel(judges: Sequence[Judge], weights: Sequence[float] | None) -> tuple[Member, ...]:
+    counted = [1.0] * len(judges) if weights is None else list(weights)
+    if len(counted) != len(judges):
+        raise ValueError(f"`judge_weights` has {len(counted)} entries for {len(judges)} judges: give one for each")
+    for weight in counted:
+        if isinstance(weight, bool) or not 0 < weight < float("inf"):
+            raise ValueError(f"`judge_weights` must be finite and above 0, got {weight!r}")
+    if len(judges) == 1:
+        return (Member(judges[0], "default", counted[0]),)
+    members: list[Member] = []
+    for judge, weight in zip(judges, counted, strict=True):
+        name = str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
+        same = sum(member.name.split("#")[0] == name for member in members)
+        members.append(Member(judge, f"{name}#{same + 1}" if same else name, weight))
+    return tuple(members)

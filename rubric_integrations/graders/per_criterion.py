@@ -1,4 +1,4 @@
-"""One call a criterion: the most careful strategy, and the default choice."""
+"""One call a criterion: the most careful strategy, and the usual choice."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from rubric_integrations.graders.base import Answer, Grader
-from rubric_integrations.judges.base import Question
-from rubric_integrations.judges.checks import run_check
-from rubric_integrations.rubric import Criterion, Rubric
+from rubric_integrations.graders.base import Member
+from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.reports import Answer, Ballot
+from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import JudgeFailure
 
 
-class PerCriterionGrader(Grader):
+class PerCriterionGrader(CriterionGrader):
     """Asks the judge each criterion in a call of its own, concurrently up to the cap.
 
-    Criteria with a check are computed and cost no call. Under `on_failure="raise"` the first criterion that fails
-    for good cancels the calls under way.
+    Criteria with a check are computed and cost no call. Under `on_failure="raise"` the first criterion that a single
+    judge fails at for good cancels the calls under way.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -27,37 +27,32 @@ class PerCriterionGrader(Grader):
         1.0
     """
 
-    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Answer]:
-        """Obtain one answer a criterion, in the rubric's order."""
+    async def poll(self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> Ballot:
+        """Ask one judge about the criteria at these places, each in a call of its own."""
         gave_up = False
 
-        async def answer(criterion: Criterion) -> Answer:
+        async def answer(index: int) -> Answer:
             nonlocal gave_up
+            question = self.question(rubric, submission, index, member)
             try:
-                found = await self._answer(rubric, submission, criterion)
+                judgment, lost = await self.budget.ask(lambda: member.judge.judge(question))
+            except JudgeFailure as failure:
+                if self.stops_at_once and not gave_up:
+                    gave_up = True
+                    _cancel(tasks, but=asyncio.current_task())
+                return failure
             except asyncio.CancelledError:
                 if not gave_up:
                     raise
                 return JudgeFailure("transport", "not asked to the end, since another criterion had failed")
-            if isinstance(found, JudgeFailure) and self.on_failure == "raise" and not gave_up:
-                gave_up = True
-                _cancel(tasks, but=asyncio.current_task())
-            return found
+            return judgment.model_copy(update={"spend": judgment.spend + lost})
 
-        tasks = [asyncio.create_task(answer(criterion)) for criterion in rubric.criteria]
+        tasks = [asyncio.create_task(answer(index)) for index in wanted]
         try:
-            return await asyncio.gather(*tasks)
+            answers = await asyncio.gather(*tasks)
         finally:
             _cancel(tasks)
-
-    async def _answer(self, rubric: Rubric, submission: Submission, criterion: Criterion) -> Answer:
-        if criterion.check is not None:
-            try:
-                return run_check(criterion.check, submission.response)
-            except JudgeFailure as failure:
-                return failure
-        question = Question(submission, criterion, rubric.guidelines or "")
-        return await self.ask(lambda: self.judged_by.judge(question))
+        return Ballot(dict(zip(wanted, answers, strict=True)), member.name, member.weight)
 
 
 def _cancel(tasks: Sequence[asyncio.Task[Answer]], but: asyncio.Task[Any] | None = None) -> None:

@@ -9,19 +9,32 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Literal, cast, get_args, get_origin
 
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 from pydantic import TypeAdapter, ValidationError
 
-from rubric_integrations.verdict import plain_word
+from rubric_integrations.verdict import parse_verdict, plain_word
 
 _THINKING = re.compile(r"\A\s*<think(?:ing)?>.*</think(?:ing)?>", re.DOTALL)
 _CODE_BLOCK = re.compile(r"\s*```\w*\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
 # What other rubric prompts call the same fields; a custom `system_prompt` may still ask for these names.
-_ALIASES = {"criterion_status": "verdict", "reason": "explanation", "reasoning": "explanation"}
+_ALIASES = {
+    "criterion_status": "verdict",
+    "criteria_evaluations": "judgments",
+    "reason": "explanation",
+    "reasoning": "explanation",
+}
+
+# What a text must hold for a judge to quote a verdict, a choice, a score or a list of judgments from it.
+_QUOTABLE = re.compile(
+    r"verdict|criterion_status|criteria_evaluations|judgments|overall_score|[\"'“](?:choice|score)\\?[\"'”]",
+    re.IGNORECASE,
+)
 
 
 class JudgeAdapter(dspy.JSONAdapter):
@@ -57,7 +70,7 @@ class JudgeAdapter(dspy.JSONAdapter):
 
 def looks_quotable(*texts: str | None) -> bool:
     """Whether a judge could quote a verdict from these texts."""
-    return any(re.search(r"verdict|criterion_status", text or "", re.IGNORECASE) for text in texts)
+    return any(_QUOTABLE.search(text or "") for text in texts)
 
 
 def _the_object(completion: str, quotable: bool) -> dict[str, Any]:
@@ -100,7 +113,25 @@ def _field(reply: dict[str, Any], name: str, annotation: Any) -> Any:
             if isinstance(value, str) and plain_word(value) == plain_word(str(choice)):
                 return choice
         raise ValueError(f"`{name}` is {value!r}, not one of {', '.join(map(str, get_args(annotation)))}")
+    if get_origin(annotation) is list:
+        return list(_entries(name, value, get_args(annotation)[0]))
+    if isinstance(value, bool):
+        raise ValueError(f"`{name}` is {value!r}, which is no answer")
+    if isinstance(value, str) and parse_verdict(value) == "CANNOT_ASSESS":
+        value = "CANNOT_ASSESS"
+    if annotation is str and isinstance(value, int | float):
+        value = str(value)
     try:
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError as error:
         raise ValueError(f"`{name}` is {value!r}: {error.errors()[0]['msg'].lower()}") from None
+
+
+def _entries(name: str, value: Any, annotation: Any) -> Iterator[Any]:
+    """The entries that are of the type; what the others were to answer stays unanswered, and is asked again."""
+    if not isinstance(value, list):
+        raise ValueError(f"`{name}` is {type(value).__name__}, not a list")
+    entry_type: TypeAdapter[Any] = TypeAdapter(annotation)
+    for entry in cast("list[Any]", value):
+        with suppress(ValidationError):
+            yield entry_type.validate_python(entry)

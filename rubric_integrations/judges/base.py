@@ -1,12 +1,14 @@
-"""What a judge is: anything that answers one criterion about one submission."""
+"""What a judge is: anything that answers one criterion about one submission, and for some graders more."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from rubric_integrations.rubric import Criterion
+from rubric_integrations.criterion import Criterion, Option
+from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import Judgment
+from rubric_integrations.verdict import Judgment, Spend
 
 
 class Question(NamedTuple):
@@ -16,21 +18,73 @@ class Question(NamedTuple):
         submission: The text, with its query and reference.
         criterion: What is asked.
         guidelines: The rubric's words to the judge for every criterion; empty where it has none.
+        options: A multi-choice criterion's options in the order to show them; empty for the author's own order.
+        may_abstain: Whether CANNOT_ASSESS is an answer where no option is marked `na`.
     """
 
     submission: Submission
     criterion: Criterion
     guidelines: str = ""
+    options: tuple[Option, ...] = ()
+    may_abstain: bool = True
+
+
+class Batch(NamedTuple):
+    """What one call for several criteria gave.
+
+    Attributes:
+        answers: A judgment for the place of each question that got exactly one valid answer.
+        faults: For the others, what was wrong.
+        spend: What the call cost.
+    """
+
+    answers: Mapping[int, Judgment]
+    faults: Mapping[int, str]
+    spend: Spend
+
+
+class Overall(NamedTuple):
+    """One judgment of a whole submission.
+
+    Attributes:
+        percent: The judge's score, from 0 to 100.
+        reason: Why.
+        spend: What the call cost.
+        neutralized: Whether text that imitates prompt structure was defused before the judge saw it.
+    """
+
+    percent: float
+    reason: str
+    spend: Spend
+    neutralized: bool
 
 
 @runtime_checkable
 class Judge(Protocol):
     """Write your own judge by giving a class this one method.
 
-    Answer with a `Judgment`. Where there is no answer raise `JudgeFailure`; returning UNMET instead would
-    turn your outage into somebody's bad grade.
+    Answer with a `Judgment` (`rubric_integrations.answers.read_answer` makes one for a criterion of any kind). Where
+    there is no answer raise `JudgeFailure`; returning UNMET instead would turn your outage into a bad grade.
     """
 
     async def judge(self, question: Question) -> Judgment:
         """Answer one criterion about one submission."""
+        ...
+
+
+@runtime_checkable
+class BatchJudge(Protocol):
+    """A judge that can answer several criteria about one submission in one call."""
+
+    async def judge_batch(self, questions: Sequence[Question]) -> Batch:
+        """Answer all questions; raise `JudgeFailure` where the reply as a whole is unusable."""
+        ...
+
+
+@runtime_checkable
+class OverallJudge(Protocol):
+    """A judge that can score a whole submission at once."""
+
+    async def judge_overall(self, submission: Submission, rubric: Rubric) -> Overall:
+        """Give one score from 0 to 100."""
         ...

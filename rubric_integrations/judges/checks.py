@@ -13,8 +13,8 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from rubric_integrations.check import Check, NumberCheck, Texts
 from rubric_integrations.quantity import read_quantities
-from rubric_integrations.rubric import Check, NumberCheck, Texts
 from rubric_integrations.verdict import JudgeFailure, Judgment
 
 # A pattern that backtracks without end is stopped after this many seconds, and reported as a failure.

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+import copy
+import math
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import dspy
 from dspy.utils.exceptions import AdapterParseError, DSPyError, LMProviderError, is_retryable_lm_error
 
+from rubric_integrations.judges import signatures
 from rubric_integrations.judges.adapter import JudgeAdapter, looks_quotable
-from rubric_integrations.judges.base import Question
-from rubric_integrations.judges.shield import Fenced, fence, fence_code
-from rubric_integrations.judges.signatures import JudgeCriterion
-from rubric_integrations.verdict import VERDICT_VALUES, JudgeFailure, Judgment, Spend, TokenUsage
+from rubric_integrations.judges.base import Batch, Overall, Question
+from rubric_integrations.judges.prompting import (
+    Texts,
+    code_of,
+    describe_batch,
+    describe_rubric,
+    question_texts,
+    read_reply,
+    shared_texts,
+)
+from rubric_integrations.labels import LabelledJudgment, choose_examples
+from rubric_integrations.rubric import Rubric
+from rubric_integrations.submission import Submission
+from rubric_integrations.verdict import JudgeFailure, Judgment, Spend, TokenUsage
+
+
+class _Asked(NamedTuple):
+    prediction: dspy.Prediction
+    spend: Spend
 
 
 class LMJudge(dspy.Module):
-    """Asks one language model one criterion at a time.
+    """Asks one language model: a criterion at a time, several in one call, or for a score of the whole.
 
     It runs on its own LM and adapter and leaves no trace, so that inside `dspy.Evaluate` or an optimizer it neither
     falls back on the student's model nor writes into the student's demonstrations. Called as a DSPy module, with the
-    fields of its signature, it can be optimized like any other.
+    fields of `JudgeCriterion`, it can be optimized like any other.
 
     Attributes:
         lm: The language model that judges.
-        predict: The DSPy predictor; its instructions and demonstrations are what `save` keeps.
+        criterion, option, scale, criteria, whole: The DSPy predictors, one a signature; their instructions and
+            demonstrations are what `save` keeps.
 
     Example:
         >>> LMJudge(dspy.LM("openai/gpt-5-mini")).lm.model
@@ -40,19 +60,34 @@ class LMJudge(dspy.Module):
                 the reply are added to them.
         """
         super().__init__()
-        signature = JudgeCriterion.with_instructions(system_prompt) if system_prompt else JudgeCriterion
         self.lm = lm
-        self.predict = dspy.Predict(signature)
+        self.examples: tuple[LabelledJudgment, ...] = ()
+        self.n_examples = 0
+
+        def predictor(signature: type[dspy.Signature]) -> dspy.Predict:
+            return dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
+
+        self.criterion = predictor(signatures.JudgeCriterion)
+        self.option = predictor(signatures.JudgeOption)
+        self.scale = predictor(signatures.JudgeScale)
+        self.criteria = predictor(signatures.JudgeBatch)
+        self.whole = predictor(signatures.JudgeOverall)
+
+    def with_examples(self, examples: Sequence[LabelledJudgment], count: int) -> LMJudge:
+        """This judge, shown at most `count` of these labelled judgments before each question on one criterion."""
+        judge = copy.copy(self)
+        judge.examples, judge.n_examples = tuple(examples), count
+        return judge
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Judge one criterion given as the signature's fields; for DSPy's optimizers."""
+        """Judge one binary criterion given as the signature's fields; for DSPy's optimizers."""
         with dspy.context(adapter=_adapter(inputs)):
-            return self.predict(lm=self.lm, **inputs)
+            return self.criterion(lm=self.lm, **inputs)
 
     async def aforward(self, **inputs: Any) -> dspy.Prediction:
         """`forward`, asynchronously."""
         with dspy.context(adapter=_adapter(inputs)):
-            return await self.predict.acall(lm=self.lm, **inputs)
+            return await self.criterion.acall(lm=self.lm, **inputs)
 
     async def judge(self, question: Question) -> Judgment:
         """Answer one criterion about one submission.
@@ -60,63 +95,107 @@ class LMJudge(dspy.Module):
         Raises:
             JudgeFailure: The model gave no reply, or one that is no answer.
         """
-        inputs, neutralized = _inputs(question)
-        absent = tuple(name for name, text in inputs.items() if not text)
+        kind = question.criterion.kind
+        predict, field = {"binary": (self.criterion, "verdict"), "scaled": (self.scale, "score")}.get(
+            kind, (self.option, "choice")
+        )
+        texts = question_texts(question)
+        shown = choose_examples(self.examples, kind, self.n_examples, question.submission.response)
+        asked = await self._ask(predict, texts, [_demo(example, field) for example in shown])
+        try:
+            judgment = read_reply(question, str(asked.prediction[field]))
+        except ValueError as error:
+            raise JudgeFailure("parse", str(error), retryable=True, spend=asked.spend) from None
+        return judgment.model_copy(
+            update={
+                "reason": asked.prediction.explanation,
+                "spend": asked.spend,
+                "neutralized": texts.neutralized,
+            }
+        )
+
+    async def judge_batch(self, questions: Sequence[Question]) -> Batch:
+        """Answer several criteria about one submission in one call.
+
+        A missing, repeated or unreadable answer is a fault of its question alone.
+
+        Raises:
+            JudgeFailure: The model gave no reply, or one that holds no judgments.
+        """
+        first = questions[0]
+        texts = shared_texts(first.submission, first.guidelines, {"criteria": describe_batch(questions)})
+        asked = await self._ask(self.criteria, texts)
+        given: dict[int, list[signatures.CriterionJudgment]] = {}
+        for entry in cast("list[signatures.CriterionJudgment]", asked.prediction.judgments):
+            given.setdefault(entry.id - 1, []).append(entry)
+        answers: dict[int, Judgment] = {}
+        faults: dict[int, str] = {}
+        for index, question in enumerate(questions):
+            entries = given.get(index, [])
+            if len(entries) != 1:
+                faults[index] = f"{len(entries)} answers" if entries else "no answer"
+                continue
+            try:
+                judgment = read_reply(question, entries[0].answer)
+            except ValueError as error:
+                faults[index] = str(error)
+                continue
+            update = {"reason": entries[0].explanation, "neutralized": texts.neutralized}
+            answers[index] = judgment.model_copy(update=update)
+        return Batch(answers, faults, asked.spend)
+
+    async def judge_overall(self, submission: Submission, rubric: Rubric) -> Overall:
+        """Give one score from 0 to 100 for the whole rubric.
+
+        Raises:
+            JudgeFailure: The model gave no reply, or a score that is none; it is never clamped.
+        """
+        texts = shared_texts(submission, rubric.guidelines or "", {"criteria": describe_rubric(rubric)})
+        asked = await self._ask(self.whole, texts)
+        percent = cast("float", asked.prediction.overall_score)
+        if not (math.isfinite(percent) and 0 <= percent <= 100):
+            message = f"the score {percent!r} is not between 0 and 100"
+            raise JudgeFailure("parse", message, retryable=True, spend=asked.spend)
+        return Overall(percent, asked.prediction.explanation, asked.spend, texts.neutralized)
+
+    async def _ask(self, predict: dspy.Predict, texts: Texts, examples: Sequence[dspy.Example] = ()) -> _Asked:
+        """Run one predictor on the judge's own LM and adapter, and keep the account."""
         entries: list[dict[str, Any]] = []
         # The copy sends what DSPy would append to its histories to us: tokens and cost, without the memory.
         lm = self.lm.copy(num_retries=0, update_history=entries.append)
         context = dspy.context(
-            adapter=_adapter(inputs), trace=None, disable_history=False, track_usage=False, usage_tracker=None,
+            adapter=_adapter(texts.inputs), trace=None, disable_history=False, track_usage=False, usage_tracker=None,
             send_stream=None,
         )  # fmt: skip
+        signature: Any = predict.signature
+        absent = tuple(name for name in signature.input_fields if name not in texts.inputs)
         try:
             with context:
-                prediction = await self.predict.acall(
+                prediction = await predict.acall(
                     lm=lm,
-                    signature=_without(cast("Any", self.predict.signature), absent),
-                    **{name: text for name, text in inputs.items() if text},
+                    signature=_without(signature, absent),
+                    demos=[*predict.demos, *examples],
+                    **texts.inputs,
                 )
         except DSPyError as error:
             raise _failure(error, _spend(entries, self.lm)) from error
         except (ValueError, TypeError, ImportError) as error:
             raise JudgeFailure("config", _first_line(error), spend=_spend(entries, self.lm)) from error
-        return Judgment(
-            verdict=prediction.verdict,
-            value=VERDICT_VALUES[prediction.verdict],
-            reason=prediction.explanation,
-            spend=_spend(entries, self.lm),
-            neutralized=neutralized,
-        )
+        return _Asked(prediction, _spend(entries, self.lm))
 
 
-def _inputs(question: Question) -> tuple[dict[str, str], bool]:
-    """The signature's inputs in order, every text fenced; and whether fencing had to defuse anything."""
-    submission, criterion = question.submission, question.criterion
-    code = fence_code(question.guidelines, submission.query, submission.reference, submission.response)
-    texts = {
-        "guidelines": question.guidelines,
-        "query": submission.query or "",
-        "reference": submission.reference or "",
-        "submission": submission.response,
-        "criterion": criterion.requirement,
-    }
-    fenced = {name: fence(text, code) for name, text in texts.items() if text}
-    if submission.thinking:
-        thinking, output = fence(submission.thinking, f"{code} thinking"), fence(submission.response, f"{code} output")
-        text, neutralized = f"{thinking.text}\n{output.text}", thinking.neutralized or output.neutralized
-        fenced["submission"] = Fenced(text, neutralized)
-    inputs = {name: fenced[name].text if name in fenced else "" for name in texts}
-    inputs["kind"] = "penalty" if criterion.is_penalty else "requirement"
-    inputs["criterion"] = inputs.pop("criterion")
-    return inputs, any(text.neutralized for text in fenced.values())
+def _demo(example: LabelledJudgment, field: str) -> dspy.Example:
+    question = Question(example.submission, example.criterion)
+    answer = code_of(question, example.verdict) if field == "choice" else example.verdict
+    return dspy.Example(**question_texts(question).inputs, explanation=example.reason, **{field: answer})
 
 
-def _adapter(inputs: dict[str, Any]) -> JudgeAdapter:
+def _adapter(inputs: Mapping[str, Any]) -> JudgeAdapter:
     return JudgeAdapter(quotable=looks_quotable(*(str(text) for text in inputs.values())))
 
 
 @lru_cache(maxsize=256)
-def _without(signature: type[dspy.Signature], absent: tuple[str, ...]) -> type[dspy.Signature]:
+def _without(signature: Any, absent: tuple[str, ...]) -> Any:
     for name in absent:
         signature = signature.delete(name)
     return signature

@@ -26,7 +26,7 @@ def report_table(graded: Graded) -> Table:
     table.add_column("weight", justify="right", no_wrap=True)
     table.add_column("requirement", ratio=3)
     table.add_column("reason", ratio=4)
-    for row in report.report if report else ():
+    for row in report.criteria if report else ():
         reason = row.error or row.reason
         table.add_row(_verdict(row), f"{row.weight:g}", plain(row.requirement), plain(reason))
     return table
@@ -68,7 +68,7 @@ def _headline(graded: Graded) -> str:
     if graded.judge_error:
         return "not graded, since " + graded.judge_error
     verdict = "passed" if report.passed else "not passed"
-    unmet = [row.name for row in report.report if row.required and not row.passed]
+    unmet = [row.name for row in report.criteria if row.required and not row.passed]
     gate = f" (required: {', '.join(unmet)})" if unmet else ""
     return f"{_score(graded)}, {verdict}{gate}"
 

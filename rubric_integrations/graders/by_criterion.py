@@ -1,0 +1,80 @@
+"""Graders that ask about criteria, by whatever number of calls: the panel, its turns, and the report."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from rubric_integrations.criterion import Option
+from rubric_integrations.graders.base import Grader, Member
+from rubric_integrations.graders.reports import Answer, Ballot, make_report, votes_on
+from rubric_integrations.judges.base import Question
+from rubric_integrations.judges.checks import run_check
+from rubric_integrations.rubric import Rubric
+from rubric_integrations.submission import Submission
+from rubric_integrations.verdict import EvaluationReport, JudgeFailure
+from rubric_integrations.voting import is_decided
+
+
+class CriterionGrader(Grader):
+    """A grader that obtains an answer to each criterion; a subclass says in `poll` how one judge is asked."""
+
+    @abstractmethod
+    async def poll(self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> Ballot:
+        """Ask one judge about the criteria at these places."""
+
+    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Ballot]:
+        """Obtain each judge's answers to the criteria that have no check, in the order of the panel."""
+        wanted = [index for index, criterion in enumerate(rubric.criteria) if criterion.check is None]
+        if not self.sequential:
+            return await asyncio.gather(*(self.poll(member, rubric, submission, wanted) for member in self.panel))
+        ballots: list[Ballot] = []
+        for place, member in enumerate(self.panel):
+            waiting = [later.weight for later in self.panel[place:]]
+            undecided = [index for index in wanted if not self._decided(rubric, index, ballots, waiting)]
+            ballots.append(await self.poll(member, rubric, submission, undecided))
+        return ballots
+
+    def aggregate(self, rubric: Rubric, submission: Submission, found: Sequence[Ballot]) -> EvaluationReport:
+        """Turn the judges' answers, and those of the checks, into the report."""
+        computed: dict[int, Answer] = {}
+        for index, criterion in enumerate(rubric.criteria):
+            if criterion.check is not None:
+                try:
+                    computed[index] = run_check(criterion.check, submission.response)
+                except JudgeFailure as failure:
+                    computed[index] = failure
+        return make_report(rubric, found, Ballot(computed, judge="check"), self.policies)
+
+    def question(self, rubric: Rubric, submission: Submission, index: int, member: Member) -> Question:
+        """The question that a criterion is, with its options in the order to show them."""
+        criterion = rubric.criteria[index]
+        options = criterion.options or ()
+        if options and self.shuffle_options:
+            options = shuffled(options, self.seed, submission.response, index, member.name)
+        return Question(submission, criterion, rubric.guidelines or "", options, self.policies.may_abstain)
+
+    @property
+    def stops_at_once(self) -> bool:
+        """Whether the first failure ends the grade, so that its siblings need not be paid for."""
+        return self.policies.on_failure == "raise" and len(self.panel) == 1
+
+    def _decided(self, rubric: Rubric, index: int, ballots: Sequence[Ballot], waiting: Sequence[float]) -> bool:
+        criterion = rubric.criteria[index]
+        votes = [vote for vote in votes_on(index, ballots) if vote.error is None]
+        return is_decided(criterion, votes, waiting, self.policies.strategy(criterion))
+
+
+def shuffled(options: Sequence[Option], seed: int, text: str, index: int, judge: str) -> tuple[Option, ...]:
+    """The order in which a judge is shown the options: fixed by the seed, the text, the criterion and the judge.
+
+    It is the order of `autorubric` 1.6, so that its recorded runs can be repeated.
+    """
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    key = int(hashlib.sha256(f"{seed}:{digest}:{index}:{judge}".encode()).hexdigest()[:16], 16) % 2**31
+    order = list(options)
+    random.Random(key).shuffle(order)  # noqa: S311 -- an order, not a secret
+    return tuple(order)

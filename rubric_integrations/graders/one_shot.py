@@ -1,0 +1,95 @@
+"""All criteria in one call: the cheapest strategy that still gives a reason for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from rubric_integrations.graders.base import Member
+from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.reports import Answer, Ballot
+from rubric_integrations.judges.base import BatchJudge, Question
+from rubric_integrations.rubric import Rubric
+from rubric_integrations.submission import Submission
+from rubric_integrations.verdict import JudgeFailure, Spend
+
+
+class PerCriterionOneShotGrader(CriterionGrader):
+    """Asks the judge all criteria in one call.
+
+    Every criterion must get exactly one valid answer. Those that do not (missing, repeated, unreadable) are asked
+    again in one further call; what is still unanswered then is a failure of that criterion, never UNMET.
+
+    Example:
+        >>> async def generate(system_prompt: str, user_prompt: str) -> str:
+        ...     return '{"judgments": [{"id": 1, "explanation": "It does.", "answer": "MET"}]}'
+        >>> from rubric_integrations import Rubric
+        >>> rubric = Rubric.from_dict([{"weight": 10, "requirement": "Is polite"}])
+        >>> rubric.grade_sync("Please.", grader=PerCriterionOneShotGrader(generate)).score
+        1.0
+    """
+
+    def __init__(self, *args: Any, max_criteria_per_call: int | None = None, **settings: Any):
+        """Set up a grader; see `Grader` for the other settings.
+
+        Args:
+            *args: As for `Grader`.
+            max_criteria_per_call: Splits a long rubric into calls of at most this many criteria; at least 1.
+            **settings: As for `Grader`.
+
+        Raises:
+            ValueError: A setting is missing, unknown or out of range.
+            TypeError: The judge can answer only one criterion at a time.
+        """
+        super().__init__(*args, **settings)
+        if max_criteria_per_call is not None and max_criteria_per_call < 1:
+            raise ValueError(f"`max_criteria_per_call` must be at least 1, got {max_criteria_per_call!r}")
+        self.max_criteria_per_call = max_criteria_per_call
+        for member in self.panel:
+            if not isinstance(member.judge, BatchJudge):
+                raise TypeError(
+                    f"the judge {type(member.judge).__name__} answers one criterion at a time: use PerCriterionGrader, "
+                    "or give it a method `judge_batch`"
+                )
+
+    async def poll(self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> Ballot:
+        """Ask one judge about the criteria at these places, in as few calls as the limit allows."""
+        size = self.max_criteria_per_call or max(1, len(wanted))
+        chunks = [wanted[start : start + size] for start in range(0, len(wanted), size)]
+        asked = await asyncio.gather(*(self._chunk(member, rubric, submission, chunk) for chunk in chunks))
+        answers = {index: answer for chunk, _ in asked for index, answer in chunk.items()}
+        return Ballot(answers, member.name, member.weight, sum((spend for _, spend in asked), Spend()))
+
+    async def _chunk(
+        self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+    ) -> tuple[dict[int, Answer], Spend]:
+        answers: dict[int, Answer] = {}
+        spend = Spend()
+        left = list(wanted)
+        for _ in range(2):  # the call, and one to repair it
+            questions = [self.question(rubric, submission, index, member) for index in left]
+            found, cost = await self._call(member, questions)
+            spend += cost
+            answers |= {left[place]: answer for place, answer in found.items()}
+            left = [index for index in left if isinstance(answers[index], JudgeFailure)]
+            if not left or any(not _may_repair(answers[index]) for index in left):
+                break
+        return answers, spend
+
+    async def _call(self, member: Member, questions: Sequence[Question]) -> tuple[dict[int, Answer], Spend]:
+        judge: Any = member.judge
+        try:
+            batch, lost = await self.budget.ask(lambda: judge.judge_batch(questions))
+        except JudgeFailure as failed:
+            # Each criterion fails for the same reason; what the attempts cost is counted once.
+            message = str(failed).removeprefix(f"{failed.kind}: ")
+            return {place: JudgeFailure(failed.kind, message) for place in range(len(questions))}, failed.spend
+        answers: dict[int, Answer] = dict(batch.answers)
+        for place, fault in batch.faults.items():
+            answers[place] = JudgeFailure("parse", fault, retryable=True)
+        return answers, batch.spend + lost
+
+
+def _may_repair(answer: Answer) -> bool:
+    return isinstance(answer, JudgeFailure) and answer.retryable

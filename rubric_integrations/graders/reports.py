@@ -1,0 +1,189 @@
+"""From answers to the report: votes joined, failures resolved by policy, criteria scored, gates read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rubric_integrations.criterion import Criterion, Kind
+from rubric_integrations.rubric import Rubric
+from rubric_integrations.scoring import (
+    CannotAssess,
+    OnFailure,
+    Part,
+    coverage,
+    failure_answer,
+    holds,
+    reaches,
+    score_parts,
+)
+from rubric_integrations.verdict import CriterionReport, EvaluationReport, JudgeFailure, Judgment, Spend, Vote
+from rubric_integrations.voting import tally
+
+Answer = Judgment | JudgeFailure
+"""What became of one question: an answer (abstentions included) or a failure, never mixed."""
+
+
+class Ballot(NamedTuple):
+    """One judge's answers.
+
+    Attributes:
+        answers: One for each place in the rubric that it was asked about.
+        judge: Who.
+        weight: How much its votes count, under the strategies that weigh.
+        spend: What calls for several criteria at once cost.
+    """
+
+    answers: Mapping[int, Answer]
+    judge: str = "judge"
+    weight: float = 1.0
+    spend: Spend = Spend()
+
+
+class Policies(NamedTuple):
+    """How answers become a score: the settings of a grader that the report needs.
+
+    Attributes:
+        normalize: Whether `score` is in [0, 1].
+        cannot_assess: What an abstention counts.
+        partial_credit: The share of a positive weight that `partial` gives.
+        on_failure: What stands in for a failure.
+        strategies: How votes are joined, by the criterion's kind.
+        may_abstain: Whether options may be abstained from where none is marked `na`.
+    """
+
+    normalize: bool
+    cannot_assess: CannotAssess
+    partial_credit: float
+    on_failure: OnFailure
+    strategies: Mapping[Kind, str]
+    may_abstain: bool
+
+    def strategy(self, criterion: Criterion) -> str:
+        """How votes on a criterion are joined: its own way, or the grader's."""
+        return criterion.aggregation or self.strategies[criterion.kind]
+
+
+def make_report(rubric: Rubric, ballots: Sequence[Ballot], computed: Ballot, policies: Policies) -> EvaluationReport:
+    """Join, resolve and score.
+
+    Args:
+        rubric: What was asked.
+        ballots: Each judge's answers, in the order of the panel.
+        computed: The answers of the checks, which no judge gives.
+        policies: How answers become a score.
+    """
+    rows = [
+        _row(rubric, index, [computed] if index in computed.answers else ballots, policies)
+        for index in range(len(rubric))
+    ]
+    score = score_parts(_parts(rubric, [row.value for row in rows]), policies.cannot_assess, policies.partial_credit)
+    failed = [row for row in rows if row.error]
+    agreements = [row.agreement for row in rows if row.agreement is not None]
+    return EvaluationReport(
+        score=score.normalized if policies.normalize else score.raw,
+        raw_score=score.raw,
+        llm_raw_score=score.raw,
+        passed=reaches(score.normalized, rubric.pass_mark) and all(row.passed for row in rows if row.required),
+        complete=not failed and not any(row.lost_votes for row in rows),
+        coverage=coverage(rubric, [row.value is not None and not row.error for row in rows]),
+        cannot_assess_count=sum(row.value is None and not row.error for row in rows),
+        failed_count=len(failed),
+        error=_error_line(rows),
+        spend=sum((ballot.spend for ballot in ballots), sum((row.spend for row in rows), Spend())),
+        judge_scores=_judge_scores(rubric, ballots, computed, policies) if len(ballots) > 1 else {},
+        mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
+        report=tuple(rows),
+    )
+
+
+def votes_on(index: int, ballots: Sequence[Ballot]) -> list[Vote]:
+    """What each judge that was asked about a criterion said, failures included."""
+    return [_vote(ballot, ballot.answers[index]) for ballot in ballots if index in ballot.answers]
+
+
+def _vote(ballot: Ballot, answer: Answer) -> Vote:
+    if isinstance(answer, JudgeFailure):
+        return Vote(judge=ballot.judge, weight=ballot.weight, verdict=None, value=None, error=str(answer))
+    return Vote(
+        judge=ballot.judge, weight=ballot.weight, verdict=answer.verdict, value=answer.value, reason=answer.reason
+    )
+
+
+def _row(rubric: Rubric, index: int, ballots: Sequence[Ballot], policies: Policies) -> CriterionReport:
+    criterion = rubric.criteria[index]
+    votes = votes_on(index, ballots)
+    answers = [ballot.answers[index] for ballot in ballots if index in ballot.answers]
+    row = CriterionReport(
+        name=rubric.keys[index],
+        requirement=criterion.requirement,
+        weight=criterion.weight,
+        required=criterion.is_gate,
+        verdict=None,
+        value=None,
+        spend=sum((answer.spend for answer in answers), Spend()),
+        neutralized=any(isinstance(answer, Judgment) and answer.neutralized for answer in answers),
+        votes=tuple(votes) if len(ballots) > 1 else (),
+        not_asked=tuple(ballot.judge for ballot in ballots if index not in ballot.answers),
+    )
+    if all(vote.error for vote in votes):
+        instead = failure_answer(criterion, policies.on_failure)
+        error = "; ".join(dict.fromkeys(vote.error or "" for vote in votes)) or "nobody was asked"
+        return row.model_copy(
+            update={
+                "error": error,
+                "verdict": instead.verdict if instead else None,
+                "value": instead.value if instead else None,
+            }
+        )
+    found = tally(criterion, votes, policies.strategy(criterion), policies.may_abstain)
+    return row.model_copy(
+        update={
+            "verdict": found.verdict,
+            "value": found.value,
+            "reason": _reason(votes, found.verdict),
+            "passed": holds(criterion, found.value),
+            "agreement": found.agreement,
+        }
+    )
+
+
+def _reason(votes: Sequence[Vote], verdict: str) -> str:
+    """The words of the first judge who said what the panel says; of the first that answered, where none did."""
+    reasons = [vote.reason for vote in votes if vote.error is None]
+    return next((vote.reason for vote in votes if vote.verdict == verdict and vote.error is None), reasons[0])
+
+
+def _parts(rubric: Rubric, values: Sequence[float | None]) -> list[Part]:
+    return [Part(c.weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)]
+
+
+def _judge_scores(
+    rubric: Rubric, ballots: Sequence[Ballot], computed: Ballot, policies: Policies
+) -> dict[str, float | None]:
+    """What each judge alone would have given; what it was not asked, or failed at, is left to the abstention policy."""
+    scores: dict[str, float | None] = {}
+    for ballot in ballots:
+        answers = {**ballot.answers, **computed.answers}
+        values = [getattr(answers.get(index), "value", None) for index in range(len(rubric))]
+        if any(isinstance(answer, Judgment) for answer in ballot.answers.values()):
+            score = score_parts(_parts(rubric, values), policies.cannot_assess, policies.partial_credit)
+            scores[ballot.judge] = score.normalized if policies.normalize else score.raw
+        else:
+            scores[ballot.judge] = None
+    return scores
+
+
+def _error_line(rows: Sequence[CriterionReport]) -> str | None:
+    """The first failure in full and the number of others, or how many votes a panel lost."""
+    failed = [row for row in rows if row.error]
+    if failed:
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        return f"`{failed[0].name}` was not judged: {failed[0].error}{more}"
+    lost = [row for row in rows if row.lost_votes]
+    if lost:
+        error = next(vote.error for vote in lost[0].votes if vote.error)
+        count = sum(row.lost_votes for row in lost)
+        return f"{count} votes of the panel were lost, the first on `{lost[0].name}`: {error}"
+    return None

@@ -1,0 +1,151 @@
+"""From a question to the texts of a signature, every one of them defused and fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rubric_integrations.answers import read_answer
+from rubric_integrations.criterion import Criterion, Option, Scale
+from rubric_integrations.judges.base import Question
+from rubric_integrations.judges.shield import Fenced, fence, fence_code
+from rubric_integrations.rubric import Rubric
+from rubric_integrations.submission import Submission
+from rubric_integrations.verdict import Judgment, parse_verdict
+
+
+class Texts(NamedTuple):
+    """A signature's inputs, and whether defusing changed any."""
+
+    inputs: dict[str, str]
+    neutralized: bool
+
+
+def shared_texts(submission: Submission, guidelines: str, own: Mapping[str, str]) -> Texts:
+    """The inputs that all questions about a submission share, and then a question's own.
+
+    Absent texts are left out. The fence's code is made of what is shared, so that the prompt is the same up to the
+    question's own part.
+    """
+    code = fence_code(guidelines, submission.query, submission.reference, submission.response)
+    response = fence(submission.response, code)
+    if submission.thinking:
+        thinking, output = fence(submission.thinking, f"{code} thinking"), fence(submission.response, f"{code} output")
+        response = Fenced(f"{thinking.text}\n{output.text}", thinking.neutralized or output.neutralized)
+    fenced = {
+        name: fence(text, code)
+        for name, text in {
+            "guidelines": guidelines,
+            "query": submission.query,
+            "reference": submission.reference,
+        }.items()
+        if text
+    }
+    fenced["submission"] = response
+    fenced |= {name: fence(text, code) for name, text in own.items()}
+    inputs = {name: text.text for name, text in fenced.items()}
+    return Texts(inputs, any(text.neutralized for text in fenced.values()))
+
+
+def question_texts(question: Question) -> Texts:
+    """The inputs of a question on one criterion."""
+    criterion = question.criterion
+    own = {"criterion": criterion.requirement}
+    if criterion.options is not None:
+        own["options"] = describe_options(question)
+    if criterion.scale is not None:
+        own["scale"] = describe_scale(criterion.scale)
+    texts = shared_texts(question.submission, question.guidelines, own)
+    if criterion.kind == "binary":
+        texts.inputs["kind"] = polarity(criterion)
+    return texts
+
+
+def polarity(criterion: Criterion) -> str:
+    """How a binary criterion is to be read."""
+    return "penalty" if criterion.is_penalty else "requirement"
+
+
+def describe_scale(scale: Scale) -> str:
+    """A scale in words."""
+    numbers = "whole numbers" if scale.integer else "decimals allowed"
+    lines = [f"from {scale.min:g} to {scale.max:g}, {numbers}"]
+    return "\n".join([*lines, *(f"{level:g}: {text}" for level, text in sorted(scale.levels.items()))])
+
+
+def option_codes(options: Sequence[Option]) -> dict[str, Option]:
+    """A code for each option: a letter, unless that could be confused with a label."""
+    letters = [chr(ord("A") + i) for i in range(len(options))]
+    labels = {option.label.strip().upper() for option in options}
+    codes = letters if len(options) <= 26 and not labels & set(letters) else [f"#{i + 1}" for i in range(len(options))]
+    return dict(zip(codes, options, strict=True))
+
+
+def describe_options(question: Question) -> str:
+    """The options in the order to show them, with their codes, and the way to abstain where there is one."""
+    options = question.options or question.criterion.options or ()
+    lines = [f"{code}: {_one_line(option.label)}" for code, option in option_codes(options).items()]
+    if question.may_abstain and question.criterion.na_option is None:
+        lines.append("CANNOT_ASSESS: what is given is not enough to tell")
+    return "\n".join(lines)
+
+
+def code_of(question: Question, label: str) -> str:
+    """The code under which a label is shown; an abstention is its own."""
+    codes = option_codes(question.options or question.criterion.options or ())
+    wanted = question.criterion.find_option(label)
+    return next((code for code, option in codes.items() if option is wanted), label)
+
+
+def read_choice(question: Question, reply: str) -> Judgment:
+    """What a reply to `describe_options` chooses.
+
+    Raises:
+        ValueError: It is neither a code nor a label.
+    """
+    word = reply.strip().strip("*_`\"'.()[] ")
+    codes = option_codes(question.options or question.criterion.options or ())
+    code = word.split(":", 1)[0].strip().upper()
+    chosen = codes.get(code) if code == word.upper() or _completes(codes, code, word) else None
+    return read_answer(question.criterion, chosen.label if chosen else word, question.may_abstain)
+
+
+def _completes(codes: Mapping[str, Option], code: str, word: str) -> bool:
+    """Whether a reply such as `B: clear` repeats the line of its code, and not another's."""
+    return code in codes and word.split(":", 1)[1].strip().casefold() == codes[code].label.strip().casefold()
+
+
+def describe_batch(questions: Sequence[Question]) -> str:
+    """Several criteria, numbered from 1, with the kind of answer that each takes."""
+    blocks: list[str] = []
+    for number, question in enumerate(questions, start=1):
+        criterion = question.criterion
+        if criterion.options is not None:
+            kind, more = "choice", "\n" + describe_options(question)
+        elif criterion.scale is not None:
+            kind, more = "score", "\n" + describe_scale(criterion.scale)
+        else:
+            kind, more = polarity(criterion), ""
+        blocks.append(f"{number}. ({kind}) {_one_line(criterion.requirement)}{more.replace(chr(10), chr(10) + '   ')}")
+    return "\n".join(blocks)
+
+
+def describe_rubric(rubric: Rubric) -> str:
+    """All criteria with their weights, for a judgment of the whole."""
+    return "\n".join(f"({criterion.weight:+g}) {_one_line(criterion.requirement)}" for criterion in rubric.criteria)
+
+
+def read_reply(question: Question, answer: str) -> Judgment:
+    """What an answer to a question of any kind means.
+
+    Raises:
+        ValueError: It is no answer to the question.
+    """
+    if question.criterion.options is not None and parse_verdict(answer) is None:
+        return read_choice(question, answer)
+    return read_answer(question.criterion, answer, question.may_abstain)
+
+
+def _one_line(text: str) -> str:
+    """A text that cannot start a line of its own, such as another criterion's number."""
+    return " ".join(text.split())
