@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Self
 
 from pydantic import Field, field_serializer, field_validator, model_validator
@@ -116,21 +117,21 @@ class Criterion(Record):
     required: bool = Field(default=False, strict=True)
     min_score: UnitScore | None = None
     check: Check | None = None
-    options: tuple[Option, ...] | None = None
+    options: Sequence[Option] | None = None
     scale_type: Literal["ordinal", "nominal"] = "ordinal"
     scale: Scale | None = None
     aggregation: str | None = None
 
     @field_validator("options")
     @classmethod
-    def _can_be_chosen(cls, options: tuple[Option, ...] | None) -> tuple[Option, ...] | None:
+    def _can_be_chosen(cls, options: Sequence[Option] | None) -> tuple[Option, ...] | None:
         if options is not None:
             if sum(not option.na for option in options) < 2:
                 raise ValueError("must have at least two options that are not `na`")
             labels = [_plain(option.label) for option in options]
             if twice := next((label for label in labels if labels.count(label) > 1), None):
                 raise ValueError(f"has the label {twice!r} twice: rename one of them")
-        return options
+        return None if options is None else tuple(options)
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:

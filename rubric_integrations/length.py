@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, cast
 from pydantic import Field, model_validator
 
 from rubric_integrations.record import Record
-from rubric_integrations.submission import Submission, ThinkingOutput, ToGrade, normalize_to_grade_input
+from rubric_integrations.submission import Submission, ThinkingOutputDict, ToGradeInput, normalize_to_grade_input
 
 CountFn = Callable[[str], int]
 """The length of a text, in words or tokens."""
@@ -71,7 +71,7 @@ class LengthPenalty(Record):
         return self.penalty_at_cap * share**self.exponent
 
 
-def compute_length_penalty(text: ToGrade, config: LengthPenalty) -> float:
+def compute_length_penalty(text: ToGradeInput, config: LengthPenalty) -> float:
     """What a response loses by its length.
 
     Args:
@@ -81,7 +81,7 @@ def compute_length_penalty(text: ToGrade, config: LengthPenalty) -> float:
     Raises:
         ValueError: `count_fn` gave something that is no length.
     """
-    parts: ThinkingOutput | dict[str, Any]
+    parts: ThinkingOutputDict | dict[str, Any]
     if isinstance(text, Submission):
         parts = {"thinking": text.thinking or "", "output": text.response}
     else:

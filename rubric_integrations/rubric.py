@@ -16,7 +16,7 @@ from rubric_integrations.record import Record, UnitScore
 if TYPE_CHECKING:
     from rubric_integrations.graders.base import Grader
     from rubric_integrations.scoring import CannotAssess
-    from rubric_integrations.submission import ToGrade
+    from rubric_integrations.submission import ToGradeInput
     from rubric_integrations.verdict import EvaluationReport
 
 MAX_CRITERIA = 1_000
@@ -225,7 +225,7 @@ class Rubric(Record):
 
     async def grade(
         self,
-        to_grade: ToGrade,
+        to_grade: ToGradeInput,
         grader: Grader | None = None,
         query: str | None = None,
         reference: str | None = None,
@@ -249,7 +249,7 @@ class Rubric(Record):
 
     def grade_sync(
         self,
-        to_grade: ToGrade,
+        to_grade: ToGradeInput,
         grader: Grader | None = None,
         query: str | None = None,
         reference: str | None = None,

@@ -29,14 +29,14 @@ CannotAssess = Literal["skip", "zero", "partial", "fail"]
 ROUNDING = 1e-9
 
 
-class FallbackVerdicts(TypedDict, total=False):
+class DefaultFallbackVerdicts(TypedDict, total=False):
     """The verdict that stands in for a failure, by the sign of the weight; UNMET where one is not given."""
 
     positive: Literal["MET", "UNMET"]
     negative: Literal["MET", "UNMET"]
 
 
-OnFailure = Literal["raise", "abstain", "worst_case"] | FallbackVerdicts
+OnFailure = Literal["raise", "abstain", "worst_case"] | DefaultFallbackVerdicts
 """What a failure does: ends the grade, counts as an abstention, as the worst value, or as a fallback verdict."""
 
 

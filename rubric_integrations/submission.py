@@ -14,7 +14,7 @@ from rubric_integrations.record import Record
 MAX_CHARS = 1_000_000
 
 
-class ThinkingOutput(TypedDict, total=False):
+class ThinkingOutputDict(TypedDict, total=False):
     """A response in two parts. Only `output` is the answer; either may be left out."""
 
     thinking: str
@@ -57,7 +57,7 @@ class Submission(Record):
         return value
 
 
-ToGrade = str | ThinkingOutput | Mapping[str, Any] | Submission
+ToGradeInput = str | ThinkingOutputDict | Mapping[str, Any] | Submission
 """What can be graded: a text, its thinking and output apart, or a `Submission`."""
 
 _THINKING = re.compile(r"<thinking>(.*?)</thinking>", re.IGNORECASE | re.DOTALL)
@@ -65,7 +65,7 @@ _OUTPUT = re.compile(r"<output>(.*?)</output>", re.IGNORECASE | re.DOTALL)
 _SPLIT = re.compile(r"\s*<(?:thinking|output)>", re.IGNORECASE)
 
 
-def parse_thinking_output(text: str) -> ThinkingOutput:
+def parse_thinking_output(text: str) -> ThinkingOutputDict:
     """Take a text apart at its `<thinking>` and `<output>` markers.
 
     The thinking is what the first `<thinking>` encloses; the output what `<output>` encloses, or else the rest.
@@ -79,7 +79,7 @@ def parse_thinking_output(text: str) -> ThinkingOutput:
     return {"thinking": thinking[1].strip() if thinking else "", "output": rest}
 
 
-def normalize_to_grade_input(to_grade: str | ThinkingOutput | Mapping[str, Any]) -> ThinkingOutput:
+def normalize_to_grade_input(to_grade: str | ThinkingOutputDict | Mapping[str, Any]) -> ThinkingOutputDict:
     """The thinking and the output of a response, whichever form it is given in.
 
     A text is taken apart only where it begins with a marker: in the middle of an answer, markers are part of it.
@@ -101,7 +101,7 @@ def normalize_to_grade_input(to_grade: str | ThinkingOutput | Mapping[str, Any])
     return {"thinking": to_grade.get("thinking") or "", "output": to_grade.get("output") or ""}
 
 
-def as_submission(to_grade: ToGrade, query: str | None = None, reference: str | None = None) -> Submission:
+def as_submission(to_grade: ToGradeInput, query: str | None = None, reference: str | None = None) -> Submission:
     """Make a `Submission` of what a caller passes; `query` and `reference` fill what it leaves open.
 
     Raises:

@@ -83,6 +83,8 @@ class Judgment(Record):
         reason: Why, in the judge's words.
         spend: What it cost to obtain.
         neutralized: Whether text that imitates prompt structure was defused before the judge saw it.
+        confidence: How sure the judge says it is, in [0, 1]; None where it was not asked.
+        expected_value: The value expected of its probabilities, in [0, 1]; None where it was not asked.
     """
 
     verdict: str
@@ -90,6 +92,8 @@ class Judgment(Record):
     reason: str = ""
     spend: Spend = Spend()
     neutralized: bool = False
+    confidence: UnitScore | None = None
+    expected_value: UnitScore | None = None
 
 
 FailureKind = Literal["transport", "parse", "check", "config"]
@@ -159,6 +163,7 @@ class CriterionReport(Record):
         votes: A panel's answers, those of members that failed included; empty for a single judge.
         agreement: The share of the panel's votes that equal the verdict; 1 for a single judge, None without an answer.
         not_asked: Members of the panel whose vote could no longer change the verdict.
+        confidence, expected_value: A single judge's, where it was asked for them; the score does not use them.
     """
 
     name: str
@@ -175,6 +180,8 @@ class CriterionReport(Record):
     votes: tuple[Vote, ...] = ()
     agreement: float | None = None
     not_asked: tuple[str, ...] = ()
+    confidence: UnitScore | None = None
+    expected_value: UnitScore | None = None
 
     @property
     def lost_votes(self) -> int:

@@ -49,5 +49,9 @@ def server() -> Iterator[OpenAIServer]:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     passed = [report for report in terminalreporter.stats.get("passed", []) if report.when == "call"]
-    cases = [value for report in passed for name, value in report.user_properties if name == "conformance"]
-    terminalreporter.write_line(f"recorded scoring cases that agree: {len(cases)}")
+    properties = [pair for report in passed for pair in report.user_properties]
+    agreed = sum(name == "conformance" for name, _ in properties)
+    reasons = [value for name, value in properties if name == "inexpressible"]
+    terminalreporter.write_line(f"recorded scoring cases: {agreed} agree, {len(reasons)} cannot be expressed here")
+    for line in [*(f"  {reason}" for reason in reasons), *(value for name, value in properties if name == "shown")]:
+        terminalreporter.write_line(line)

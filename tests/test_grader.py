@@ -183,6 +183,14 @@ async def test_a_grade_that_failed_for_good_cancels_its_siblings_and_keeps_what_
     assert (report.complete, report.failed_count) == (False, 2)
 
 
+async def test_a_failure_before_the_siblings_have_started_is_told_all_the_same() -> None:
+    async def answer(_question: Question, _: int) -> str:
+        raise JudgeFailure("config", "at once")
+
+    with pytest.raises(JudgeError, match="at once"):
+        await many(5).grade("text", grader=PerCriterionGrader(FakeJudge(answer)))
+
+
 async def test_without_raise_the_other_criteria_are_finished() -> None:
     async def answer(question: Question, _: int) -> str:
         if question.criterion.requirement == "a":

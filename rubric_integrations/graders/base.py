@@ -16,13 +16,13 @@ from rubric_integrations.length import LengthPenalty, compute_length_penalty
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.scoring import (
     CannotAssess,
-    FallbackVerdicts,
+    DefaultFallbackVerdicts,
     OnFailure,
     check_on_failure,
     check_policy,
     reaches,
 )
-from rubric_integrations.submission import Submission, ToGrade, as_submission
+from rubric_integrations.submission import Submission, ToGradeInput, as_submission
 from rubric_integrations.verdict import EvaluationReport, JudgeError
 from rubric_integrations.voting import DEFAULT_STRATEGIES, check_strategies
 
@@ -68,7 +68,7 @@ class Grader(ABC):
         cannot_assess: CannotAssess = "skip",
         partial_credit: float = 0.5,
         on_failure: OnFailure = "raise",
-        default_fallback_verdicts: FallbackVerdicts | None = None,
+        default_fallback_verdicts: DefaultFallbackVerdicts | None = None,
         auto_na_option: bool = True,
         shuffle_options: bool = True,
         seed: int = 0,
@@ -149,7 +149,7 @@ class Grader(ABC):
         return await self._generate_fn(system_prompt, user_prompt)
 
     async def grade(
-        self, rubric: Rubric, to_grade: ToGrade, *, query: str | None = None, reference: str | None = None
+        self, rubric: Rubric, to_grade: ToGradeInput, *, query: str | None = None, reference: str | None = None
     ) -> EvaluationReport:
         """Grade one submission; `Rubric.grade` is the usual way in.
 
@@ -164,7 +164,7 @@ class Grader(ABC):
         return self._shortened(rubric, submission, report)
 
     def grade_sync(
-        self, rubric: Rubric, to_grade: ToGrade, *, query: str | None = None, reference: str | None = None
+        self, rubric: Rubric, to_grade: ToGradeInput, *, query: str | None = None, reference: str | None = None
     ) -> EvaluationReport:
         """`grade` for callers without an event loop, and for notebooks and threads that have one."""
         return run_sync(self.grade(rubric, to_grade, query=query, reference=reference))

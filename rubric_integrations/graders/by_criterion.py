@@ -7,8 +7,8 @@ import hashlib
 import random
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import TypeVar
 
-from rubric_integrations.criterion import Option
 from rubric_integrations.graders.base import Grader, Member
 from rubric_integrations.graders.reports import Answer, Ballot, make_report, votes_on
 from rubric_integrations.judges.base import Question
@@ -68,7 +68,10 @@ class CriterionGrader(Grader):
         return is_decided(criterion, votes, waiting, self.policies.strategy(criterion))
 
 
-def shuffled(options: Sequence[Option], seed: int, text: str, index: int, judge: str) -> tuple[Option, ...]:
+T = TypeVar("T")
+
+
+def shuffled(options: Sequence[T], seed: int, text: str, index: int, judge: str) -> tuple[T, ...]:
     """The order in which a judge is shown the options: fixed by the seed, the text, the criterion and the judge.
 
     It is the order of `autorubric` 1.6, so that its recorded runs can be repeated.

@@ -9,7 +9,7 @@ from typing import Any
 from rubric_integrations.graders.base import Member
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.reports import Answer, Ballot
-from rubric_integrations.judges.base import BatchJudge, Question
+from rubric_integrations.judges.base import BatchJudge
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import JudgeFailure, Spend
@@ -43,6 +43,8 @@ class PerCriterionOneShotGrader(CriterionGrader):
             TypeError: The judge can answer only one criterion at a time.
         """
         super().__init__(*args, **settings)
+        if settings.get("examples"):
+            raise ValueError("`examples` are about one criterion at a time: use PerCriterionGrader to show them")
         if max_criteria_per_call is not None and max_criteria_per_call < 1:
             raise ValueError(f"`max_criteria_per_call` must be at least 1, got {max_criteria_per_call!r}")
         self.max_criteria_per_call = max_criteria_per_call
@@ -68,27 +70,28 @@ class PerCriterionOneShotGrader(CriterionGrader):
         spend = Spend()
         left = list(wanted)
         for _ in range(2):  # the call, and one to repair it
-            questions = [self.question(rubric, submission, index, member) for index in left]
-            found, cost = await self._call(member, questions)
+            found, cost = await self._call(member, rubric, submission, left)
             spend += cost
-            answers |= {left[place]: answer for place, answer in found.items()}
+            answers |= found
             left = [index for index in left if isinstance(answers[index], JudgeFailure)]
             if not left or any(not _may_repair(answers[index]) for index in left):
                 break
         return answers, spend
 
-    async def _call(self, member: Member, questions: Sequence[Question]) -> tuple[dict[int, Answer], Spend]:
+    async def _call(
+        self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+    ) -> tuple[dict[int, Answer], Spend]:
+        # Numbered by their place in the rubric, so that no answer to one call can be read as one to another.
+        questions = {index + 1: self.question(rubric, submission, index, member) for index in wanted}
         judge: Any = member.judge
         try:
             batch, lost = await self.budget.ask(lambda: judge.judge_batch(questions))
         except JudgeFailure as failed:
             # Each criterion fails for the same reason; what the attempts cost is counted once.
             message = str(failed).removeprefix(f"{failed.kind}: ")
-            return {place: JudgeFailure(failed.kind, message) for place in range(len(questions))}, failed.spend
-        answers: dict[int, Answer] = dict(batch.answers)
-        for place, fault in batch.faults.items():
-            answers[place] = JudgeFailure("parse", fault, retryable=True)
-        return answers, batch.spend + lost
+            return {index: JudgeFailure(failed.kind, message) for index in wanted}, failed.spend
+        faults = {number: JudgeFailure("parse", fault, retryable=True) for number, fault in batch.faults.items()}
+        return {number - 1: answer for number, answer in {**batch.answers, **faults}.items()}, batch.spend + lost
 
 
 def _may_repair(answer: Answer) -> bool:

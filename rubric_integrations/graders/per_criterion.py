@@ -29,30 +29,29 @@ class PerCriterionGrader(CriterionGrader):
 
     async def poll(self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> Ballot:
         """Ask one judge about the criteria at these places, each in a call of its own."""
-        gave_up = False
+        if not wanted:
+            return Ballot({}, member.name, member.weight)
 
         async def answer(index: int) -> Answer:
-            nonlocal gave_up
             question = self.question(rubric, submission, index, member)
             try:
                 judgment, lost = await self.budget.ask(lambda: member.judge.judge(question))
             except JudgeFailure as failure:
-                if self.stops_at_once and not gave_up:
-                    gave_up = True
+                if self.stops_at_once:
                     _cancel(tasks, but=asyncio.current_task())
                 return failure
-            except asyncio.CancelledError:
-                if not gave_up:
-                    raise
-                return JudgeFailure("transport", "not asked to the end, since another criterion had failed")
             return judgment.model_copy(update={"spend": judgment.spend + lost})
 
         tasks = [asyncio.create_task(answer(index)) for index in wanted]
         try:
-            answers = await asyncio.gather(*tasks)
+            await asyncio.wait(tasks)
         finally:
             _cancel(tasks)
-        return Ballot(dict(zip(wanted, answers, strict=True)), member.name, member.weight)
+        answers = {i: _NOT_ASKED if task.cancelled() else task.result() for i, task in zip(wanted, tasks, strict=True)}
+        return Ballot(answers, member.name, member.weight)
+
+
+_NOT_ASKED = JudgeFailure("transport", "not asked to the end, since another criterion had failed")
 
 
 def _cancel(tasks: Sequence[asyncio.Task[Answer]], but: asyncio.Task[Any] | None = None) -> None:

@@ -138,8 +138,11 @@ def _row(rubric: Rubric, index: int, ballots: Sequence[Ballot], policies: Polici
             }
         )
     found = tally(criterion, votes, policies.strategy(criterion), policies.may_abstain)
+    single = answers[0] if len(answers) == 1 and isinstance(answers[0], Judgment) else None
     return row.model_copy(
         update={
+            "confidence": single.confidence if single else None,
+            "expected_value": single.expected_value if single else None,
             "verdict": found.verdict,
             "value": found.value,
             "reason": _reason(votes, found.verdict),

@@ -25,7 +25,7 @@ class Question(NamedTuple):
     submission: Submission
     criterion: Criterion
     guidelines: str = ""
-    options: tuple[Option, ...] = ()
+    options: Sequence[Option] = ()
     may_abstain: bool = True
 
 
@@ -33,7 +33,7 @@ class Batch(NamedTuple):
     """What one call for several criteria gave.
 
     Attributes:
-        answers: A judgment for the place of each question that got exactly one valid answer.
+        answers: A judgment for the number of each question that got exactly one valid answer.
         faults: For the others, what was wrong.
         spend: What the call cost.
     """
@@ -76,8 +76,8 @@ class Judge(Protocol):
 class BatchJudge(Protocol):
     """A judge that can answer several criteria about one submission in one call."""
 
-    async def judge_batch(self, questions: Sequence[Question]) -> Batch:
-        """Answer all questions; raise `JudgeFailure` where the reply as a whole is unusable."""
+    async def judge_batch(self, questions: Mapping[int, Question]) -> Batch:
+        """Answer all questions, by number; raise `JudgeFailure` where the reply as a whole is unusable."""
         ...
 
 

@@ -14,6 +14,7 @@ from dspy.utils.exceptions import AdapterParseError, DSPyError, LMProviderError,
 from rubric_integrations.judges import signatures
 from rubric_integrations.judges.adapter import JudgeAdapter, looks_quotable
 from rubric_integrations.judges.base import Batch, Overall, Question
+from rubric_integrations.judges.confidence import read_belief, with_probabilities
 from rubric_integrations.judges.prompting import (
     Texts,
     code_of,
@@ -51,23 +52,26 @@ class LMJudge(dspy.Module):
         'openai/gpt-5-mini'
     """
 
-    def __init__(self, lm: dspy.BaseLM, system_prompt: str | None = None):
+    def __init__(self, lm: dspy.BaseLM, system_prompt: str | None = None, confidence: bool = False):
         """Make a judge.
 
         Args:
             lm: The language model.
             system_prompt: Instructions in place of the built-in ones. The layout of the inputs and the form of
                 the reply are added to them.
+            confidence: Whether to ask for the probability of each verdict on binary criteria, as DSPy's experimental
+                `Choice` does, and report `confidence` and `expected_value`. Without effect where DSPy has no `Choice`.
         """
         super().__init__()
         self.lm = lm
+        self.confidence = confidence
         self.examples: tuple[LabelledJudgment, ...] = ()
         self.n_examples = 0
 
         def predictor(signature: type[dspy.Signature]) -> dspy.Predict:
             return dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
 
-        self.criterion = predictor(signatures.JudgeCriterion)
+        self.criterion = predictor(with_probabilities(signatures.JudgeCriterion, confidence))
         self.option = predictor(signatures.JudgeOption)
         self.scale = predictor(signatures.JudgeScale)
         self.criteria = predictor(signatures.JudgeBatch)
@@ -102,8 +106,9 @@ class LMJudge(dspy.Module):
         texts = question_texts(question)
         shown = choose_examples(self.examples, kind, self.n_examples, question.submission.response)
         asked = await self._ask(predict, texts, [_demo(example, field) for example in shown])
+        answer, belief = read_belief(asked.prediction[field])
         try:
-            judgment = read_reply(question, str(asked.prediction[field]))
+            judgment = read_reply(question, str(answer))
         except ValueError as error:
             raise JudgeFailure("parse", str(error), retryable=True, spend=asked.spend) from None
         return judgment.model_copy(
@@ -111,37 +116,40 @@ class LMJudge(dspy.Module):
                 "reason": asked.prediction.explanation,
                 "spend": asked.spend,
                 "neutralized": texts.neutralized,
+                "confidence": belief.confidence,
+                "expected_value": belief.expected_value,
             }
         )
 
-    async def judge_batch(self, questions: Sequence[Question]) -> Batch:
+    async def judge_batch(self, questions: Mapping[int, Question]) -> Batch:
         """Answer several criteria about one submission in one call.
 
-        A missing, repeated or unreadable answer is a fault of its question alone.
+        A missing, repeated or unreadable answer is a fault of its question alone; an answer under a number that was
+        not asked is nobody's.
 
         Raises:
             JudgeFailure: The model gave no reply, or one that holds no judgments.
         """
-        first = questions[0]
+        first = next(iter(questions.values()))
         texts = shared_texts(first.submission, first.guidelines, {"criteria": describe_batch(questions)})
         asked = await self._ask(self.criteria, texts)
         given: dict[int, list[signatures.CriterionJudgment]] = {}
         for entry in cast("list[signatures.CriterionJudgment]", asked.prediction.judgments):
-            given.setdefault(entry.id - 1, []).append(entry)
+            given.setdefault(entry.id, []).append(entry)
         answers: dict[int, Judgment] = {}
         faults: dict[int, str] = {}
-        for index, question in enumerate(questions):
-            entries = given.get(index, [])
+        for number, question in questions.items():
+            entries = given.get(number, [])
             if len(entries) != 1:
-                faults[index] = f"{len(entries)} answers" if entries else "no answer"
+                faults[number] = f"{len(entries)} answers" if entries else "no answer"
                 continue
             try:
                 judgment = read_reply(question, entries[0].answer)
             except ValueError as error:
-                faults[index] = str(error)
+                faults[number] = str(error)
                 continue
             update = {"reason": entries[0].explanation, "neutralized": texts.neutralized}
-            answers[index] = judgment.model_copy(update=update)
+            answers[number] = judgment.model_copy(update=update)
         return Batch(answers, faults, asked.spend)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> Overall:
@@ -180,7 +188,10 @@ class LMJudge(dspy.Module):
         except DSPyError as error:
             raise _failure(error, _spend(entries, self.lm)) from error
         except (ValueError, TypeError, ImportError) as error:
-            raise JudgeFailure("config", _first_line(error), spend=_spend(entries, self.lm)) from error
+            # What DSPy says of probabilities that do not fit is about the reply; anything else about the settings.
+            kind = "parse" if self.confidence and entries else "config"
+            spend = _spend(entries, self.lm)
+            raise JudgeFailure(kind, _first_line(error), retryable=kind == "parse", spend=spend) from error
         return _Asked(prediction, _spend(entries, self.lm))
 
 

@@ -115,10 +115,10 @@ def _completes(codes: Mapping[str, Option], code: str, word: str) -> bool:
     return code in codes and word.split(":", 1)[1].strip().casefold() == codes[code].label.strip().casefold()
 
 
-def describe_batch(questions: Sequence[Question]) -> str:
-    """Several criteria, numbered from 1, with the kind of answer that each takes."""
+def describe_batch(questions: Mapping[int, Question]) -> str:
+    """Several criteria with their numbers, and the kind of answer that each takes."""
     blocks: list[str] = []
-    for number, question in enumerate(questions, start=1):
+    for number, question in questions.items():
         criterion = question.criterion
         if criterion.options is not None:
             kind, more = "choice", "\n" + describe_options(question)

@@ -56,7 +56,7 @@ class JudgeCriterion(_Submission):
     kind: str = dspy.InputField(desc="`requirement` or `penalty`")
     criterion: str = dspy.InputField(desc="what to look for")
     explanation: str = dspy.OutputField(desc="one or two sentences that point to the evidence")
-    verdict: Verdict = dspy.OutputField()
+    verdict: Verdict = dspy.OutputField(desc="what follows from the explanation")
 
 
 @_with_material
