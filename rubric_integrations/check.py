@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from rubric_integrations.quantity import read_quantities
-from rubric_integrations.record import Record
+from rubric_integrations.record import Record, UnitScore
 
 
 class NumberCheck(Record):
@@ -42,6 +42,45 @@ Texts = str | tuple[str, ...]
 """One text, or several."""
 
 
+MetricType = Literal["bleu", "rouge", "accuracy", "perplexity", "custom"]
+"""An automatic metric with a value in [0, 1]."""
+
+
+class Metric(Record):
+    """An automatic metric of a response.
+
+    Attributes:
+        type: `bleu`, `rouge` and `accuracy` compare with the submission's reference; `perplexity` needs its
+            `logprobs`; `custom` is a function registered in Python, for a file can never name code to import.
+        config: `variant` of rouge (`rouge1`, `rouge2`, `rougeL`); `metric_function`, the registered name, of a custom
+            one. Other keys are kept and have no effect.
+    """
+
+    type: MetricType
+    config: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    @model_validator(mode="after")
+    def _is_configured(self) -> Self:
+        variant = self.config.get("variant", "rougeL")
+        if self.type == "rouge" and variant not in ("rouge1", "rouge2", "rougeL"):
+            raise ValueError(f"has the `config.variant` {variant!r}: use rouge1, rouge2 or rougeL")
+        if self.type == "custom" and not isinstance(self.config.get("metric_function"), str):
+            raise ValueError("is custom and has no `config.metric_function`: name a metric registered in Python")
+        return self
+
+
+class HybridMetric(Metric):
+    """A metric that is blended with the judge's score.
+
+    Attributes:
+        name: What reports call it, unique in its rubric.
+        weight: Its share of the blended score in [0, 1].
+    """
+
+    name: str = Field(min_length=1)
+    weight: UnitScore
+
+
 class Check(Record):
     """A criterion decided by code, without a judge: every condition given must hold.
 
@@ -54,6 +93,7 @@ class Check(Record):
         json_schema: A JSON Schema that the response, read as JSON, must satisfy.
         min_words: The fewest white-space separated words allowed.
         max_words: The most allowed.
+        metric: An automatic metric, whose own value in [0, 1] is the criterion's; goes with no other condition.
         ignore_case: Whether `contains`, `not_contains`, `regex` and `equals` overlook case.
 
     Example:
@@ -69,6 +109,7 @@ class Check(Record):
     json_schema: dict[str, Any] | None = None
     min_words: int | None = Field(default=None, ge=0, strict=True)
     max_words: int | None = Field(default=None, ge=0, strict=True)
+    metric: Metric | None = None
     ignore_case: bool = False
 
     @field_validator("contains", "not_contains")
@@ -106,6 +147,8 @@ class Check(Record):
     def _decides_something(self) -> Self:
         if not self.conditions:
             raise ValueError("has no condition: give one of " + ", ".join(_CONDITIONS))
+        if self.metric is not None and len(self.conditions) > 1:
+            raise ValueError("has `metric` beside another condition: put them in criteria of their own")
         if self.min_words is not None and self.max_words is not None and self.min_words > self.max_words:
             raise ValueError(f"`min_words` {self.min_words!r} is above `max_words` {self.max_words!r}: swap them")
         return self

@@ -20,11 +20,13 @@ class Option(Record):
         label: What the judge chooses, unique among the options.
         value: What it is worth in [0, 1]; of no account where `na` is set.
         na: Whether choosing it is an abstention.
+        description: What it stands for, shown to the judge.
     """
 
     label: str = Field(min_length=1, max_length=500)
     value: UnitScore = 0.0
     na: bool = Field(default=False, strict=True)
+    description: str | None = None
 
     @model_validator(mode="after")
     def _is_worth_something(self) -> Self:
@@ -91,6 +93,31 @@ VOTE_STRATEGIES: dict[Kind, tuple[str, ...]] = {
 """How the votes of several judges become one answer, by the criterion's kind."""
 
 
+class Aspect(Record):
+    """One side of a criterion that the judge should consider."""
+
+    name: str = Field(min_length=1)
+    description: str = ""
+
+
+class WorkedExample(Record):
+    """A response with its right answer to one criterion, shown to a judge that is asked this criterion alone.
+
+    Attributes:
+        output: The response.
+        score: The answer: a number on the criterion's scale, an option's label, or a verdict.
+        explanation: Why.
+        input: The task.
+        level: What the author calls such a response, as `excellent`.
+    """
+
+    output: str = Field(min_length=1)
+    score: float | str
+    explanation: str = ""
+    input: str | None = None
+    level: str | None = None
+
+
 class Criterion(Record):
     """One thing to look for, and what it is worth.
 
@@ -104,6 +131,8 @@ class Criterion(Record):
         options: Makes the criterion multi-choice: at least two options that are not `na`.
         scale_type: Whether the options are in order (`ordinal`, the default) or not (`nominal`).
         scale: Makes the criterion a number on a scale.
+        aspects: What to consider, shown to the judge.
+        examples: Responses with their right answers, shown to the judge.
         aggregation: How a panel's votes on this criterion are joined, in place of the grader's strategy.
 
     Example:
@@ -120,6 +149,8 @@ class Criterion(Record):
     options: Sequence[Option] | None = None
     scale_type: Literal["ordinal", "nominal"] = "ordinal"
     scale: Scale | None = None
+    aspects: tuple[Aspect, ...] = ()
+    examples: tuple[WorkedExample, ...] = ()
     aggregation: str | None = None
 
     @field_validator("options")

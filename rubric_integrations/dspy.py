@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypedDict, cast
 
 import dspy
 
+from rubric_integrations.formats.agentv import EvalCase
 from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
@@ -214,6 +215,19 @@ class RubricMetric:
         if not isinstance(pred, dspy.Example):
             return pred if isinstance(pred, str) else str(pred)
         return _labelled({name: value for name, value in pred.items() if name not in _REASONING})
+
+
+def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
+    """AgentV's cases as a DSPy devset: `input` is the input; `expected_outcome` and `rubric` are labels.
+
+    Score them with `RubricMetric(lambda example: example.rubric, judge=...)`.
+    """
+    return [
+        dspy.Example(
+            id=case.id, input=case.input, expected_outcome=case.expected_outcome, rubric=case.rubric
+        ).with_inputs("input")
+        for case in cases
+    ]
 
 
 def feedback(report: EvaluationReport) -> str:

@@ -53,3 +53,17 @@ def choose_examples(
     turns = [group[turn] for turn in range(rounds) for group in by_verdict.values() if turn < len(group)]
     chosen = turns[:count]
     return [example for example in examples if any(example is picked for picked in chosen)]
+
+
+def own_examples(criterion: Criterion, graded: str) -> list[LabelledJudgment]:
+    """The examples that a rubric gives with a criterion, but for one about the text being graded."""
+    return [
+        LabelledJudgment(
+            submission=Submission(response=example.output, query=example.input),
+            criterion=criterion,
+            verdict=example.score if isinstance(example.score, str) else f"{example.score:g}",
+            reason=example.explanation,
+        )
+        for example in criterion.examples
+        if example.output.strip() and example.output.strip() != graded.strip()
+    ]

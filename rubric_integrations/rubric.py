@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
-from rubric_integrations.criterion import Criterion
+from rubric_integrations.check import HybridMetric
+from rubric_integrations.criterion import Criterion, Scale
 from rubric_integrations.record import Record, UnitScore
+from rubric_integrations.tree import Node
 
 if TYPE_CHECKING:
     from rubric_integrations.graders.base import Grader
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
     from rubric_integrations.verdict import EvaluationReport
 
 MAX_CRITERIA = 1_000
+# A tree's leaves: each list in it is still a list of at most MAX_CRITERIA.
+MAX_LEAVES = 10_000
 DEFAULT_PASS_MARK = 0.8
+
+Blend = Literal["weighted_average", "multiplicative", "max", "min"]
+"""How hybrid metrics and the judge's score become one."""
 
 
 class Fault(NamedTuple):
@@ -58,11 +65,18 @@ class Rubric(Record):
     """Weighted criteria, and the mark that passes.
 
     Attributes:
-        criteria: One to 1,000 criteria; their order is the order of every report.
+        criteria: One to 1,000 criteria (of a tree: its leaves); their order is the order of every report.
         name: What to call the rubric in reports.
         description: A note for people; no judge sees it.
         guidelines: What a judge should know for every criterion.
         pass_mark: The least score in [0, 1] that passes. Default 0.8.
+        version: The file's own version.
+        domain: What the rubric is about; told to the judge.
+        scale: The scale on which reports also give the score.
+        hybrid_metrics: Automatic metrics that are blended with the judge's score; weights at most 1 in all.
+        blend: How: `weighted_average`, `multiplicative`, `max` or `min`.
+        metadata: What else the file says about itself; without effect.
+        tree: How the criteria are grouped, where the file nests them.
 
     Raises:
         pydantic.ValidationError: (a ValueError) for a rubric that could not be scored as its author meant;
@@ -78,6 +92,13 @@ class Rubric(Record):
     description: str | None = None
     guidelines: str | None = None
     pass_mark: UnitScore = DEFAULT_PASS_MARK
+    version: str | None = None
+    domain: str | None = None
+    scale: Scale | None = None
+    hybrid_metrics: tuple[HybridMetric, ...] = ()
+    blend: Blend = "weighted_average"
+    metadata: dict[str, Any] | None = None
+    tree: tuple[Node, ...] | None = None
     criteria: tuple[Criterion, ...]
 
     def __init__(self, criteria: Iterable[Criterion | Mapping[str, Any]] = (), /, **fields: Any):
@@ -88,8 +109,8 @@ class Rubric(Record):
     def _scorable(cls, criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
         if not criteria:
             raise ValueError("has no criteria: give at least one")
-        if len(criteria) > MAX_CRITERIA:
-            raise ValueError(f"has {len(criteria)} criteria, more than {MAX_CRITERIA}: split the rubric")
+        if len(criteria) > MAX_LEAVES:
+            raise ValueError(f"has {len(criteria)} criteria, more than {MAX_LEAVES}: split the rubric")
         if all(criterion.weight == 0 for criterion in criteria):
             raise ValueError("has only zero weights, so that no answer could change its score: give one a weight")
         first: dict[str, int] = {}
@@ -99,11 +120,39 @@ class Rubric(Record):
                 raise ValueError(f"[{index}] repeats the `name` {criterion.name!r} of [{earlier}]: rename one of them")
         return criteria
 
+    @field_validator("hybrid_metrics")
+    @classmethod
+    def _blendable(cls, metrics: tuple[HybridMetric, ...]) -> tuple[HybridMetric, ...]:
+        total = math.fsum(metric.weight for metric in metrics)
+        if total > 1 + 1e-6:
+            raise ValueError(f"has weights that sum to {total:g}, more than 1: nothing would be left for the judge")
+        names = [metric.name for metric in metrics]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"has the `name` {twice!r} twice: rename one of them")
+        return metrics
+
+    @model_validator(mode="after")
+    def _one_list_or_a_whole_tree(self) -> Self:
+        if self.tree is None:
+            if len(self.criteria) > MAX_CRITERIA:
+                raise ValueError(f"has {len(self.criteria)} criteria, more than {MAX_CRITERIA}: split the rubric")
+        elif [leaf for node in self.tree for leaf in node.leaves] != list(range(len(self.criteria))):
+            raise ValueError("has a `tree` whose leaves are not its criteria, in order")
+        return self
+
+    @property
+    def instructions(self) -> str:
+        """What every judge is told beside the criteria: the guidelines and the domain."""
+        domain = f"The domain is {self.domain.replace('_', ' ')}." if self.domain else ""
+        return "\n\n".join(text for text in (self.guidelines, domain) if text)
+
     def __len__(self) -> int:
         return len(self.criteria)
 
     def __add__(self, other: Rubric) -> Rubric:
         """Join a file-level rubric (left) and a case's own (right), whose fields win where it sets them."""
+        if self.tree is not None or other.tree is not None:
+            raise ValueError("a rubric with a tree cannot be added to another: put one below a node of the other")
         fields = {
             field: getattr(rubric, field)
             for rubric in (self, other)
@@ -183,7 +232,7 @@ class Rubric(Record):
         """This rubric as plain data; `from_dict` gives an equal rubric back."""
         from rubric_integrations.formats import write_document
 
-        return write_document(self)
+        return write_document(self)[0]
 
     def to_json(self) -> str:
         """This rubric as JSON text; `from_json` gives an equal rubric back."""

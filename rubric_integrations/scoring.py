@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypedDict, cast, get_args
 
 from rubric_integrations.answers import extreme, read_answer
 from rubric_integrations.criterion import Criterion
-from rubric_integrations.rubric import Rubric
+from rubric_integrations.rubric import Blend, Rubric
 from rubric_integrations.verdict import Judgment
 
 CannotAssess = Literal["skip", "zero", "partial", "fail"]
@@ -131,6 +131,32 @@ def coverage(rubric: Rubric, assessed: Sequence[bool]) -> float:
     weights = [abs(criterion.weight) for criterion in rubric.criteria]
     seen = math.fsum(weight for weight, known in zip(weights, assessed, strict=True) if known)
     return min(1.0, seen / math.fsum(weights))
+
+
+def blend_scores(score: float, metrics: Sequence[tuple[float, float]], blend: Blend) -> float:
+    """Join the judge's score with metrics, given as pairs of weight and value, all in [0, 1].
+
+        weighted_average   score * (1 - sum of w) + sum of w * h
+        multiplicative     score * product of h ** w
+        max, min           of the score and every h
+
+    Example:
+        >>> blend_scores(0.5, [(0.5, 1.0)], "weighted_average")
+        0.75
+    """
+    if not metrics:
+        return score
+    values = [value for _, value in metrics]
+    match blend:
+        case "weighted_average":
+            left = max(0.0, 1.0 - math.fsum(weight for weight, _ in metrics))
+            return math.fsum([score * left, *(weight * value for weight, value in metrics)])
+        case "multiplicative":
+            return score * math.prod(value**weight for weight, value in metrics)
+        case "max":
+            return max(score, *values)
+        case "min":
+            return min(score, *values)
 
 
 def score_overall(rubric: Rubric, percent: float) -> Score:

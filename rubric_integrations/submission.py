@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from rubric_integrations.record import Record
 
@@ -29,6 +29,7 @@ class Submission(Record):
         thinking: The reasoning that led to it, where the model gives it apart.
         query: The task that the response answers.
         reference: An exemplary response.
+        logprobs: The natural logarithms of its tokens' probabilities, for the perplexity metric.
 
     Raises:
         pydantic.ValidationError: (a ValueError) where there is nothing to grade, or too much.
@@ -38,6 +39,7 @@ class Submission(Record):
     thinking: str | None = None
     query: str | None = None
     reference: str | None = None
+    logprobs: tuple[float, ...] | None = Field(default=None, min_length=1)
 
     @field_validator("response")
     @classmethod

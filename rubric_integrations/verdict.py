@@ -203,6 +203,8 @@ class EvaluationReport(Record):
         failed_count: Criteria without an answer.
         error: The failures in one line; None where there are none.
         spend: Calls, tokens and dollars, failed attempts included; a call for several criteria counts only here.
+        metrics: The hybrid metrics' values in [0, 1]; None for one that could not be computed.
+        scaled_score: The score on the rubric's own scale, where it has one.
         length_penalty: What was subtracted from the score for the length of the response.
         judge_scores: What each member of a panel alone would have given; empty for a single judge.
         mean_agreement: The mean of the criteria's agreement; None without an answer.
@@ -220,6 +222,8 @@ class EvaluationReport(Record):
     failed_count: int = 0
     error: str | None = None
     spend: Spend = Spend()
+    metrics: dict[str, float | None] = Field(default_factory=dict[str, float | None])
+    scaled_score: float | None = None
     length_penalty: float = 0.0
     judge_scores: dict[str, float | None] = Field(default_factory=dict[str, float | None])
     mean_agreement: float | None = None

@@ -58,6 +58,9 @@ def tally(criterion: Criterion, votes: Sequence[Vote], strategy: str, may_abstai
     """
     cast = [vote for vote in votes if vote.error is None]
     heard = [vote for vote in cast if vote.value is not None]
+    if len(cast) == 1:
+        # Also a metric's own value, which is between MET and UNMET.
+        return Tally(cast[0].verdict or "", cast[0].value, 1.0)
     if not heard:
         found = read_answer(criterion, "CANNOT_ASSESS")
     elif criterion.kind == "binary":

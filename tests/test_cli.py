@@ -176,10 +176,69 @@ def test_validate_gives_a_line_a_fault(files: Path) -> None:
     result = run("validate", files / "rubric.yaml", files / "broken.yaml", files / "nowhere.yaml")
     assert result.exit_code == 1
     assert "rubric.yaml: sound: 2 criteria" in result.stdout
+    assert "3 files: 1 sound, 2 broken" in result.stdout
     faults = result.stderr.splitlines()
     assert len(faults) == 4
     assert "broken.yaml: criteria[0] `wieght`" in faults[0]
     assert "broken.yaml: criteria[1] `weight`" in faults[1]
+
+
+def test_validate_warns_and_tells_machines(files: Path) -> None:
+    (files / "vague.yaml").write_text("- {requirement: Is good and nice}\n- {requirement: Says why}\n")
+    (files / "broken.yaml").write_text("- {wieght: 3, requirement: a}")
+    text = run("validate", files / "vague.yaml")
+    assert (text.exit_code, "warning: criteria[0]: asks for several things" in text.stdout) == (0, True)
+    assert "warning" not in run("validate", files / "vague.yaml", "--no-warnings").stdout
+    result = run("validate", files / "vague.yaml", files / "broken.yaml", "--format", "json")
+    assert result.exit_code == 1
+    vague, broken = json.loads(result.stdout)
+    assert (vague["sound"], [w["rule"] for w in vague["warnings"]]) == (True, ["compound", "vague"])
+    assert (broken["sound"], broken["faults"][0]["field"]) == (False, "wieght")
+    log = json.loads(run("validate", files / "vague.yaml", files / "broken.yaml", "--format", "sarif").stdout)
+    assert log["version"] == "2.1.0"
+    results = log["runs"][0]["results"]
+    assert [(r["ruleId"], r["level"]) for r in results] == [
+        ("compound", "warning"), ("vague", "warning"), ("broken", "error"),
+    ]  # fmt: skip
+    rules = {rule["id"] for rule in log["runs"][0]["tool"]["driver"]["rules"]}
+    assert {r["ruleId"] for r in results} <= rules
+    assert results[2]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("broken.yaml")
+
+
+def test_validate_reads_every_case_of_an_eval_file() -> None:
+    path = EXAMPLE.parent / "agentv" / "code_review.yaml"
+    result = run("validate", path, EXAMPLE.parent / "openrubricrl" / "dialogue.yaml")
+    assert (result.exit_code, "2 cases, 7 criteria" in result.stdout) == (0, True)
+
+
+def test_convert_writes_a_format_and_lists_what_it_loses(files: Path) -> None:
+    to_agentv = run("convert", files / "rubric.yaml", "--to", "agentv", "--output", files / "agentv.json")
+    assert to_agentv.exit_code == 0
+    assert json.loads((files / "agentv.json").read_text())["rubrics"][0]["id"] == "answer"
+    assert "lost: `answer`: `check`" in to_agentv.stderr
+    back = run("convert", files / "agentv.json", "--to", "native")
+    assert (back.exit_code, back.stderr) == (0, "")
+    assert "requirement: Says 42" in back.stdout
+    for path, words in [("nowhere.yaml", "No such file"), ("responses.jsonl", "JSON")]:
+        bad = run("convert", files / path, "--to", "native")
+        assert (bad.exit_code, words in bad.stderr or "YAML" in bad.stderr) == (2, True)
+    unwritable = run("convert", files / "rubric.yaml", "--to", "native", "--output", files / "no" / "where.yaml")
+    assert (unwritable.exit_code, "cannot be written" in unwritable.stderr) == (2, True)
+
+
+def test_migrate_brings_an_old_file_up_to_date(files: Path) -> None:
+    old = {"name": "old", "scale": {"min": 0, "max": 10}, "criteria": [{"name": "c", "description": "d", "weight": 1}]}
+    (files / "old.json").write_text(json.dumps(old))
+    assert run("validate", files / "old.json").exit_code == 1
+    result = run("migrate", files / "old.json", "--to-version", "2.0.0", "--output", files / "new.json")
+    assert (result.exit_code, "`version` 2.0.0 added" in result.stderr) == (0, True)
+    assert run("validate", files / "new.json").exit_code == 0
+    assert run("migrate", files / "rubric.yaml").exit_code == 2
+
+
+def test_schema_prints_the_schema() -> None:
+    result = run("schema")
+    assert (result.exit_code, json.loads(result.stdout)["title"]) == (0, "Rubric")
 
 
 def test_usage_errors_and_help() -> None:

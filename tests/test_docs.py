@@ -17,7 +17,8 @@ def blocks(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
-def test_the_code_on_a_page_runs(page: str) -> None:
+def test_the_code_on_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(DOCS.parent)
     names: dict[str, Any] = {"__name__": page}
     for number, block in enumerate(blocks(page), start=1):
         exec(compile(block, f"{page}, block {number}", "exec"), names)

@@ -18,10 +18,10 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"
 
 # Each room's floor; a room may import its own folder and what lies below. `docs/architecture.md` shows it.
 FLOORS = {
-    "record": 0, "quantity": 0, "background": 0, "check": 0, "criterion": 0, "rubric": 0, "submission": 0,
+    "record": 0, "tree": 0, "quantity": 0, "background": 0, "check": 0, "criterion": 0, "rubric": 0, "submission": 0,
     "verdict": 0,
-    "answers": 1, "length": 1, "formats": 1, "responses": 1,
-    "scoring": 2, "voting": 2, "labels": 2,
+    "answers": 1, "length": 1, "responses": 1,
+    "scoring": 2, "voting": 2, "labels": 2, "formats": 3, "lint": 3,
     "judges": 3,
     "graders": 4,
     "runner": 5,

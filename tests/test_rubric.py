@@ -62,7 +62,7 @@ REFUSED = {
     "a requirement read as a boolean": ("- {requirement: yes}", ["`requirement`", "True", "quotes"]),
     "a pass mark outside [0, 1]": ("{criteria: [{requirement: a}], pass_mark: 80}", ["`pass_mark`", "80"]),
     "too many criteria": ("\n".join(["- {requirement: a}"] * 1001), ["1001", "1000"]),
-    "a string for a criterion": ("- just text", ["criteria[0]", "'just text'"]),
+    "a string for a criterion": ("- {requirement: a}\n- just text", ["criteria[1]", "'just text'"]),
     "one criterion alone": ("requirement: a", ["put it in a list"]),
     "a field given twice": ("{name: a, rubric: {name: b, criteria: [{requirement: c}]}}", ["`name`", "keep one"]),
     "two lists": ("{criteria: [{requirement: a}], rubric: [{requirement: b}]}", ["`criteria` and `rubric`"]),

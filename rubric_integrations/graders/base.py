@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rubric_integrations.background import run_sync
 from rubric_integrations.criterion import Kind
-from rubric_integrations.graders.reports import Policies
+from rubric_integrations.graders.reports import Policies, blended
 from rubric_integrations.graders.retrying import Budget
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.base import BatchJudge, Judge
@@ -159,9 +159,14 @@ class Grader(ABC):
         """
         submission = as_submission(to_grade, query, reference)
         report = self.aggregate(rubric, submission, await self.judge(rubric, submission))
+        if rubric.hybrid_metrics:
+            report = blended(rubric, submission, report, self.policies)
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
-        return self._shortened(rubric, submission, report)
+        report = self._shortened(rubric, submission, report)
+        if rubric.scale is not None and report.score is not None and self.policies.normalize:
+            return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
+        return report
 
     def grade_sync(
         self, rubric: Rubric, to_grade: ToGradeInput, *, query: str | None = None, reference: str | None = None

@@ -44,7 +44,7 @@ class CriterionGrader(Grader):
         for index, criterion in enumerate(rubric.criteria):
             if criterion.check is not None:
                 try:
-                    computed[index] = run_check(criterion.check, submission.response)
+                    computed[index] = run_check(criterion.check, submission)
                 except JudgeFailure as failure:
                     computed[index] = failure
         return make_report(rubric, found, Ballot(computed, judge="check"), self.policies)
@@ -55,7 +55,7 @@ class CriterionGrader(Grader):
         options = criterion.options or ()
         if options and self.shuffle_options:
             options = shuffled(options, self.seed, submission.response, index, member.name)
-        return Question(submission, criterion, rubric.guidelines or "", options, self.policies.may_abstain)
+        return Question(submission, criterion, rubric.instructions, options, self.policies.may_abstain)
 
     @property
     def stops_at_once(self) -> bool:

@@ -7,17 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rubric_integrations.criterion import Criterion, Kind
+from rubric_integrations.judges.metrics import run_metric
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.scoring import (
     CannotAssess,
     OnFailure,
     Part,
+    blend_scores,
     coverage,
     failure_answer,
     holds,
     reaches,
     score_parts,
 )
+from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import CriterionReport, EvaluationReport, JudgeFailure, Judgment, Spend, Vote
 from rubric_integrations.voting import tally
 
@@ -95,6 +98,37 @@ def make_report(rubric: Rubric, ballots: Sequence[Ballot], computed: Ballot, pol
         judge_scores=_judge_scores(rubric, ballots, computed, policies) if len(ballots) > 1 else {},
         mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
         report=tuple(rows),
+    )
+
+
+def blended(rubric: Rubric, submission: Submission, report: EvaluationReport, policies: Policies) -> EvaluationReport:
+    """The report with the rubric's hybrid metrics blended into its score; raw scores stay the judges'.
+
+    A metric that cannot be computed is a failure: left out where failures abstain, and 0 in the worst case.
+    """
+    values: dict[str, float | None] = {}
+    faults: dict[str, str] = {}
+    for metric in rubric.hybrid_metrics:
+        try:
+            values[metric.name] = run_metric(metric, submission)
+        except JudgeFailure as failure:
+            values[metric.name] = None if policies.on_failure in ("raise", "abstain") else 0.0
+            faults[metric.name] = str(failure)
+    pairs = [(m.weight, v) for m in rubric.hybrid_metrics if (v := values[m.name]) is not None]
+    normalized = report.score if policies.normalize else None
+    score = report.score if normalized is None else blend_scores(normalized, pairs, rubric.blend)
+    first = next((f"`{name}` was not computed: {fault}" for name, fault in faults.items()), None)
+    seen = {row.name for row in report.criteria if row.passed}
+    gates = all(key in seen for key, c in zip(rubric.keys, rubric.criteria, strict=True) if c.is_gate)
+    return report.model_copy(
+        update={
+            "score": score,
+            "passed": gates and reaches(score, rubric.pass_mark) if policies.normalize else report.passed,
+            "metrics": values,
+            "failed_count": report.failed_count + len(faults),
+            "complete": report.complete and not faults,
+            "error": report.error or first,
+        }
     )
 
 

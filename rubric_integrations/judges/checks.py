@@ -14,23 +14,32 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from rubric_integrations.check import Check, NumberCheck, Texts
+from rubric_integrations.judges.metrics import run_metric
 from rubric_integrations.quantity import read_quantities
+from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import JudgeFailure, Judgment
 
 # A pattern that backtracks without end is stopped after this many seconds, and reported as a failure.
 PATTERN_SECONDS = 1.0
 
 
-def run_check(check: Check, response: str) -> Judgment:
-    """Decide a check on a response: MET if every condition holds.
+def run_check(check: Check, submission: Submission | str) -> Judgment:
+    """Decide a check on a response: MET if every condition holds; of a metric, its own value.
 
     Raises:
-        JudgeFailure: Of kind `check`: a pattern took too long, or a schema refers to what is not in it.
+        JudgeFailure: Of kind `check`: a pattern took too long, a schema refers to what is not in it, or a metric
+            lacks what it needs.
 
     Example:
         >>> run_check(Check(contains="17.2%"), "The margin was 17.2%.").verdict
         'MET'
     """
+    if isinstance(submission, str):
+        submission = Submission(response=submission)
+    if check.metric is not None:
+        value = run_metric(check.metric, submission)
+        return Judgment(verdict=f"{value:.4g}", value=value, reason=f"the metric {check.metric.type}")
+    response = submission.response
     unmet = [reason for name in check.conditions if (reason := _unmet(name, check, response))]
     if unmet:
         return Judgment(verdict="UNMET", value=0.0, reason="; ".join(unmet))

@@ -24,7 +24,7 @@ from rubric_integrations.judges.prompting import (
     read_reply,
     shared_texts,
 )
-from rubric_integrations.labels import LabelledJudgment, choose_examples
+from rubric_integrations.labels import LabelledJudgment, choose_examples, own_examples
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import JudgeFailure, Judgment, Spend, TokenUsage
@@ -105,6 +105,7 @@ class LMJudge(dspy.Module):
         )
         texts = question_texts(question)
         shown = choose_examples(self.examples, kind, self.n_examples, question.submission.response)
+        shown += own_examples(question.criterion, question.submission.response)
         asked = await self._ask(predict, texts, [_demo(example, field) for example in shown])
         answer, belief = read_belief(asked.prediction[field])
         try:
@@ -158,7 +159,7 @@ class LMJudge(dspy.Module):
         Raises:
             JudgeFailure: The model gave no reply, or a score that is none; it is never clamped.
         """
-        texts = shared_texts(submission, rubric.guidelines or "", {"criteria": describe_rubric(rubric)})
+        texts = shared_texts(submission, rubric.instructions, {"criteria": describe_rubric(rubric)})
         asked = await self._ask(self.whole, texts)
         percent = cast("float", asked.prediction.overall_score)
         if not (math.isfinite(percent) and 0 <= percent <= 100):

@@ -50,7 +50,7 @@ def shared_texts(submission: Submission, guidelines: str, own: Mapping[str, str]
 def question_texts(question: Question) -> Texts:
     """The inputs of a question on one criterion."""
     criterion = question.criterion
-    own = {"criterion": criterion.requirement}
+    own = {"criterion": describe_criterion(criterion)}
     if criterion.options is not None:
         own["options"] = describe_options(question)
     if criterion.scale is not None:
@@ -59,6 +59,12 @@ def question_texts(question: Question) -> Texts:
     if criterion.kind == "binary":
         texts.inputs["kind"] = polarity(criterion)
     return texts
+
+
+def describe_criterion(criterion: Criterion) -> str:
+    """A criterion's requirement, and what to consider."""
+    aspects = [f"- {aspect.name}: {aspect.description}".rstrip(": ") for aspect in criterion.aspects]
+    return "\n".join([criterion.requirement, *(["Consider:", *aspects] if aspects else [])])
 
 
 def polarity(criterion: Criterion) -> str:
@@ -84,7 +90,7 @@ def option_codes(options: Sequence[Option]) -> dict[str, Option]:
 def describe_options(question: Question) -> str:
     """The options in the order to show them, with their codes, and the way to abstain where there is one."""
     options = question.options or question.criterion.options or ()
-    lines = [f"{code}: {_one_line(option.label)}" for code, option in option_codes(options).items()]
+    lines = [f"{code}: {_one_line(_label(option))}" for code, option in option_codes(options).items()]
     if question.may_abstain and question.criterion.na_option is None:
         lines.append("CANNOT_ASSESS: what is given is not enough to tell")
     return "\n".join(lines)
@@ -95,6 +101,10 @@ def code_of(question: Question, label: str) -> str:
     codes = option_codes(question.options or question.criterion.options or ())
     wanted = question.criterion.find_option(label)
     return next((code for code, option in codes.items() if option is wanted), label)
+
+
+def _label(option: Option) -> str:
+    return f"{option.label}: {option.description}" if option.description else option.label
 
 
 def read_choice(question: Question, reply: str) -> Judgment:
@@ -126,13 +136,14 @@ def describe_batch(questions: Mapping[int, Question]) -> str:
             kind, more = "score", "\n" + describe_scale(criterion.scale)
         else:
             kind, more = polarity(criterion), ""
-        blocks.append(f"{number}. ({kind}) {_one_line(criterion.requirement)}{more.replace(chr(10), chr(10) + '   ')}")
+        text = _one_line(describe_criterion(criterion))
+        blocks.append(f"{number}. ({kind}) {text}{more.replace(chr(10), chr(10) + '   ')}")
     return "\n".join(blocks)
 
 
 def describe_rubric(rubric: Rubric) -> str:
     """All criteria with their weights, for a judgment of the whole."""
-    return "\n".join(f"({criterion.weight:+g}) {_one_line(criterion.requirement)}" for criterion in rubric.criteria)
+    return "\n".join(f"({c.weight:+g}) {_one_line(describe_criterion(c))}" for c in rubric.criteria)
 
 
 def read_reply(question: Question, answer: str) -> Judgment:
