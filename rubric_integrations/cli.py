@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rubric_integrations.reporting.terminal import plain, ranking_table, report_table
+from rubric_integrations.reporting.terminal import groups_table, plain, ranking_table, report_table
 from rubric_integrations.responses import ResponsesError, Row, read_responses
 from rubric_integrations.rubric import Rubric, RubricError
 from rubric_integrations.runner import Graded, grade_rows
@@ -149,6 +149,8 @@ def _show(results: list[Graded], rubric: Rubric, out_file: Path | None) -> None:
     if len(results) <= MAX_TABLES:
         for graded in results:
             out.print(report_table(graded))
+            if rubric.tree is not None and graded.report and graded.report.report:
+                out.print(groups_table(graded, rubric))
     if len(results) <= MAX_RANKED:
         out.print(ranking_table(results))
     for graded in results:

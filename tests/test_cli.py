@@ -81,6 +81,17 @@ def test_a_text_file_is_one_response(files: Path) -> None:
     assert (result.exit_code, "answer: 1.000, passed" in result.stdout) == (0, True)
 
 
+def test_groups_are_shown_with_what_they_come_to(files: Path) -> None:
+    (files / "tree.yaml").write_text(
+        "- requirement: The figures\n  criteria:\n  - {requirement: a, check: {number: 42}}\n"
+        "  - {requirement: b, weight: 30, check: {number: 7}}\n- {requirement: c, check: {max_words: 3}}\n"
+    )
+    result = grade(files, rubric="tree.yaml")
+    assert result.exit_code == 0, result.output
+    assert "Groups" in result.stdout
+    assert "0.250" in result.stdout
+
+
 def test_the_gate_turns_not_passed_into_an_exit_code(files: Path) -> None:
     assert grade(files).exit_code == 0
     assert grade(files, "--gate").exit_code == 1

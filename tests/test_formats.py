@@ -403,6 +403,9 @@ def test_an_eval_file_gives_each_case_its_own_rubric() -> None:
         cases[1].rubric,
         "Finds that the last element is skipped",
     )
+    for_langsmith = cases[0].as_langsmith()
+    assert for_langsmith["inputs"] == {"input": cases[0].input}
+    assert Rubric.from_dict(json.loads(json.dumps(for_langsmith))["metadata"]["rubric"]) == cases[0].rubric
     with pytest.raises(RubricError, match="load_eval_cases"):
         Rubric.from_file(ROOT / "examples/agentv/code_review.yaml")
 

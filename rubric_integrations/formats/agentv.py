@@ -37,6 +37,17 @@ class EvalCase(NamedTuple):
     expected_outcome: str
     rubric: Rubric
 
+    def as_langsmith(self) -> dict[str, Any]:
+        """This case as LangSmith takes examples: `client.create_examples(dataset_id=..., examples=[...])`.
+
+        The rubric is in the metadata, where `Rubric.from_dict` reads it back.
+        """
+        return {
+            "inputs": {"input": self.input},
+            "outputs": {"expected_outcome": self.expected_outcome},
+            "metadata": {"id": self.id, "rubric": self.rubric.to_dict()},
+        }
+
 
 def is_agentv(document: Any) -> bool:
     """Whether parsed data is shaped like AgentV's rubrics rather than the native ones."""

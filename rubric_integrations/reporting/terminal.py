@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from rubric_integrations.rubric import Rubric
 from rubric_integrations.runner import Graded
+from rubric_integrations.tree import node_values
 from rubric_integrations.verdict import CriterionReport, EvaluationReport
 
 _STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow"}
@@ -29,6 +31,18 @@ def report_table(graded: Graded) -> Table:
     for row in report.criteria if report else ():
         reason = row.error or row.reason
         table.add_row(_verdict(row), f"{row.weight:g}", plain(row.requirement), plain(reason))
+    return table
+
+
+def groups_table(graded: Graded, rubric: Rubric) -> Table:
+    """One submission: what each group of a rubric with a tree comes to."""
+    table = Table(title="Groups", title_justify="left", title_style="bold")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("group")
+    values = [row.value for row in graded.report.criteria] if graded.report else []
+    for depth, node, value in node_values(rubric.tree or (), values):
+        if node.children:
+            table.add_row("-" if value is None else f"{value:.3f}", plain("  " * depth + node.requirement))
     return table
 
 
