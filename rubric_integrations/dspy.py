@@ -245,7 +245,8 @@ def feedback(report: EvaluationReport) -> str:
     lost = [row for row in report.criteria if row.value is not None and _lost(row) > 0]
     lines += [_line(row) for row in sorted(lost, key=_lost, reverse=True)]
     lines += [_line(row) for row in report.criteria if row.value is None]
-    met = [row.requirement for row in report.criteria if row.value is not None and _lost(row) == 0]
+    kept = [row for row in report.criteria if row.value is not None and _lost(row) == 0]
+    met = [f"{row.requirement} (avoided)" if row.weight < 0 else row.requirement for row in kept]
     if met:
         lines.append("As it should be: " + "; ".join(met))
     return "\n".join(lines)

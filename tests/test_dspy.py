@@ -106,7 +106,7 @@ def test_the_five_argument_call_gives_feedback_whatever_the_trace(metric: Rubric
     assert lines[0] == "Score 0.00 (not passed)."
     assert lines[1].startswith("UNMET (weight 8): Gives the right product")
     assert lines[2].startswith("UNMET (weight 2): Brief: has 8 words, more than 4")
-    assert lines[3] == "As it should be: Is rude"
+    assert lines[3] == "As it should be: Is rude (avoided)"
 
 
 def test_feedback_names_penalties_abstentions_and_failures() -> None:

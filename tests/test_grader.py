@@ -229,6 +229,19 @@ async def test_an_exception_of_a_users_own_judge_fails_one_criterion_only() -> N
     assert [row.error for row in report.criteria] == [None, "config: ZeroDivisionError: bug", None]
 
 
+@pytest.mark.parametrize(
+    ("verdict", "value", "words"),
+    [("MAYBE", 1.0, "no verdict"), ("MET", 0.5, "worth 1.0"), ("UNMET", None, "worth 0.0")],
+)
+async def test_a_judges_answer_must_be_one_to_the_question(verdict: str, value: float | None, words: str) -> None:
+    class Careless:
+        async def judge(self, question: Question) -> Judgment:
+            return Judgment(verdict=verdict, value=value)
+
+    with pytest.raises(JudgeError, match=words):
+        await many(1).grade("text", grader=PerCriterionGrader(Careless()))
+
+
 def test_grade_sync_from_a_thread_and_from_a_running_loop() -> None:
     grader = PerCriterionGrader(FakeJudge())
     scores: list[float | None] = []

@@ -13,7 +13,7 @@ from dspy.utils.exceptions import AdapterParseError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubric_integrations import Check, Criterion, Submission
+from rubric_integrations import Check, Criterion, Scale, Submission
 from rubric_integrations.judges import Judge, Question, as_judge
 from rubric_integrations.judges.adapter import JudgeAdapter, looks_quotable
 from rubric_integrations.judges.checks import run_check
@@ -113,6 +113,12 @@ async def test_the_offline_judge_reads_anchors_or_abstains(
     judgment = await OfflineJudge().judge(question)
     assert judgment.verdict == verdict
     assert judgment.reason
+
+
+async def test_the_offline_judge_abstains_from_options_and_scales() -> None:
+    criterion = Criterion(requirement='How "clear" is it?', scale=Scale())
+    judgment = await OfflineJudge().judge(Question(Submission(response="clear"), criterion))
+    assert (judgment.verdict, judgment.value) == ("CANNOT_ASSESS", None)
 
 
 # -- the shield

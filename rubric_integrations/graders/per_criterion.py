@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rubric_integrations.graders.base import Member
-from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.by_criterion import CriterionGrader, checked
 from rubric_integrations.graders.reports import Answer, Ballot
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import JudgeFailure
+from rubric_integrations.verdict import JudgeFailure, Judgment
 
 
 class PerCriterionGrader(CriterionGrader):
@@ -34,8 +34,12 @@ class PerCriterionGrader(CriterionGrader):
 
         async def answer(index: int) -> Answer:
             question = self.question(rubric, submission, index, member)
+
+            async def attempt() -> Judgment:
+                return checked(question, await member.judge.judge(question))
+
             try:
-                judgment, lost = await self.budget.ask(lambda: member.judge.judge(question))
+                judgment, lost = await self.budget.ask(attempt)
             except JudgeFailure as failure:
                 if self.stops_at_once:
                     _cancel(tasks, but=asyncio.current_task())

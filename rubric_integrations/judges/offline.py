@@ -29,6 +29,8 @@ class OfflineJudge:
         A penalty whose anchors all occur is CANNOT_ASSESS too: words alone do not tell an error from a warning
         against it.
         """
+        if question.criterion.kind != "binary":
+            return _answer("CANNOT_ASSESS", "without a model only MET and UNMET can be told apart")
         requirement, response = question.criterion.requirement, question.submission.response
         quoted = [first or second for first, second in _QUOTED.findall(requirement)]
         numbers = [number for number in read_quantities(requirement) if number.unit]
