@@ -212,20 +212,33 @@ def test_a_judge_must_be_named() -> None:
         RubricMetric(RUBRIC, judge="offline", grader=PerCriterionGrader("offline"))
 
 
-def test_gepa_reads_the_score(metric: RubricMetric) -> None:
+@pytest.mark.parametrize("frontier", ["instance", "objective", "hybrid", "cartesian"])
+def test_gepa_keeps_a_front_over_the_criteria(metric: RubricMetric, frontier: str) -> None:
     from dspy.teleprompt.gepa.gepa import GEPA
 
+    reflection_lm = dspy.utils.DummyLM([{"new_instruction": "Try."}] * 50)
+    optimizer = GEPA(
+        metric=metric, max_metric_calls=12, reflection_lm=reflection_lm, gepa_kwargs={"frontier_type": frontier},
+        track_stats=True, num_threads=2,
+    )  # fmt: skip
     with dspy.context(lm=student_lm()):
-        optimizer = GEPA(
-            metric=metric, max_metric_calls=8, reflection_lm=dspy.utils.DummyLM([{"new_instruction": "Try."}] * 50)
-        )
-        compiled = optimizer.compile(Student(), trainset=DEVSET, valset=DEVSET)
-    assert isinstance(compiled, Student)
-    assert metric.summary()["gradings"] >= 4
+        compiled: Any = optimizer.compile(Student(), trainset=DEVSET, valset=DEVSET)
+    best = compiled.detailed_results
+    assert best.val_aggregate_scores[0] == pytest.approx(sum(EXPECTED) / 4)
+    # By hand: two of four right, all but the long one brief, none rude.
+    assert best.val_aggregate_subscores[0] == pytest.approx({"right": 0.5, "brief": 0.75, "rude": 1.0})
+
+
+def test_objectives_turn_penalties_and_leave_out_abstentions(server: OpenAIServer) -> None:
+    server.script = lambda call: Reply({"bad": "MET", "can't tell": "CANNOT_ASSESS"}.get(call.criterion, "UNMET"))
+    rubric = Rubric([Criterion(requirement=r, weight=w) for r, w in [("a", 2), ("bad", -1), ("can't tell", 3)]])
+    metric = RubricMetric(rubric, grader=PerCriterionGrader("openai/mock", api_base=server.url))
+    assert metric(DEVSET[0], dspy.Prediction(answer="x")).objective_scores == {"c1": 0.0, "c2": 0.0}
+    assert metric(DEVSET[0], None).objective_scores == {"c1": 0.0, "c2": 0.0, "c3": 0.0}
 
 
 def test_simba_shows_its_rule_writer_the_reward_and_its_feedback(metric: RubricMetric) -> None:
-    """The part of SIMBA that reads a metric; the whole optimizer follows with the Optimizers issue."""
+    """The part of SIMBA that reads a metric."""
     from dspy.teleprompt.simba_utils import wrap_program
 
     with dspy.context(lm=student_lm()):

@@ -1,0 +1,8 @@
+"""The grade inside DSPy: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`, and every optimizer."""
+
+from rubric_integrations.dspy.examples import to_examples
+from rubric_integrations.dspy.feedback import feedback
+from rubric_integrations.dspy.metric import MetricSummary, RubricMetric
+from rubric_integrations.dspy.score import RubricScore
+
+__all__ = ["MetricSummary", "RubricMetric", "RubricScore", "feedback", "to_examples"]

@@ -1,0 +1,82 @@
+"""What of a DSPy example and prediction is graded, and eval cases as a DSPy devset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+import dspy
+
+from rubric_integrations.formats.agentv import EvalCase
+
+Field = str | Callable[[Any], str | None]
+"""Where a text comes from: a field's name, or a function of the example (for a response: of the prediction)."""
+
+# What a program says on the way to its answer is not the answer.
+_REASONING = ("reasoning", "rationale")
+
+
+def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
+    """AgentV's cases as a DSPy devset: `input` is the input; `expected_outcome` and `rubric` are labels.
+
+    Score them with `RubricMetric(lambda example: example.rubric, judge=...)`.
+    """
+    return [
+        dspy.Example(
+            id=case.id, input=case.input, expected_outcome=case.expected_outcome, rubric=case.rubric
+        ).with_inputs("input")
+        for case in cases
+    ]
+
+
+def query_of(field: Field | None, example: Any) -> str | None:
+    """The task: the field's text, or by default the example's inputs."""
+    if field is not None:
+        return pick(field, example, "query")
+    try:
+        return _labelled(dict(example.inputs().items())) or None
+    except (AttributeError, ValueError):
+        return None  # an example that does not say which of its fields are inputs
+
+
+def response_of(field: Field | None, pred: Any) -> str | None:
+    """The text to grade: the field's, or by default the prediction's outputs without their reasoning."""
+    if pred is None:
+        return None
+    if field is not None:
+        return pick(field, pred, "response")
+    if not isinstance(pred, dspy.Example):
+        return pred if isinstance(pred, str) else str(pred)
+    return _labelled({name: value for name, value in pred.items() if name not in _REASONING})
+
+
+def pick(field: Field | None, source: Any, option: str) -> str | None:
+    """One field's text; None where no field is named.
+
+    Raises:
+        ValueError: The field is not there.
+    """
+    if field is None:
+        return None
+    if callable(field):
+        return field(source)
+    try:
+        return _text(source[field])
+    except (KeyError, TypeError):
+        known = sorted(source.keys()) if hasattr(source, "keys") else []
+        raise ValueError(f"`{option}` names the field {field!r}, but there are only {known!r}: name one") from None
+
+
+def _labelled(fields: Mapping[str, Any]) -> str:
+    if len(fields) == 1:
+        return _text(next(iter(fields.values())))
+    return "\n\n".join(f"{name}: {_text(value)}" for name, value in fields.items())
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(cast("object", value), ensure_ascii=False, default=str)
+    return str(value)
