@@ -3,6 +3,7 @@
 from rubric_integrations.dspy.examples import to_examples
 from rubric_integrations.dspy.feedback import feedback
 from rubric_integrations.dspy.metric import MetricSummary, RubricMetric
+from rubric_integrations.dspy.outage import JudgeOutage
 from rubric_integrations.dspy.score import RubricScore
 
-__all__ = ["MetricSummary", "RubricMetric", "RubricScore", "feedback", "to_examples"]
+__all__ = ["JudgeOutage", "MetricSummary", "RubricMetric", "RubricScore", "feedback", "to_examples"]

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from rubric_integrations.verdict import CriterionReport, EvaluationReport
 
 
-def feedback(report: EvaluationReport, about: Collection[str] | None = None) -> str:
+def feedback(report: EvaluationReport) -> str:
     """A report in words that a reflecting model can act on: what cost most first, what was met in one line.
-
-    Args:
-        report: The report.
-        about: The names of the criteria to speak of; by default all of them.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
@@ -23,11 +17,10 @@ def feedback(report: EvaluationReport, about: Collection[str] | None = None) -> 
     """
     score = "undefined" if report.score is None else f"{report.score:.2f}"
     lines = [f"Score {score} ({'passed' if report.passed else 'not passed'})."]
-    rows = [row for row in report.criteria if about is None or row.name in about]
-    lost = [row for row in rows if row.value is not None and _lost(row) > 0]
+    lost = [row for row in report.criteria if row.value is not None and _lost(row) > 0]
     lines += [_line(row) for row in sorted(lost, key=_lost, reverse=True)]
-    lines += [_line(row) for row in rows if row.value is None]
-    kept = [row for row in rows if row.value is not None and _lost(row) == 0]
+    lines += [_line(row) for row in report.criteria if row.value is None]
+    kept = [row for row in report.criteria if row.value is not None and _lost(row) == 0]
     met = [f"{row.requirement} (avoided)" if row.weight < 0 else row.requirement for row in kept]
     if met:
         lines.append("As it should be: " + "; ".join(met))

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypedDict
+
+import dspy
 
 from rubric_integrations.dspy.examples import Field, pick, query_of, response_of
 from rubric_integrations.dspy.feedback import feedback, objective_scores
+from rubric_integrations.dspy.memo import Memo
+from rubric_integrations.dspy.outage import OutageGuard
 from rubric_integrations.dspy.score import RubricScore
 from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.rubric import Rubric
+from rubric_integrations.scoring import CannotAssess
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import EvaluationReport, JudgeError, Spend
 
@@ -22,7 +28,8 @@ class MetricSummary(TypedDict):
     """What a metric has done since it was made.
 
     Attributes:
-        gradings: Calls of the metric that reached a judge or a check.
+        gradings: Grades that reached a judge or a check.
+        remembered: Calls of the metric that an earlier or a simultaneous grade of the same answered, at no cost.
         passed: Those that passed.
         undefined: Those with nothing assessed, scored 0 for DSPy.
         failed: Those that ended in a judge's failure.
@@ -34,6 +41,7 @@ class MetricSummary(TypedDict):
     """
 
     gradings: int
+    remembered: int
     passed: int
     undefined: int
     failed: int
@@ -66,6 +74,11 @@ class RubricMetric:
         query: Field | None = None,
         response: Field | None = None,
         reference: Field | None = None,
+        feedback: Callable[[EvaluationReport], str] = feedback,
+        criteria_for: Mapping[str, Collection[str]] | None = None,
+        on_abstain: CannotAssess | None = None,
+        max_judge_failures: int = 5,
+        memory: int = 4096,
     ):
         """Set up a metric.
 
@@ -79,17 +92,33 @@ class RubricMetric:
             response: The prediction's field to grade, or a function of the prediction; by default its outputs
                 without their reasoning, labelled likewise.
             reference: The example's field with an exemplary answer, or a function of it; by default none.
+            feedback: How a report is put into words for a model that reflects.
+            criteria_for: The names of the criteria that each of a program's predictors answers for; GEPA then hears
+                of those alone when it improves one. A predictor that is not named answers for all.
+            on_abstain: What an abstention counts: `skip` (the default), `zero`, `partial` or `fail`. A grader
+                brings its own `cannot_assess`.
+            max_judge_failures: After so many failed grades in a row, `JudgeOutage` ends the run.
+            memory: How many reports are kept, so that the same text is not judged twice; 0 keeps none.
 
         Raises:
-            ValueError: Neither or both of `judge` and `grader` are given.
+            ValueError: Neither or both of `judge` and `grader` are given, or a setting is unknown or out of range.
         """
         if (judge is None) == (grader is None):
             raise ValueError("`RubricMetric` needs either `judge`, such as 'openai/gpt-5-mini', or `grader`")
+        if grader is not None and on_abstain is not None:
+            raise ValueError("`on_abstain` goes with `judge`; give the `grader` its `cannot_assess` instead")
+        if isinstance(memory, bool) or memory < 0:
+            raise ValueError(f"`memory` must be at least 0 reports, got {memory!r}")
         self.rubric = rubric
-        self.grader: Grader = grader or PerCriterionGrader(judge=judge)
+        self.grader: Grader = grader or PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
+        self.feedback = feedback
+        self.criteria_for = {name: frozenset(criteria) for name, criteria in (criteria_for or {}).items()}
+        if isinstance(rubric, Rubric):
+            _check_names(self.criteria_for, rubric)
+        self._memo, self._guard = Memo(memory), OutageGuard(max_judge_failures)
         self.query, self.response, self.reference = query, response, reference
         self._lock = threading.Lock()
-        self._counts = {"passed": 0, "undefined": 0, "failed": 0, "nothing_to_grade": 0}
+        self._counts = {"passed": 0, "undefined": 0, "failed": 0, "nothing_to_grade": 0, "remembered": 0}
         self._coverages: list[float] = []
         self._spend = Spend()
 
@@ -103,6 +132,7 @@ class RubricMetric:
 
         Raises:
             JudgeError: A criterion could not be judged and the grader's `on_failure` is `"raise"`.
+            JudgeOutage: That happened `max_judge_failures` times in a row.
             ValueError: A named field is not there.
         """
         rubric = self.rubric if isinstance(self.rubric, Rubric) else self.rubric(example)
@@ -115,15 +145,55 @@ class RubricMetric:
         submission = Submission(
             response=response, query=query_of(self.query, example), reference=pick(self.reference, example, "reference")
         )
-        try:
-            report = self.grader.grade_sync(rubric, submission)
-        except JudgeError as error:
-            self._count("failed", error.report)
-            raise
-        self._count("undefined" if report.score is None else "passed" if report.passed else None, report)
-        return RubricScore(
-            report.score or 0.0, report.passed, feedback(report), report.coverage, objective_scores(report)
+        report = self._bought(rubric, submission)
+        about = self.criteria_for.get(pred_name or "")
+        told = (
+            report
+            if about is None
+            else report.model_copy(update={"report": tuple(row for row in report.criteria if row.name in about)})
         )
+        said = self.feedback(told)
+        if submission.reference and not report.passed:
+            said += f"\nAn exemplary answer: {submission.reference}"
+        return RubricScore(report.score or 0.0, report.passed, said, report.coverage, objective_scores(report))
+
+    def as_reward_fn(self) -> Callable[[Mapping[str, Any], Any], float]:
+        """This metric as the `reward_fn(inputs, prediction)` of `dspy.BestOfN` and `dspy.Refine`, in [0, 1].
+
+        Their inputs hold no labels: name no `reference` that is none of the inputs.
+        """
+
+        def reward(inputs: Mapping[str, Any], pred: Any) -> float:
+            return float(self(dspy.Example(**inputs).with_inputs(*inputs), pred))
+
+        return reward
+
+    def resume(self) -> None:
+        """Go on after a `JudgeOutage`, once the judge is mended; what was graded is remembered."""
+        self._guard.reset()
+
+    def _bought(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
+        self._guard.check()
+
+        def grade() -> EvaluationReport:
+            try:
+                report = self.grader.grade_sync(rubric, submission)
+            except JudgeError as error:
+                self._count("failed", error.report)
+                self._guard.failed(str(error))
+                raise
+            self._count("undefined" if report.score is None else "passed" if report.passed else None, report)
+            if report.failed_count:
+                self._guard.failed(report.error or "no answer")
+            else:
+                self._guard.worked()
+            return report
+
+        state = [rubric.model_dump_json(), submission.model_dump_json(), *self.grader.fingerprints()]
+        bought = self._memo.once(sha256("\n".join(state).encode("utf-8", "surrogatepass")).hexdigest(), grade)
+        if not bought.paid:
+            self._count("remembered")
+        return bought.report
 
     def summary(self) -> MetricSummary:
         """Gradings, coverage, failures, tokens and cost so far; right under threads, where DSPy's own is not."""
@@ -131,6 +201,7 @@ class RubricMetric:
             graded = len(self._coverages)
             return MetricSummary(
                 gradings=graded,
+                remembered=self._counts["remembered"],
                 passed=self._counts["passed"],
                 undefined=self._counts["undefined"],
                 failed=self._counts["failed"],
@@ -148,3 +219,12 @@ class RubricMetric:
             if report:
                 self._coverages.append(report.coverage)
                 self._spend += report.spend
+
+
+def _check_names(criteria_for: Mapping[str, Collection[str]], rubric: Rubric) -> None:
+    for predictor, names in criteria_for.items():
+        unknown = sorted(set(names) - set(rubric.keys))
+        if unknown:
+            raise ValueError(
+                f"`criteria_for` maps {predictor!r} to {unknown[0]!r}, but the criteria are {list(rubric.keys)!r}"
+            )

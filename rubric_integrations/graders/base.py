@@ -174,6 +174,11 @@ class Grader(ABC):
         """`grade` for callers without an event loop, and for notebooks and threads that have one."""
         return run_sync(self.grade(rubric, to_grade, query=query, reference=reference))
 
+    def fingerprints(self) -> list[str]:
+        """What each judge's answers depend on, as far as it can tell: an optimized judge is another one."""
+        told = [getattr(member.judge, "fingerprint", None) for member in self.panel]
+        return [fingerprint() if fingerprint else "" for fingerprint in told]
+
     @abstractmethod
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Any]:
         """Obtain what each judge says, in the order of the panel."""

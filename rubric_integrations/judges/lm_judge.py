@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -28,6 +29,9 @@ from rubric_integrations.labels import LabelledJudgment, choose_examples, own_ex
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import JudgeFailure, Judgment, Spend, TokenUsage
+
+# Where and as whom a model is asked; secrets among them.
+_NOT_SAMPLING = ("api_key", "api_base", "base_url", "headers", "extra_headers")
 
 
 class _Asked(NamedTuple):
@@ -82,6 +86,13 @@ class LMJudge(dspy.Module):
         judge = copy.copy(self)
         judge.examples, judge.n_examples = tuple(examples), count
         return judge
+
+    def fingerprint(self) -> str:
+        """What this judge's answers depend on: its model and sampling, its instructions and its demonstrations."""
+        sampling = {name: value for name, value in self.lm.kwargs.items() if name not in _NOT_SAMPLING}
+        shown = [example.model_dump(mode="json") for example in self.examples]
+        state = [self.lm.model, sampling, self.dump_state(), shown, self.n_examples, self.confidence]
+        return json.dumps(state, default=str, sort_keys=True)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Judge one binary criterion given as the signature's fields; for DSPy's optimizers."""
