@@ -72,9 +72,12 @@ class OpenAIServer:
             self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
             ready.set()
             self._loop.run_forever()
-            for task in asyncio.all_tasks(self._loop):
-                task.cancel()
-            self._loop.run_until_complete(asyncio.sleep(0))
+            self._server.close()
+            # Again until none is left: a connection that is being accepted becomes a task only now.
+            while tasks := asyncio.all_tasks(self._loop):
+                for task in tasks:
+                    task.cancel()
+                self._loop.run_until_complete(asyncio.wait(tasks))
             self._loop.close()
 
         self._thread = threading.Thread(target=run, daemon=True)

@@ -3,7 +3,17 @@
 from rubric_integrations.dspy.examples import to_examples
 from rubric_integrations.dspy.feedback import feedback
 from rubric_integrations.dspy.metric import MetricSummary, RubricMetric
+from rubric_integrations.dspy.noise import JudgeNoise, NoiseAwareAcceptance
 from rubric_integrations.dspy.outage import JudgeOutage
 from rubric_integrations.dspy.score import RubricScore
 
-__all__ = ["JudgeOutage", "MetricSummary", "RubricMetric", "RubricScore", "feedback", "to_examples"]
+__all__ = [
+    "JudgeNoise",
+    "JudgeOutage",
+    "MetricSummary",
+    "NoiseAwareAcceptance",
+    "RubricMetric",
+    "RubricScore",
+    "feedback",
+    "to_examples",
+]

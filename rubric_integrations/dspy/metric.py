@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import dspy
 
+from rubric_integrations.background import run_sync
 from rubric_integrations.dspy.examples import Field, pick, query_of, response_of
 from rubric_integrations.dspy.feedback import feedback, objective_scores
 from rubric_integrations.dspy.memo import Memo
+from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.dspy.outage import OutageGuard
 from rubric_integrations.dspy.score import RubricScore
 from rubric_integrations.graders import Grader, PerCriterionGrader
@@ -119,7 +121,7 @@ class RubricMetric:
         self.query, self.response, self.reference = query, response, reference
         self._lock = threading.Lock()
         self._counts = {"passed": 0, "undefined": 0, "failed": 0, "nothing_to_grade": 0, "remembered": 0}
-        self._coverages: list[float] = []
+        self._gradings, self._coverage = 0, 0.0
         self._spend = Spend()
 
     def __call__(
@@ -135,16 +137,12 @@ class RubricMetric:
             JudgeOutage: That happened `max_judge_failures` times in a row.
             ValueError: A named field is not there.
         """
-        rubric = self.rubric if isinstance(self.rubric, Rubric) else self.rubric(example)
-        response = response_of(self.response, pred)
-        if not response or not response.strip():
+        rubric, submission = self._case(example, pred)
+        if submission is None:
             said = "The program raised an error." if pred is None else "The program returned an empty response."
             self._count("nothing_to_grade")
             # Worst in every objective: left out, a program would rise on GEPA's front by failing.
             return RubricScore(0.0, False, said, 0.0, dict.fromkeys(rubric.keys, 0.0))
-        submission = Submission(
-            response=response, query=query_of(self.query, example), reference=pick(self.reference, example, "reference")
-        )
         report = self._bought(rubric, submission)
         about = self.criteria_for.get(pred_name or "")
         told = (
@@ -172,10 +170,41 @@ class RubricMetric:
         """Go on after a `JudgeOutage`, once the judge is mended; what was graded is remembered."""
         self._guard.reset()
 
+    def noise(self, predictions: Iterable[tuple[Any, Any]], repeats: int = 5) -> JudgeNoise:
+        """How much the judge contradicts itself: every text is judged anew `repeats` times, past every cache.
+
+        Args:
+            predictions: Pairs of an example and a prediction, as in the `results` of `dspy.Evaluate`; those with
+                nothing to grade are left out.
+            repeats: How often each is judged, at least 2.
+
+        Raises:
+            JudgeError: A grade could not be completed.
+            ValueError: `repeats` is below 2, or there is nothing to grade.
+        """
+        if repeats < 2:
+            raise ValueError(f"`repeats` must be at least 2, got {repeats!r}: one grade cannot contradict itself")
+        cases = [(rubric, text) for rubric, text in (self._case(*pair) for pair in predictions) if text is not None]
+        if not cases:
+            raise ValueError("`predictions` holds nothing to grade")
+        reports = run_sync(grade_repeatedly(self.grader.without_cache(), cases, repeats))
+        for report in (report for text in reports for report in text):
+            self._count("undefined" if report.score is None else "passed" if report.passed else None, report)
+        return JudgeNoise.of(reports)
+
+    def _case(self, example: Any, pred: Any) -> tuple[Rubric, Submission | None]:
+        rubric = self.rubric if isinstance(self.rubric, Rubric) else self.rubric(example)
+        response = response_of(self.response, pred)
+        if not response or not response.strip():
+            return rubric, None
+        reference = pick(self.reference, example, "reference")
+        return rubric, Submission(response=response, query=query_of(self.query, example), reference=reference)
+
     def _bought(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
         self._guard.check()
 
         def grade() -> EvaluationReport:
+            self._guard.check()  # again: this caller may have waited for the one who met the outage
             try:
                 report = self.grader.grade_sync(rubric, submission)
             except JudgeError as error:
@@ -198,15 +227,14 @@ class RubricMetric:
     def summary(self) -> MetricSummary:
         """Gradings, coverage, failures, tokens and cost so far; right under threads, where DSPy's own is not."""
         with self._lock:
-            graded = len(self._coverages)
             return MetricSummary(
-                gradings=graded,
+                gradings=self._gradings,
                 remembered=self._counts["remembered"],
                 passed=self._counts["passed"],
                 undefined=self._counts["undefined"],
                 failed=self._counts["failed"],
                 nothing_to_grade=self._counts["nothing_to_grade"],
-                mean_coverage=sum(self._coverages) / graded if graded else None,
+                mean_coverage=self._coverage / self._gradings if self._gradings else None,
                 calls=self._spend.calls,
                 tokens=self._spend.usage.total_tokens,
                 cost=self._spend.cost,
@@ -217,7 +245,8 @@ class RubricMetric:
             if outcome:
                 self._counts[outcome] += 1
             if report:
-                self._coverages.append(report.coverage)
+                self._gradings += 1
+                self._coverage += report.coverage
                 self._spend += report.spend
 
 

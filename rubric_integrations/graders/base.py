@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from rubric_integrations.background import run_sync
 from rubric_integrations.criterion import Kind
@@ -178,6 +179,15 @@ class Grader(ABC):
         """What each judge's answers depend on, as far as it can tell: an optimized judge is another one."""
         told = [getattr(member.judge, "fingerprint", None) for member in self.panel]
         return [fingerprint() if fingerprint else "" for fingerprint in told]
+
+    def without_cache(self) -> Self:
+        """This grader with judges that ask anew where DSPy's cache would repeat an earlier answer."""
+        grader = copy.copy(self)
+        grader.panel = tuple(
+            Member(getattr(member.judge, "without_cache", lambda same=member.judge: same)(), member.name, member.weight)
+            for member in self.panel
+        )
+        return grader
 
     @abstractmethod
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Any]:

@@ -87,6 +87,12 @@ class LMJudge(dspy.Module):
         judge.examples, judge.n_examples = tuple(examples), count
         return judge
 
+    def without_cache(self) -> LMJudge:
+        """This judge, asking its model anew where DSPy's cache would repeat an earlier answer."""
+        judge = copy.copy(self)
+        judge.lm = self.lm.copy(cache=False)
+        return judge
+
     def fingerprint(self) -> str:
         """What this judge's answers depend on: its model and sampling, its instructions and its demonstrations."""
         sampling = {name: value for name, value in self.lm.kwargs.items() if name not in _NOT_SAMPLING}
