@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 import dspy
 from dspy.utils.exceptions import AdapterParseError, DSPyError, LMProviderError, is_retryable_lm_error
 
+from rubric_integrations.criterion import Kind
 from rubric_integrations.judges import signatures
 from rubric_integrations.judges.adapter import JudgeAdapter, looks_quotable
 from rubric_integrations.judges.base import Batch, Overall, Question
@@ -25,13 +26,16 @@ from rubric_integrations.judges.prompting import (
     read_reply,
     shared_texts,
 )
+from rubric_integrations.judges.state import from_state, to_state
 from rubric_integrations.labels import LabelledJudgment, choose_examples, own_examples
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import JudgeFailure, Judgment, Spend, TokenUsage
 
-# Where and as whom a model is asked; secrets among them.
-_NOT_SAMPLING = ("api_key", "api_base", "base_url", "headers", "extra_headers")
+# As whom a model is asked, not what.
+_SECRETS = ("api_key", "headers", "extra_headers")
+
+_ANSWERS: dict[Kind, str] = {"binary": "verdict", "ordinal": "choice", "nominal": "choice", "scaled": "score"}
 
 
 class _Asked(NamedTuple):
@@ -44,12 +48,13 @@ class LMJudge(dspy.Module):
 
     It runs on its own LM and adapter and leaves no trace, so that inside `dspy.Evaluate` or an optimizer it neither
     falls back on the student's model nor writes into the student's demonstrations. Called as a DSPy module, with the
-    fields of `JudgeCriterion`, it can be optimized like any other.
+    fields of `JudgeCriterion`, `JudgeOption` or `JudgeScale`, it can be optimized like any other, by labelled
+    judgments that `as_example` turns into a trainset. `save("judge.json")` keeps the instructions and demonstrations,
+    never the model or its key, and `load` refuses those made for questions of another form.
 
     Attributes:
         lm: The language model that judges.
-        criterion, option, scale, criteria, whole: The DSPy predictors, one a signature; their instructions and
-            demonstrations are what `save` keeps.
+        criterion, option, scale, criteria, whole: The DSPy predictors, one a signature.
 
     Example:
         >>> LMJudge(dspy.LM("openai/gpt-5-mini")).lm.model
@@ -94,21 +99,46 @@ class LMJudge(dspy.Module):
         return judge
 
     def fingerprint(self) -> str:
-        """What this judge's answers depend on: its model and sampling, its instructions and its demonstrations."""
-        sampling = {name: value for name, value in self.lm.kwargs.items() if name not in _NOT_SAMPLING}
+        """What this judge's answers depend on: model, endpoint, sampling, instructions and demonstrations."""
+        sampling = {name: value for name, value in self.lm.kwargs.items() if name not in _SECRETS}
         shown = [example.model_dump(mode="json") for example in self.examples]
         state = [self.lm.model, sampling, self.dump_state(), shown, self.n_examples, self.confidence]
         return json.dumps(state, default=str, sort_keys=True)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> LMJudge:
+        """A copy whose prompts can be optimized; the model, with its connections and locks, is shared."""
+        judge = copy.copy(self)
+        judge.history = []
+        for name, predictor in self.named_predictors():
+            setattr(judge, name, copy.deepcopy(predictor, memo))
+        return judge
+
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """The instructions and demonstrations, without the model, as `save` writes them."""
+        return to_state(self, super().dump_state(json_mode=json_mode))
+
+    def load_state(self, state: dict[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
+        """Take over what `dump_state` gave; the model stays this judge's own.
+
+        Raises:
+            ValueError: It was saved for questions of another form.
+        """
+        super().load_state(from_state(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
+
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Judge one binary criterion given as the signature's fields; for DSPy's optimizers."""
+        """Judge one criterion given as its signature's fields; for DSPy's optimizers."""
+        predict = self._predictor_for(inputs)
         with dspy.context(adapter=_adapter(inputs)):
-            return self.criterion(lm=self.lm, **inputs)
+            return predict(lm=self.lm, signature=_without_absent(predict.signature, inputs), **inputs)
 
     async def aforward(self, **inputs: Any) -> dspy.Prediction:
         """`forward`, asynchronously."""
+        predict = self._predictor_for(inputs)
         with dspy.context(adapter=_adapter(inputs)):
-            return await self.criterion.acall(lm=self.lm, **inputs)
+            return await predict.acall(lm=self.lm, signature=_without_absent(predict.signature, inputs), **inputs)
+
+    def _predictor_for(self, inputs: Mapping[str, Any]) -> dspy.Predict:
+        return self.option if "options" in inputs else self.scale if "scale" in inputs else self.criterion
 
     async def judge(self, question: Question) -> Judgment:
         """Answer one criterion about one submission.
@@ -117,14 +147,11 @@ class LMJudge(dspy.Module):
             JudgeFailure: The model gave no reply, or one that is no answer.
         """
         kind = question.criterion.kind
-        predict, field = {"binary": (self.criterion, "verdict"), "scaled": (self.scale, "score")}.get(
-            kind, (self.option, "choice")
-        )
         texts = question_texts(question)
         shown = choose_examples(self.examples, kind, self.n_examples, question.submission.response)
         shown += own_examples(question.criterion, question.submission.response)
-        asked = await self._ask(predict, texts, [_demo(example, field) for example in shown])
-        answer, belief = read_belief(asked.prediction[field])
+        asked = await self._ask(self._predictor_for(texts.inputs), texts, [as_example(example) for example in shown])
+        answer, belief = read_belief(asked.prediction[_ANSWERS[kind]])
         try:
             judgment = read_reply(question, str(answer))
         except ValueError as error:
@@ -193,13 +220,11 @@ class LMJudge(dspy.Module):
             adapter=_adapter(texts.inputs), trace=None, disable_history=False, track_usage=False, usage_tracker=None,
             send_stream=None,
         )  # fmt: skip
-        signature: Any = predict.signature
-        absent = tuple(name for name in signature.input_fields if name not in texts.inputs)
         try:
             with context:
                 prediction = await predict.acall(
                     lm=lm,
-                    signature=_without(signature, absent),
+                    signature=_without_absent(predict.signature, texts.inputs),
                     demos=[*predict.demos, *examples],
                     **texts.inputs,
                 )
@@ -213,14 +238,33 @@ class LMJudge(dspy.Module):
         return _Asked(prediction, _spend(entries, self.lm))
 
 
-def _demo(example: LabelledJudgment, field: str) -> dspy.Example:
-    question = Question(example.submission, example.criterion)
-    answer = code_of(question, example.verdict) if field == "choice" else example.verdict
-    return dspy.Example(**question_texts(question).inputs, explanation=example.reason, **{field: answer})
+def as_example(labelled: LabelledJudgment) -> dspy.Example:
+    """A labelled judgment as an example for an optimizer of judges, or as a demonstration for a prompt.
+
+    Its inputs are the fields of a question's signature, just as a judge gets them; its labels are `explanation`, and
+    `verdict`, `choice` (the option's code) or `score` by the criterion's kind.
+
+    Example:
+        >>> from rubric_integrations import Criterion, Submission
+        >>> right = LabelledJudgment(
+        ...     submission=Submission(response="It is 42."), criterion=Criterion(requirement="Says 42"), verdict="MET"
+        ... )
+        >>> as_example(right).verdict
+        'MET'
+    """
+    question = Question(labelled.submission, labelled.criterion)
+    inputs = question_texts(question).inputs
+    field = _ANSWERS[labelled.criterion.kind]
+    answer = code_of(question, labelled.verdict) if field == "choice" else labelled.verdict
+    return dspy.Example(**inputs, explanation=labelled.reason, **{field: answer}).with_inputs(*inputs)
 
 
 def _adapter(inputs: Mapping[str, Any]) -> JudgeAdapter:
     return JudgeAdapter(quotable=looks_quotable(*(str(text) for text in inputs.values())))
+
+
+def _without_absent(signature: Any, inputs: Mapping[str, Any]) -> Any:
+    return _without(signature, tuple(name for name in signature.input_fields if name not in inputs))
 
 
 @lru_cache(maxsize=256)
