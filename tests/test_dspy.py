@@ -245,3 +245,24 @@ def test_simba_shows_its_rule_writer_the_reward_and_its_feedback(metric: RubricM
         found: Any = wrap_program(Student(), metric)(DEVSET[3])
     assert (type(found["score"]), found["score"]) == (float, 0.2)
     assert "Gives the right product" in found["output_metadata"]["feedback"]
+
+
+def test_a_misnamed_field_is_told_and_no_text_is_graded_in_its_place(server: OpenAIServer) -> None:
+    metric = RubricMetric(RUBRIC, grader=PerCriterionGrader("openai/mock", api_base=server.url), response="reply")
+    with pytest.raises(ValueError, match=r"`response` names the field 'reply', but there are only \['answer'\]"):
+        metric(DEVSET[0], dspy.Prediction(answer="It is 6."))
+    assert server.calls == []
+
+
+def test_a_number_that_is_none_is_a_text_like_any_other(metric: RubricMetric) -> None:
+    assert float(metric(DEVSET[0], dspy.Prediction(answer=float("nan")))) == 0.2  # brief, and neither right nor rude
+
+
+def test_a_program_that_raises_is_not_the_judges_failure(metric: RubricMetric) -> None:
+    class Broken(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            raise RuntimeError("the program's own fault")
+
+    result = dspy.Evaluate(devset=DEVSET, metric=metric, num_threads=2, display_progress=False)(Broken())
+    assert result.score == 0.0
+    assert metric.summary()["failed"] == 0

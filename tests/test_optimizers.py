@@ -14,6 +14,7 @@ from typing import Any
 
 import dspy
 import pytest
+from dspy.clients.base_lm import GLOBAL_HISTORY
 from dspy.teleprompt import BetterTogether, BootstrapFewShotWithRandomSearch, MIPROv2
 from dspy.teleprompt.gepa.gepa import GEPA
 from dspy.teleprompt.simba import SIMBA
@@ -350,3 +351,33 @@ def test_the_reward_function_picks_the_best_of_several_attempts(server: OpenAISe
         best = module(module=Student(), N=3, reward_fn=made_for(server).as_reward_fn(), threshold=0.9)
         assert best(question="Product 0?").answer == "It is 6."
     assert len(list(attempts)) == 1  # the second reached the threshold
+
+
+def test_sixteen_threads_lose_no_token_and_leave_no_memory(
+    server: OpenAIServer, recwarn: pytest.WarningsRecorder
+) -> None:
+    criteria = [Criterion(name=f"k{i}", requirement=f"Requirement {i}") for i in range(10)]
+    judge = LMJudge(dspy.LM("openai/mock", api_base=server.url, api_key="none", cache=False))
+    metric = RubricMetric(Rubric(criteria), grader=PerCriterionGrader(judge))
+    devset = [dspy.Example(question=f"Question {i}?").with_inputs("question") for i in range(200)]
+
+    class Echo(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer=f"Answer to {question}")
+
+    def evaluate(examples: list[dspy.Example]) -> float:
+        run = dspy.Evaluate(devset=examples, metric=metric, num_threads=16, display_progress=False)
+        return run(Echo()).score
+
+    trace, history = len(dspy.settings.trace), len(GLOBAL_HISTORY)
+    assert evaluate(devset) == 100.0
+    assert evaluate(devset[-50:]) == 100.0
+    summary = metric.summary()
+    assert (summary["gradings"], summary["remembered"]) == (200, 50)
+    assert summary["calls"] == len(server.calls) == 2000
+    replied = len(Reply().content) // 4
+    assert summary["tokens"] == sum(len(call.prompt) // 4 + replied for call in server.calls)
+    assert not [warning for warning in recwarn if "event loop" in str(warning.message)]
+    # What DSPy would keep of every call: 43 MB a 4,000 calls.
+    assert (len(dspy.settings.trace), len(GLOBAL_HISTORY), judge.lm.history) == (trace, history, [])
+    assert len(metric.history) == 200

@@ -1,13 +1,15 @@
 """The grade inside DSPy: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`, and every optimizer."""
 
+from rubric_integrations.dspy.account import HistoryRow, MetricSummary
 from rubric_integrations.dspy.examples import to_examples
 from rubric_integrations.dspy.feedback import feedback
-from rubric_integrations.dspy.metric import MetricSummary, RubricMetric
+from rubric_integrations.dspy.metric import RubricMetric
 from rubric_integrations.dspy.noise import JudgeNoise, NoiseAwareAcceptance
 from rubric_integrations.dspy.outage import JudgeOutage
 from rubric_integrations.dspy.score import RubricScore
 
 __all__ = [
+    "HistoryRow",
     "JudgeNoise",
     "JudgeOutage",
     "MetricSummary",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import dspy
 
 from rubric_integrations.background import run_sync
+from rubric_integrations.dspy.account import Account, HistoryRow, MetricSummary
 from rubric_integrations.dspy.examples import Field, pick, query_of, response_of
 from rubric_integrations.dspy.feedback import feedback, objective_scores
 from rubric_integrations.dspy.memo import Memo
@@ -20,38 +21,11 @@ from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.scoring import CannotAssess
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import EvaluationReport, JudgeError, Spend
+from rubric_integrations.verdict import EvaluationReport, JudgeError
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
-
-
-class MetricSummary(TypedDict):
-    """What a metric has done since it was made.
-
-    Attributes:
-        gradings: Grades that reached a judge or a check.
-        remembered: Calls of the metric that an earlier or a simultaneous grade of the same answered, at no cost.
-        passed: Those that passed.
-        undefined: Those with nothing assessed, scored 0 for DSPy.
-        failed: Those that ended in a judge's failure.
-        nothing_to_grade: Calls for programs that raised or returned nothing.
-        mean_coverage: Over `gradings`; None where there are none.
-        calls: Requests to the judge.
-        tokens: Their tokens.
-        cost: US dollars; None where a price is not known.
-    """
-
-    gradings: int
-    remembered: int
-    passed: int
-    undefined: int
-    failed: int
-    nothing_to_grade: int
-    mean_coverage: float | None
-    calls: int
-    tokens: int
-    cost: float | None
+    from rubric_integrations.judges.store import JudgmentStore
 
 
 class RubricMetric:
@@ -81,6 +55,7 @@ class RubricMetric:
         on_abstain: CannotAssess | None = None,
         max_judge_failures: int = 5,
         memory: int = 4096,
+        store: JudgmentStore | None = None,
     ):
         """Set up a metric.
 
@@ -100,10 +75,14 @@ class RubricMetric:
             on_abstain: What an abstention counts: `skip` (the default), `zero`, `partial` or `fail`. A grader
                 brings its own `cannot_assess`.
             max_judge_failures: After so many failed grades in a row, `JudgeOutage` ends the run.
-            memory: How many reports are kept, so that the same text is not judged twice; 0 keeps none.
+            memory: How many reports are kept, so that the same text is not judged twice, and how many rows
+                `history` has; 0 keeps none.
+            store: Where judgments are kept beyond this metric, such as a `Ledger` on disk. What comes from it counts
+                in `summary` with what it cost when it was bought.
 
         Raises:
             ValueError: Neither or both of `judge` and `grader` are given, or a setting is unknown or out of range.
+            TypeError: There is a `store`, and the judge cannot tell what its answers depend on.
         """
         if (judge is None) == (grader is None):
             raise ValueError("`RubricMetric` needs either `judge`, such as 'openai/gpt-5-mini', or `grader`")
@@ -112,17 +91,15 @@ class RubricMetric:
         if isinstance(memory, bool) or memory < 0:
             raise ValueError(f"`memory` must be at least 0 reports, got {memory!r}")
         self.rubric = rubric
-        self.grader: Grader = grader or PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
+        grader = grader or PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
+        self.grader = grader if store is None else grader.keeping(store)
         self.feedback = feedback
         self.criteria_for = {name: frozenset(criteria) for name, criteria in (criteria_for or {}).items()}
         if isinstance(rubric, Rubric):
             _check_names(self.criteria_for, rubric)
         self._memo, self._guard = Memo(memory), OutageGuard(max_judge_failures)
         self.query, self.response, self.reference = query, response, reference
-        self._lock = threading.Lock()
-        self._counts = {"passed": 0, "undefined": 0, "failed": 0, "nothing_to_grade": 0, "remembered": 0}
-        self._gradings, self._coverage = 0, 0.0
-        self._spend = Spend()
+        self._account = Account(memory)
 
     def __call__(
         self, example: Any, pred: Any, trace: object = None, pred_name: str | None = None, pred_trace: object = None
@@ -140,7 +117,7 @@ class RubricMetric:
         rubric, submission = self._case(example, pred)
         if submission is None:
             said = "The program raised an error." if pred is None else "The program returned an empty response."
-            self._count("nothing_to_grade")
+            self._account.note("nothing_to_grade")
             # Worst in every objective: left out, a program would rise on GEPA's front by failing.
             return RubricScore(0.0, False, said, 0.0, dict.fromkeys(rubric.keys, 0.0))
         report = self._bought(rubric, submission)
@@ -188,8 +165,9 @@ class RubricMetric:
         if not cases:
             raise ValueError("`predictions` holds nothing to grade")
         reports = run_sync(grade_repeatedly(self.grader.without_cache(), cases, repeats))
-        for report in (report for text in reports for report in text):
-            self._count("undefined" if report.score is None else "passed" if report.passed else None, report)
+        for (_, submission), text in zip(cases, reports, strict=True):
+            for report in text:
+                self._account.add(submission, report)
         return JudgeNoise.of(reports)
 
     def _case(self, example: Any, pred: Any) -> tuple[Rubric, Submission | None]:
@@ -205,13 +183,14 @@ class RubricMetric:
 
         def grade() -> EvaluationReport:
             self._guard.check()  # again: this caller may have waited for the one who met the outage
+            start = time.perf_counter()
             try:
                 report = self.grader.grade_sync(rubric, submission)
             except JudgeError as error:
-                self._count("failed", error.report)
+                self._account.add(submission, error.report, time.perf_counter() - start, failed=True)
                 self._guard.failed(str(error))
                 raise
-            self._count("undefined" if report.score is None else "passed" if report.passed else None, report)
+            self._account.add(submission, report, time.perf_counter() - start)
             if report.failed_count:
                 self._guard.failed(report.error or "no answer")
             else:
@@ -221,33 +200,17 @@ class RubricMetric:
         state = [rubric.model_dump_json(), submission.model_dump_json(), *self.grader.fingerprints()]
         bought = self._memo.once(sha256("\n".join(state).encode("utf-8", "surrogatepass")).hexdigest(), grade)
         if not bought.paid:
-            self._count("remembered")
+            self._account.note("remembered")
         return bought.report
 
     def summary(self) -> MetricSummary:
         """Gradings, coverage, failures, tokens and cost so far; right under threads, where DSPy's own is not."""
-        with self._lock:
-            return MetricSummary(
-                gradings=self._gradings,
-                remembered=self._counts["remembered"],
-                passed=self._counts["passed"],
-                undefined=self._counts["undefined"],
-                failed=self._counts["failed"],
-                nothing_to_grade=self._counts["nothing_to_grade"],
-                mean_coverage=self._coverage / self._gradings if self._gradings else None,
-                calls=self._spend.calls,
-                tokens=self._spend.usage.total_tokens,
-                cost=self._spend.cost,
-            )
+        return self._account.summary()
 
-    def _count(self, outcome: str | None, report: EvaluationReport | None = None) -> None:
-        with self._lock:
-            if outcome:
-                self._counts[outcome] += 1
-            if report:
-                self._gradings += 1
-                self._coverage += report.coverage
-                self._spend += report.spend
+    @property
+    def history(self) -> list[HistoryRow]:
+        """The last grades that were bought, oldest first, a row each: `pandas.DataFrame(rubric_metric.history)`."""
+        return self._account.history()
 
 
 def _check_names(criteria_for: Mapping[str, Collection[str]], rubric: Rubric) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -13,6 +14,7 @@ from rubric_integrations.graders.reports import Policies, blended
 from rubric_integrations.graders.retrying import Budget
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.base import BatchJudge, Judge
+from rubric_integrations.judges.store import JudgmentStore, KeptJudge
 from rubric_integrations.length import LengthPenalty, compute_length_penalty
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.scoring import (
@@ -177,16 +179,38 @@ class Grader(ABC):
 
     def fingerprints(self) -> list[str]:
         """What each judge's answers depend on, as far as it can tell: an optimized judge is another one."""
-        told = [getattr(member.judge, "fingerprint", None) for member in self.panel]
+        told = [getattr(judge, "fingerprint", None) for judge in self._judges]
         return [fingerprint() if fingerprint else "" for fingerprint in told]
 
     def without_cache(self) -> Self:
-        """This grader with judges that ask anew where DSPy's cache would repeat an earlier answer."""
+        """This grader with judges that ask anew where a cache or a store would repeat an earlier answer."""
+        return self._with_judges([getattr(j, "without_cache", lambda j=j: j)() for j in self._judges])
+
+    def keeping(self, store: JudgmentStore, sample: int = 0) -> Self:
+        """This grader with judges that ask a store before a model, so that no judgment is bought twice.
+
+        Args:
+            store: Where judgments are kept, such as a `Ledger`.
+            sample: Which of several independent grades of the same texts this is.
+
+        Raises:
+            TypeError: A judge cannot tell what its answers depend on.
+        """
+        twins, kept = Counter[str](), list[Judge]()
+        for judge, state in zip(self._judges, self.fingerprints(), strict=True):
+            # Two votes of one model are two answers, not one counted twice.
+            kept.append(KeptJudge(judge, store, sample, twin=twins[state]))
+            twins[state] += 1
+        return self._with_judges(kept)
+
+    @property
+    def _judges(self) -> list[Judge]:
+        return [member.judge for member in self.panel]
+
+    def _with_judges(self, judges: Sequence[Judge]) -> Self:
         grader = copy.copy(self)
-        grader.panel = tuple(
-            Member(getattr(member.judge, "without_cache", lambda same=member.judge: same)(), member.name, member.weight)
-            for member in self.panel
-        )
+        pairs = zip(self.panel, judges, strict=True)
+        grader.panel = tuple(Member(judge, member.name, member.weight) for member, judge in pairs)
         return grader
 
     @abstractmethod

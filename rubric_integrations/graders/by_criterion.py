@@ -9,14 +9,13 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TypeVar
 
-from rubric_integrations.answers import read_answer
 from rubric_integrations.graders.base import Grader, Member
 from rubric_integrations.graders.reports import Answer, Ballot, make_report, votes_on
 from rubric_integrations.judges.base import Question
 from rubric_integrations.judges.checks import run_check
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import EvaluationReport, JudgeFailure, Judgment
+from rubric_integrations.verdict import EvaluationReport, JudgeFailure
 from rubric_integrations.voting import is_decided
 
 
@@ -50,13 +49,16 @@ class CriterionGrader(Grader):
                     computed[index] = failure
         return make_report(rubric, found, Ballot(computed, judge="check"), self.policies)
 
-    def question(self, rubric: Rubric, submission: Submission, index: int, member: Member) -> Question:
+    def question(
+        self, rubric: Rubric, submission: Submission, index: int, member: Member, beside: Sequence[int] = ()
+    ) -> Question:
         """The question that a criterion is, with its options in the order to show them."""
         criterion = rubric.criteria[index]
         options = criterion.options or ()
         if options and self.shuffle_options:
             options = shuffled(options, self.seed, submission.response, index, member.name)
-        return Question(submission, criterion, rubric.instructions, options, self.policies.may_abstain)
+        others = tuple(rubric.criteria[place] for place in beside)
+        return Question(submission, criterion, rubric.instructions, options, self.policies.may_abstain, others)
 
     @property
     def stops_at_once(self) -> bool:
@@ -70,22 +72,6 @@ class CriterionGrader(Grader):
 
 
 T = TypeVar("T")
-
-
-def checked(question: Question, judgment: Judgment) -> Judgment:
-    """A judge's answer, if it is one to this question; a judge of the user's own may say anything.
-
-    Raises:
-        JudgeFailure: Of kind `parse`: the verdict is no answer, or its value is not what it is worth.
-    """
-    try:
-        worth = read_answer(question.criterion, judgment.verdict).value
-    except ValueError as error:
-        raise JudgeFailure("parse", str(error), spend=judgment.spend) from None
-    if worth != judgment.value and (worth is None or judgment.value is None or abs(worth - judgment.value) > 1e-6):
-        message = f"the verdict {judgment.verdict!r} came with the value {judgment.value!r}, and is worth {worth!r}"
-        raise JudgeFailure("parse", message, spend=judgment.spend)
-    return judgment
 
 
 def shuffled(options: Sequence[T], seed: int, text: str, index: int, judge: str) -> tuple[T, ...]:

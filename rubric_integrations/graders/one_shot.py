@@ -70,7 +70,7 @@ class PerCriterionOneShotGrader(CriterionGrader):
         spend = Spend()
         left = list(wanted)
         for _ in range(2):  # the call, and one to repair it
-            found, cost = await self._call(member, rubric, submission, left)
+            found, cost = await self._call(member, rubric, submission, left, wanted)
             spend += cost
             answers |= found
             left = [index for index in left if isinstance(answers[index], JudgeFailure)]
@@ -79,10 +79,10 @@ class PerCriterionOneShotGrader(CriterionGrader):
         return answers, spend
 
     async def _call(
-        self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+        self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int], beside: Sequence[int]
     ) -> tuple[dict[int, Answer], Spend]:
         # Numbered by their place in the rubric, so that no answer to one call can be read as one to another.
-        questions = {index + 1: self.question(rubric, submission, index, member) for index in wanted}
+        questions = {index + 1: self.question(rubric, submission, index, member, beside) for index in wanted}
         judge: Any = member.judge
         try:
             batch, lost = await self.budget.ask(lambda: judge.judge_batch(questions))

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rubric_integrations.graders.base import Member
-from rubric_integrations.graders.by_criterion import CriterionGrader, checked
+from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.reports import Answer, Ballot
+from rubric_integrations.judges.base import checked
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import JudgeFailure, Judgment
@@ -36,7 +37,7 @@ class PerCriterionGrader(CriterionGrader):
             question = self.question(rubric, submission, index, member)
 
             async def attempt() -> Judgment:
-                return checked(question, await member.judge.judge(question))
+                return checked(question.criterion, await member.judge.judge(question))
 
             try:
                 judgment, lost = await self.budget.ask(attempt)
@@ -51,11 +52,10 @@ class PerCriterionGrader(CriterionGrader):
             await asyncio.wait(tasks)
         finally:
             _cancel(tasks)
-        answers = {i: _NOT_ASKED if task.cancelled() else task.result() for i, task in zip(wanted, tasks, strict=True)}
-        return Ballot(answers, member.name, member.weight)
-
-
-_NOT_ASKED = JudgeFailure("transport", "not asked to the end, since another criterion had failed")
+        said = {i: task.result() for i, task in zip(wanted, tasks, strict=True) if not task.cancelled()}
+        first = next((answer for answer in said.values() if isinstance(answer, JudgeFailure)), None)
+        not_asked = JudgeFailure("transport", f"not asked to the end, since another criterion had failed: {first}")
+        return Ballot({i: said.get(i, not_asked) for i in wanted}, member.name, member.weight)
 
 
 def _cancel(tasks: Sequence[asyncio.Task[Answer]], but: asyncio.Task[Any] | None = None) -> None:

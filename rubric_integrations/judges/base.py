@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from rubric_integrations.answers import read_answer
 from rubric_integrations.criterion import Criterion, Option
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import Judgment, Spend
+from rubric_integrations.verdict import JudgeFailure, Judgment, Spend
 
 
 class Question(NamedTuple):
@@ -20,6 +21,7 @@ class Question(NamedTuple):
         guidelines: The rubric's words to the judge for every criterion; empty where it has none.
         options: A multi-choice criterion's options in the order to show them; empty for the author's own order.
         may_abstain: Whether CANNOT_ASSESS is an answer where no option is marked `na`.
+        beside: All criteria of the call that first asked this one, if it asked several.
     """
 
     submission: Submission
@@ -27,6 +29,7 @@ class Question(NamedTuple):
     guidelines: str = ""
     options: Sequence[Option] = ()
     may_abstain: bool = True
+    beside: Sequence[Criterion] = ()
 
 
 class Batch(NamedTuple):
@@ -88,3 +91,19 @@ class OverallJudge(Protocol):
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> Overall:
         """Give one score from 0 to 100."""
         ...
+
+
+def checked(criterion: Criterion, judgment: Judgment) -> Judgment:
+    """A judge's answer, if it is one to this criterion; a judge of the user's own may say anything.
+
+    Raises:
+        JudgeFailure: Of kind `parse`: the verdict is no answer, or its value is not what it is worth.
+    """
+    try:
+        worth = read_answer(criterion, judgment.verdict).value
+    except ValueError as error:
+        raise JudgeFailure("parse", str(error), spend=judgment.spend) from None
+    if worth != judgment.value and (worth is None or judgment.value is None or abs(worth - judgment.value) > 1e-6):
+        message = f"the verdict {judgment.verdict!r} came with the value {judgment.value!r}, and is worth {worth!r}"
+        raise JudgeFailure("parse", message, spend=judgment.spend)
+    return judgment

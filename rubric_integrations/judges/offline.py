@@ -23,6 +23,10 @@ _QUOTED = re.compile(r"[\"“”]([^\"“”]{1,200})[\"“”]|(?<!\w)['‘]([^
 class OfflineJudge:
     """Looks for a requirement's literal anchors: quoted strings, percentages and sums of money."""
 
+    def fingerprint(self) -> str:
+        """What its answers depend on beside the texts: nothing."""
+        return "offline"
+
     async def judge(self, question: Question) -> Judgment:
         """Answer one criterion: MET with every anchor present, UNMET with one absent, else CANNOT_ASSESS.
 

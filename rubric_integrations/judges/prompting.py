@@ -47,18 +47,25 @@ def shared_texts(submission: Submission, guidelines: str, own: Mapping[str, str]
     return Texts(inputs, any(text.neutralized for text in fenced.values()))
 
 
-def question_texts(question: Question) -> Texts:
-    """The inputs of a question on one criterion."""
+def own_texts(question: Question) -> dict[str, str]:
+    """What a judge is shown of a question on one criterion, beside what it shares with others."""
     criterion = question.criterion
     own = {"criterion": describe_criterion(criterion)}
     if criterion.options is not None:
         own["options"] = describe_options(question)
-    if criterion.scale is not None:
+    elif criterion.scale is not None:
         own["scale"] = describe_scale(criterion.scale)
+    else:
+        own["kind"] = polarity(criterion)
+    return own
+
+
+def question_texts(question: Question) -> Texts:
+    """The inputs of a question on one criterion."""
+    own = own_texts(question)
+    kind = {"kind": own.pop("kind")} if "kind" in own else {}
     texts = shared_texts(question.submission, question.guidelines, own)
-    if criterion.kind == "binary":
-        texts.inputs["kind"] = polarity(criterion)
-    return texts
+    return Texts(texts.inputs | kind, texts.neutralized)
 
 
 def describe_criterion(criterion: Criterion) -> str:
