@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rubric_integrations.graders import PerCriterionGrader
     from rubric_integrations.length import LengthPenalty
     from rubric_integrations.rubric import Rubric, RubricError
+    from rubric_integrations.runner import agrade_many, grade_many
     from rubric_integrations.submission import Submission
     from rubric_integrations.verdict import EvaluationReport, JudgeError
 
@@ -31,6 +32,8 @@ _ROOMS = {
     "RubricError": "rubric",
     "Scale": "criterion",
     "Submission": "submission",
+    "agrade_many": "runner",
+    "grade_many": "runner",
 }
 
 __all__ = [
@@ -45,6 +48,8 @@ __all__ = [
     "RubricError",
     "Scale",
     "Submission",
+    "agrade_many",
+    "grade_many",
 ]
 
 

@@ -9,9 +9,12 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+MAX_THREADS = 64
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -36,11 +39,18 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+def in_background() -> bool:
+    """Whether the caller runs on the background loop, for someone synchronous."""
+    return _loop is not None and _running_loop() is _loop
+
+
 def _background_loop() -> asyncio.AbstractEventLoop:
     global _loop  # noqa: PLW0603 -- one loop a process
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()
+            # Python's own default is six threads on two cores, which would be a second, hidden cap on concurrency.
+            _loop.set_default_executor(ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="rubric-integrations"))
             threading.Thread(target=_loop.run_forever, name="rubric-integrations", daemon=True).start()
         return _loop
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from rubric_integrations.submission import MAX_CHARS, Submission
 
 _NAMES = {
-    "response": ("response", "output", "completion", "answer", "text"),
+    "response": ("response", "output", "completion", "answer", "text", "messages"),
     "thinking": ("thinking",),
     "query": ("query", "input", "prompt", "question"),
     "reference": ("reference", "reference_output", "expected_output"),
@@ -72,7 +72,7 @@ def _jsonl(path: Path, query: str | None) -> Iterator[Row]:
             if isinstance(data, str):
                 data = {"response": data}
             if isinstance(data, dict):
-                yield _row(cast("dict[str, Any]", data), number, query)
+                yield read_row(cast("dict[str, Any]", data), number, query)
             else:
                 yield Row(str(number), None, f"line {number} is {type(data).__name__}, not an object with a `response`")
 
@@ -82,26 +82,48 @@ def _csv(path: Path, query: str | None) -> Iterator[Row]:
     with path.open(encoding="utf-8-sig", newline="") as lines:
         delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
         for number, data in enumerate(csv.DictReader(lines, delimiter=delimiter), start=1):
-            yield _row(data, number, query)
+            yield read_row(data, number, query)
 
 
 def _text(path: Path, query: str | None) -> Iterator[Row]:
-    yield _row({"id": path.stem, "response": path.read_text(encoding="utf-8-sig")}, 1, query)
+    yield read_row({"id": path.stem, "response": path.read_text(encoding="utf-8-sig")}, 1, query)
 
 
-def _row(data: Mapping[str, Any], number: int, query: str | None) -> Row:
+def read_row(data: Mapping[str, Any], number: int, query: str | None = None) -> Row:
+    """One row of named fields, as a file of responses or a caller has it.
+
+    Args:
+        data: A `response`, and if there are any a `query`, `reference`, `thinking` and `id`, under any usual name.
+        number: Which row it is, from 1; its id if it has none.
+        query: The task, if the row names none.
+
+    Example:
+        >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
+        '6 x 7?'
+    """
     row_id = str(data.get("id") or number)
     fields: dict[str, Any] = {}
     for field, names in _NAMES.items():
         name = next((name for name in names if data.get(name) is not None), None)
         if name is not None:
             fields[field] = data[name]
+    if isinstance(fields.get("response"), list | tuple):
+        fields["respond"] = data.get("respond")  # of a text, it is a column like any other
     if "response" not in fields:
         columns = sorted(map(str, data))
         return Row(row_id, None, f"row {row_id} has no `response` (its fields are {columns!r}): nothing to grade")
     try:
         return Row(row_id, Submission.model_validate({"query": query, **fields}))
     except ValidationError as error:
-        details = error.errors()[0]
-        message = details["msg"].removeprefix("Value error, ").lower()
-        return Row(row_id, None, f"row {row_id}: `{'.'.join(map(str, details['loc']))}` {message}")
+        return Row(row_id, None, f"row {row_id}: {fault_of(error)}")
+
+
+def fault_of(error: Exception) -> str:
+    """What is wrong with a submission, in a line."""
+    if not isinstance(error, ValidationError):
+        return str(error).partition("\n")[0]
+    details = error.errors()[0]
+    message = details["msg"].removeprefix("Value error, ")
+    # A conversation's faults name their own place.
+    where = f"`{'.'.join(map(str, details['loc']))}` " if details["loc"] else ""
+    return f"{where}{message[:1].lower()}{message[1:]}"

@@ -1,16 +1,27 @@
-"""Many submissions: graded side by side, handed back in order, and none lost to another's failure."""
+"""Many submissions: graded side by side under one cap, handed back as a stream, and none lost to another's failure."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping
+from contextlib import ExitStack, aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from rubric_integrations.background import run_sync
 from rubric_integrations.graders import Grader
-from rubric_integrations.responses import Row
+from rubric_integrations.judges.metered import Meter, MeteredJudge, RunStopped
+from rubric_integrations.progress import progress_bar
+from rubric_integrations.record import Record
+from rubric_integrations.responses import Row, fault_of, read_row
 from rubric_integrations.rubric import Rubric
-from rubric_integrations.verdict import EvaluationReport, JudgeError
+from rubric_integrations.submission import ToGradeInput, as_submission
+from rubric_integrations.verdict import EvaluationReport, JudgeError, Spend
+
+if TYPE_CHECKING:
+    from rubric_integrations.ledger import Ledger
 
 
 class Graded(NamedTuple):
@@ -26,28 +37,248 @@ class Graded(NamedTuple):
     report: EvaluationReport | None
     judge_error: str | None = None
 
+    @property
+    def score(self) -> float | None:
+        """The score of a complete grade; None where there is none."""
+        return self.report.score if self.report and not self.judge_error else None
 
-async def grade_rows(
-    rows: Iterable[Row], rubric: Rubric, grader: Grader, max_concurrency: int
-) -> AsyncIterator[Graded]:
-    """Grade rows and yield them in order, with at most `max_concurrency` under way or waiting to be yielded."""
 
-    async def grade(row: Row) -> Graded:
+class RunSummary(Record):
+    """A run so far.
+
+    Attributes:
+        submissions: Rows that came to an end, whichever.
+        graded: Those with a complete grade.
+        passed: Those that passed.
+        failed: Those that a judge failed at.
+        ungradable: Those in which there was nothing to grade.
+        abstentions: Criteria that were abstained from.
+        score_sum: The sum of the scores there are.
+        scored: How many there are.
+        bought: What this run paid for, failed attempts included.
+        reused: Judgments that came from the ledger.
+        seconds: Since the run began.
+        stopped: Why it ended before its time; None where it did not.
+    """
+
+    submissions: int = 0
+    graded: int = 0
+    passed: int = 0
+    failed: int = 0
+    ungradable: int = 0
+    abstentions: int = 0
+    score_sum: float = 0.0
+    scored: int = 0
+    bought: Spend = Spend()
+    reused: int = 0
+    seconds: float = 0.0
+    stopped: str | None = None
+
+    @property
+    def mean_score(self) -> float | None:
+        """The mean of the scores there are."""
+        return self.score_sum / self.scored if self.scored else None
+
+
+class Run:
+    """Submissions being graded, as an iterator or an async iterator of `Graded`; nothing is asked until it is used.
+
+    However many submissions there are, only those under way are in memory.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+        >>> rubric = Rubric.from_dict([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}])
+        >>> run = grade_many(["It is 42.", "It is 41."], rubric, PerCriterionGrader("offline"))
+        >>> [graded.score for graded in run], run.summary.graded
+        ([1.0, 0.0], 2)
+    """
+
+    def __init__(
+        self,
+        submissions: Iterable[Any] | AsyncIterable[Any],
+        rubric: Rubric,
+        grader: Grader,
+        *,
+        ledger: Ledger | str | Path | None,
+        max_concurrency: int,
+        progress: bool,
+        ordered: bool,
+        max_cost: float | None,
+        max_calls: int | None,
+    ):
+        if isinstance(submissions, str | bytes | Mapping):
+            kind = type(submissions).__name__
+            raise TypeError(f"`submissions` must be an iterable of submissions, got one {kind}: put it into a list")
+        self._submissions, self._rubric, self._ledger = submissions, rubric, ledger
+        self._meter = Meter(max_calls, max_cost)
+        metered = [MeteredJudge(judge, self._meter) for judge in grader.judges]
+        self._grader = grader.with_cap(max_concurrency).with_judges(metered)
+        self._window, self._ordered, self._progress = 2 * max_concurrency, ordered, progress
+        self.summary = RunSummary()
+
+    def __iter__(self) -> Generator[Graded]:
+        stream = self._stream()
+
+        async def following() -> Graded | None:
+            return await anext(stream, None)
+
+        try:
+            while (graded := run_sync(following())) is not None:
+                yield graded
+        finally:
+            run_sync(stream.aclose())
+
+    def __aiter__(self) -> AsyncGenerator[Graded]:
+        return self._stream()
+
+    async def _stream(self) -> AsyncGenerator[Graded]:
+        start = time.monotonic()
+        with ExitStack() as stack:
+            grader, ledger = self._grader, None
+            if self._ledger is not None:
+                from rubric_integrations.ledger import Ledger
+
+                ledger = self._ledger if isinstance(self._ledger, Ledger) else stack.enter_context(Ledger(self._ledger))
+                grader = grader.keeping(ledger)
+            before = ledger.reused if ledger else 0
+            show = stack.enter_context(progress_bar(self._submissions)) if self._progress else None
+            async with aclosing(self._results(grader)) as results:
+                async for graded in results:
+                    self._add(graded)
+                    reused = ledger.reused - before if ledger else 0
+                    self._update(bought=self._meter.spend, reused=reused, seconds=time.monotonic() - start)
+                    if show:
+                        show(self.summary)
+                    yield graded
+
+    async def _results(self, grader: Grader) -> AsyncGenerator[Graded]:
+        """The rows that came to an end; when the run is stopped, those under way are waited for, and no more begun."""
+        waiting: deque[asyncio.Task[Graded]] = deque()
+        try:
+            async with aclosing(_rows(self._submissions)) as rows:
+                async for row in rows:
+                    waiting.append(asyncio.create_task(self._grade(grader, row)))
+                    if len(waiting) >= self._window:
+                        for graded in await self._next(waiting):
+                            yield graded
+                    if self.summary.stopped:
+                        break
+            while waiting:
+                for graded in await self._next(waiting):
+                    yield graded
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    async def _next(self, waiting: deque[asyncio.Task[Graded]]) -> list[Graded]:
+        """The results that come next, in order or as they come; none of a row that the limit left ungraded."""
+        if self._ordered:
+            done = {waiting[0]}
+            await asyncio.wait(done)
+        else:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        results: list[Graded] = []
+        for task in [task for task in waiting if task in done]:
+            waiting.remove(task)
+            try:
+                results.append(task.result())
+            except RunStopped as stopped:
+                self._update(stopped=str(stopped))
+        return results
+
+    async def _grade(self, grader: Grader, row: Row) -> Graded:
         if row.submission is None:
             return Graded(row, None)
         try:
-            return Graded(row, await grader.grade(rubric, row.submission))
+            return Graded(row, await grader.grade(self._rubric, row.submission))
         except JudgeError as error:
             return Graded(row, error.report, str(error))
 
-    window: deque[asyncio.Task[Graded]] = deque()
+    def _add(self, graded: Graded) -> None:
+        so_far, report = self.summary, graded.report
+        complete = report is not None and graded.judge_error is None
+        self._update(
+            submissions=so_far.submissions + 1,
+            graded=so_far.graded + complete,
+            passed=so_far.passed + bool(complete and report and report.passed),
+            failed=so_far.failed + (graded.judge_error is not None),
+            ungradable=so_far.ungradable + (report is None),
+            abstentions=so_far.abstentions + (report.cannot_assess_count if report else 0),
+            score_sum=so_far.score_sum + (graded.score or 0.0),
+            scored=so_far.scored + (graded.score is not None),
+        )
+
+    def _update(self, **changed: Any) -> None:
+        self.summary = self.summary.model_copy(update=changed)
+
+
+def grade_many(
+    submissions: Iterable[Any] | AsyncIterable[Any],
+    rubric: Rubric,
+    grader: Grader,
+    *,
+    ledger: Ledger | str | Path | None = None,
+    max_concurrency: int = 64,
+    progress: bool = False,
+    ordered: bool = True,
+    max_cost: float | None = None,
+    max_calls: int | None = None,
+) -> Run:
+    """Grade many submissions side by side; the run is iterated, with `for` or with `async for`.
+
+    Args:
+        submissions: Texts, conversations, mappings (`response`, `query`, `reference`, `id`), `Submission`s or the
+            rows of `read_responses`; any iterable or async iterable, however long.
+        rubric: The rubric of all.
+        grader: How each is graded; its own `max_concurrency` does not count here.
+        ledger: A `Ledger`, or the path of one: judgments are kept there, and what it has is not bought again. A run
+            that was killed goes on where it was when it is started again.
+        max_concurrency: Calls under way at once, at least 1, over the whole run; fewer while a provider limits rates.
+        progress: Whether to show a progress bar on stderr, if that is a terminal.
+        ordered: Whether results come in the order of the submissions, or as they are ready.
+        max_cost: US dollars that the run may spend; it ends before it would spend more.
+        max_calls: Requests to models that it may make.
+
+    Returns:
+        The run: iterate it, with `for` or `async for`, and read its `summary`, which says why it `stopped` if a limit
+        ended it. What came before is kept in the ledger.
+
+    Raises:
+        TypeError: `submissions` is one submission; or there is a ledger, and a judge cannot tell what its answers
+            depend on (raised when the run begins).
+        ValueError: A limit is out of range.
+    """
+    return Run(
+        submissions, rubric, grader, ledger=ledger, max_concurrency=max_concurrency, progress=progress, ordered=ordered,
+        max_cost=max_cost, max_calls=max_calls,
+    )  # fmt: skip
+
+
+def agrade_many(
+    submissions: Iterable[Any] | AsyncIterable[Any], rubric: Rubric, grader: Grader, **settings: Any
+) -> Run:
+    """`grade_many`, under the name that async code looks for: a run is iterated either way."""
+    return grade_many(submissions, rubric, grader, **settings)
+
+
+async def _rows(submissions: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Row]:
+    number = 0
+    if isinstance(submissions, AsyncIterable):
+        async for item in submissions:
+            number += 1
+            yield _row(item, number)
+    else:
+        for item in submissions:
+            number += 1
+            yield _row(item, number)
+
+
+def _row(item: Any, number: int) -> Row:
+    if isinstance(item, Row):
+        return item
+    if isinstance(item, Mapping) and not set(cast("Mapping[str, Any]", item)) <= {"thinking", "output"}:
+        return read_row(cast("Mapping[str, Any]", item), number)
     try:
-        for row in rows:
-            window.append(asyncio.create_task(grade(row)))
-            if len(window) >= max_concurrency:
-                yield await window.popleft()
-        while window:
-            yield await window.popleft()
-    finally:
-        for task in window:
-            task.cancel()
+        return Row(str(number), as_submission(cast("ToGradeInput", item)))
+    except (ValueError, TypeError) as error:
+        return Row(str(number), None, f"row {number}: {fault_of(error)}")

@@ -107,6 +107,7 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
             computed) or `config` (wrong model, key or setting: asking again cannot help).
         retryable: Whether asking again may help.
         retry_after: Seconds that the provider asks to wait, where it does.
+        rate_limited: Whether the provider wants fewer calls.
         spend: What the attempt cost all the same.
     """
 
@@ -117,11 +118,12 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         *,
         retryable: bool = False,
         retry_after: float | None = None,
+        rate_limited: bool = False,
         spend: Spend | None = None,
     ):
         super().__init__(f"{kind}: {message}")
         self.kind: FailureKind = kind
-        self.retryable, self.retry_after = retryable, retry_after
+        self.retryable, self.retry_after, self.rate_limited = retryable, retry_after, rate_limited
         self.spend = spend or Spend()
 
 

@@ -19,13 +19,13 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"
 # Each room's floor; a room may import its own folder and what lies below. `docs/architecture.md` shows it.
 FLOORS = {
     "record": 0, "tree": 0, "quantity": 0, "background": 0, "check": 0, "criterion": 0, "rubric": 0, "submission": 0,
-    "verdict": 0,
+    "conversation": 0, "verdict": 0,
     "answers": 1, "length": 1, "responses": 1,
     "scoring": 2, "voting": 2, "labels": 2, "formats": 3, "lint": 3,
     "judges": 3,
-    "graders": 4,
-    "runner": 5,
-    "dspy": 6, "reporting": 6,
+    "graders": 4, "ledger": 4,
+    "progress": 4, "runner": 5,
+    "dspy": 6, "langchain": 6, "reporting": 6,
     "cli": 7, "__main__": 8, "__init__": 8,
 }  # fmt: skip
 # A rubric is data, but `Rubric.from_file` and its siblings are where a user looks: these doors open when used.

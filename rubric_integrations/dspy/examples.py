@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import dspy
 
+from rubric_integrations.conversation import Messages, is_conversation, json_lines, render
 from rubric_integrations.formats.agentv import EvalCase
 
-Field = str | Callable[[Any], str | None]
+Field = str | Callable[[Any], str | Messages | None]
 """Where a text comes from: a field's name, or a function of the example (for a response: of the prediction)."""
 
 # What a program says on the way to its answer is not the answer.
@@ -60,7 +61,8 @@ def pick(field: Field | None, source: Any, option: str) -> str | None:
     if field is None:
         return None
     if callable(field):
-        return field(source)
+        found = field(source)
+        return found if found is None else _text(found)
     try:
         return _text(source[field])
     except (KeyError, TypeError):
@@ -77,6 +79,10 @@ def _labelled(fields: Mapping[str, Any]) -> str:
 def _text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
+    if isinstance(value, dspy.History):
+        return json_lines(value.messages)
+    if is_conversation(value):
+        return render(value)
     if isinstance(value, dict | list | tuple):
         return json.dumps(cast("object", value), ensure_ascii=False, default=str)
     return str(value)

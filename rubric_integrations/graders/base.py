@@ -41,6 +41,10 @@ class Member:
     def __init__(self, judge: Judge, name: str, weight: float):
         self.judge, self.name, self.weight = judge, name, weight
 
+    def with_judge(self, judge: Judge) -> Member:
+        """The same seat for another judge."""
+        return Member(judge, self.name, self.weight)
+
 
 class Grader(ABC):
     """A way to grade: which questions to ask, and in how many calls.
@@ -179,12 +183,12 @@ class Grader(ABC):
 
     def fingerprints(self) -> list[str]:
         """What each judge's answers depend on, as far as it can tell: an optimized judge is another one."""
-        told = [getattr(judge, "fingerprint", None) for judge in self._judges]
+        told = [getattr(judge, "fingerprint", None) for judge in self.judges]
         return [fingerprint() if fingerprint else "" for fingerprint in told]
 
     def without_cache(self) -> Self:
         """This grader with judges that ask anew where a cache or a store would repeat an earlier answer."""
-        return self._with_judges([getattr(j, "without_cache", lambda j=j: j)() for j in self._judges])
+        return self.with_judges([getattr(j, "without_cache", lambda j=j: j)() for j in self.judges])
 
     def keeping(self, store: JudgmentStore, sample: int = 0) -> Self:
         """This grader with judges that ask a store before a model, so that no judgment is bought twice.
@@ -197,20 +201,27 @@ class Grader(ABC):
             TypeError: A judge cannot tell what its answers depend on.
         """
         twins, kept = Counter[str](), list[Judge]()
-        for judge, state in zip(self._judges, self.fingerprints(), strict=True):
+        for judge, state in zip(self.judges, self.fingerprints(), strict=True):
             # Two votes of one model are two answers, not one counted twice.
             kept.append(KeptJudge(judge, store, sample, twin=twins[state]))
             twins[state] += 1
-        return self._with_judges(kept)
+        return self.with_judges(kept)
+
+    def with_cap(self, max_concurrency: int) -> Self:
+        """This grader with another cap on the calls under way at once, at least 1."""
+        grader = copy.copy(self)
+        grader.budget = self.budget.with_cap(max_concurrency)
+        return grader
 
     @property
-    def _judges(self) -> list[Judge]:
+    def judges(self) -> list[Judge]:
+        """Who is on the panel, in order."""
         return [member.judge for member in self.panel]
 
-    def _with_judges(self, judges: Sequence[Judge]) -> Self:
+    def with_judges(self, judges: Sequence[Judge]) -> Self:
+        """This grader, its settings and its cap on concurrency, with other judges in the seats of its panel."""
         grader = copy.copy(self)
-        pairs = zip(self.panel, judges, strict=True)
-        grader.panel = tuple(Member(judge, member.name, member.weight) for member, judge in pairs)
+        grader.panel = tuple(member.with_judge(j) for member, j in zip(self.panel, judges, strict=True))
         return grader
 
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -16,6 +17,9 @@ from tenacity import (
     wait_random,
 )
 
+from rubric_integrations.graders.pacing import Pace
+from rubric_integrations.judges.metered import RunStopped
+from rubric_integrations.judges.store import StoreError
 from rubric_integrations.verdict import JudgeFailure, Spend
 
 T = TypeVar("T")
@@ -30,6 +34,7 @@ class Budget:
     """What one grader may have under way, and how often it may ask again.
 
     One budget serves lost and unreadable replies; the wait doubles from half a second, or is what the server asks for.
+    A rate limit also halves the cap for a while.
     """
 
     def __init__(self, max_retries: int, max_concurrency: int, timeout: float):
@@ -40,7 +45,7 @@ class Budget:
             raise ValueError(f"`timeout` must be above 0 seconds, got {timeout!r}")
         self.max_retries, self.max_concurrency, self.timeout = max_retries, max_concurrency, timeout
         # A semaphore belongs to one event loop; a grader may serve several.
-        self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._paces: WeakKeyDictionary[asyncio.AbstractEventLoop, Pace] = WeakKeyDictionary()
 
     async def ask(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, Spend]:
         """Ask until there is an answer; also tell what failed attempts cost.
@@ -52,11 +57,20 @@ class Budget:
 
         async def once() -> T:
             nonlocal lost
+            pace, sent = self.pace, time.monotonic()
             try:
-                async with self._slot(), asyncio.timeout(self.timeout):
-                    return await attempt()
+                async with pace:
+                    sent = time.monotonic()
+                    async with asyncio.timeout(self.timeout):
+                        answer = await attempt()
+                pace.answered()
+                return answer
+            except (RunStopped, StoreError):
+                raise
             except JudgeFailure as failure:
                 lost += failure.spend
+                if failure.rate_limited:
+                    pace.limited(sent, min(MAX_WAIT, failure.retry_after or 0.0))
                 raise
             except TimeoutError:
                 lost += Spend(calls=1)
@@ -76,8 +90,17 @@ class Budget:
             failure.spend = lost
             raise
 
-    def _slot(self) -> asyncio.Semaphore:
-        return self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.max_concurrency))
+    @property
+    def pace(self) -> Pace:
+        """The cap on calls under way in the running event loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._paces:
+            self._paces[loop] = Pace(self.max_concurrency)
+        return self._paces[loop]
+
+    def with_cap(self, max_concurrency: int) -> Budget:
+        """The same budget with another cap."""
+        return Budget(self.max_retries, max_concurrency, self.timeout)
 
 
 def _wait(state: RetryCallState) -> float:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rubric_integrations.judges.base import Judge, Question
 
 if TYPE_CHECKING:
     import dspy
+    from langchain_core.language_models import BaseChatModel
 
     from rubric_integrations.judges.engines import GenerateFn
 
-    JudgeLike = str | Judge | dspy.BaseLM | GenerateFn
+    JudgeLike = str | Judge | dspy.BaseLM | BaseChatModel | GenerateFn
 
 __all__ = ["Judge", "Question", "as_judge"]
 
@@ -23,7 +24,7 @@ def as_judge(
     api_key: str | None = None,
     system_prompt: str | None = None,
 ) -> Judge:
-    """Make a judge of a model name, a `dspy.LM`, an async `generate_fn`, a `Judge`, or `"offline"`.
+    """Make a judge of a model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`.
 
     Args:
         judge: What to judge with.
@@ -48,6 +49,7 @@ def as_judge(
 
     import dspy
 
+    from rubric_integrations.judges.chat_model import is_chat_model, lm_from_chat_model
     from rubric_integrations.judges.engines import lm_from_fn, lm_from_name
     from rubric_integrations.judges.lm_judge import LMJudge
 
@@ -57,9 +59,11 @@ def as_judge(
         raise ValueError("`api_base` and `api_key` go with a model name: configure the model you pass instead")
     if isinstance(judge, dspy.BaseLM):
         return LMJudge(judge, system_prompt)
+    if is_chat_model(judge):
+        return LMJudge(lm_from_chat_model(cast("BaseChatModel", judge)), system_prompt)
     if callable(judge):
         return LMJudge(lm_from_fn(judge), system_prompt)
     raise TypeError(
-        f"`judge` must be a model name, a dspy.LM, an async generate_fn(system_prompt, user_prompt), "
-        f"a Judge or 'offline', got {type(judge).__name__}"
+        f"`judge` must be a model name, a dspy.LM, a LangChain chat model, an async generate_fn(system_prompt, "
+        f"user_prompt), a Judge or 'offline', got {type(judge).__name__}"
     )

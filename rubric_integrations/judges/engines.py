@@ -48,6 +48,8 @@ def lm_from_fn(generate_fn: GenerateFn) -> dspy.LM:
 class _AsyncFnEngine:
     def __init__(self, generate_fn: GenerateFn):
         self._generate_fn = generate_fn
+        kind: Any = generate_fn if hasattr(generate_fn, "__qualname__") else type(generate_fn)
+        self.name = f"{kind.__module__}.{kind.__qualname__}"
 
     def __deepcopy__(self, memo: object) -> _AsyncFnEngine:
         # DSPy's optimizers copy programs; the function's client must not be cloned with them.
@@ -85,6 +87,10 @@ class _FnEngine:
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         return run_sync(self._engine.complete(request))
+
+    def fingerprint(self) -> str:
+        """Which function answers; what it depends on itself cannot be seen."""
+        return self._engine.name
 
 
 def _text(parts: Any) -> str:

@@ -10,7 +10,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import dspy
-from dspy.utils.exceptions import AdapterParseError, DSPyError, LMProviderError, is_retryable_lm_error
+from dspy.utils.exceptions import (
+    AdapterParseError,
+    DSPyError,
+    LMProviderError,
+    LMRateLimitError,
+    is_retryable_lm_error,
+)
 
 from rubric_integrations.criterion import Kind
 from rubric_integrations.judges import signatures
@@ -102,7 +108,8 @@ class LMJudge(dspy.Module):
         """What this judge's answers depend on: model, endpoint, sampling, instructions and demonstrations."""
         sampling = {name: value for name, value in self.lm.kwargs.items() if name not in _SECRETS}
         shown = [example.model_dump(mode="json") for example in self.examples]
-        state = [self.lm.model, sampling, self.dump_state(), shown, self.n_examples, self.confidence]
+        engine = getattr(getattr(self.lm, "engine", None), "fingerprint", str)()
+        state = [self.lm.model, sampling, engine, self.dump_state(), shown, self.n_examples, self.confidence]
         return json.dumps(state, default=str, sort_keys=True)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LMJudge:
@@ -294,7 +301,11 @@ def _failure(error: DSPyError, spend: Spend) -> JudgeFailure:
     if isinstance(error, AdapterParseError):
         return JudgeFailure("parse", _first_line(error), retryable=True, spend=spend)
     if is_retryable_lm_error(error):
-        return JudgeFailure("transport", _first_line(error), retryable=True, retry_after=error.retry_after, spend=spend)
+        limited = isinstance(error, LMRateLimitError)
+        return JudgeFailure(
+            "transport", _first_line(error), retryable=True, retry_after=error.retry_after, rate_limited=limited,
+            spend=spend,
+        )  # fmt: skip
     kind = "transport" if type(error) is LMProviderError else "config"
     return JudgeFailure(kind, _first_line(error), spend=spend)
 

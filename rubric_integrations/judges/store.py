@@ -20,6 +20,10 @@ from rubric_integrations.verdict import JudgeFailure, Judgment, Spend
 PROMPT_VERSION = 1
 
 
+class StoreError(Exception):
+    """A store cannot be read or written. The run must end: what it bought from now on would be lost."""
+
+
 class Claim(Protocol):
     """Some keys that nobody else asks about meanwhile."""
 

@@ -1,0 +1,11 @@
+"""The command line, `rubric-integrations`: one module a group of commands."""
+
+from rubric_integrations.cli import grade, rubrics
+from rubric_integrations.cli.console import app
+
+__all__ = ["app", "grade", "main", "rubrics"]
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
