@@ -140,9 +140,10 @@ class Run:
 
                 ledger = self._ledger if isinstance(self._ledger, Ledger) else stack.enter_context(Ledger(self._ledger))
                 grader = grader.keeping(ledger)
+                ledger.note_grader(self._grader.described())
             before = ledger.reused if ledger else 0
             show = stack.enter_context(progress_bar(self._submissions)) if self._progress else None
-            async with aclosing(self._results(grader)) as results:
+            async with aclosing(self._results(grader, ledger)) as results:
                 async for graded in results:
                     self._add(graded)
                     reused = ledger.reused - before if ledger else 0
@@ -151,12 +152,14 @@ class Run:
                         show(self.summary)
                     yield graded
 
-    async def _results(self, grader: Grader) -> AsyncGenerator[Graded]:
+    async def _results(self, grader: Grader, ledger: Ledger | None) -> AsyncGenerator[Graded]:
         """The rows that came to an end; when the run is stopped, those under way are waited for, and no more begun."""
         waiting: deque[asyncio.Task[Graded]] = deque()
         try:
             async with aclosing(_rows(self._submissions)) as rows:
                 async for row in rows:
+                    if ledger and row.submission:
+                        ledger.note_submission(row.id, row.submission)
                     waiting.append(asyncio.create_task(self._grade(grader, row)))
                     if len(waiting) >= self._window:
                         for graded in await self._next(waiting):

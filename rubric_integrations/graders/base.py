@@ -186,6 +186,21 @@ class Grader(ABC):
         told = [getattr(judge, "fingerprint", None) for judge in self.judges]
         return [fingerprint() if fingerprint else "" for fingerprint in told]
 
+    def described(self) -> dict[str, Any]:
+        """What of this grader its questions depend on, and its policies, as JSON: a ledger keeps it for `rescore`."""
+        return {
+            "grader": type(self).__name__,
+            "judges": self.fingerprints(),
+            "names": [member.name for member in self.panel],
+            "weights": [member.weight for member in self.panel],
+            "settings": self.question_settings(),
+            "policies": self.policies._asdict(),
+        }
+
+    def question_settings(self) -> dict[str, Any]:
+        """The settings that what is asked depends on; a subclass with more adds them."""
+        return {"shuffle_options": self.shuffle_options, "seed": self.seed}
+
     def without_cache(self) -> Self:
         """This grader with judges that ask anew where a cache or a store would repeat an earlier answer."""
         return self.with_judges([getattr(j, "without_cache", lambda j=j: j)() for j in self.judges])

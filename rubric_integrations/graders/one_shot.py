@@ -55,6 +55,10 @@ class PerCriterionOneShotGrader(CriterionGrader):
                     "or give it a method `judge_batch`"
                 )
 
+    def question_settings(self) -> dict[str, Any]:
+        """The settings that what is asked depends on."""
+        return {**super().question_settings(), "max_criteria_per_call": self.max_criteria_per_call}
+
     async def poll(self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> Ballot:
         """Ask one judge about the criteria at these places, in as few calls as the limit allows."""
         size = self.max_criteria_per_call or max(1, len(wanted))

@@ -100,6 +100,8 @@ class MeteredJudge:
         self._meter = meter
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # what copies and pickles look for is this object's own, or nobody's
         return getattr(self._judge, name)
 
     async def judge(self, question: Question) -> Judgment:

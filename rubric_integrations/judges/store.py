@@ -78,6 +78,8 @@ class KeptJudge:
         self._store, self._number = store, [sample, twin]
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # what copies and pickles look for is this object's own, or nobody's
         return getattr(self._judge, name)
 
     def without_cache(self) -> Judge:

@@ -86,5 +86,5 @@ def _as_text(value: Any) -> Any:
     if is_conversation(value):
         return list(value)
     if hasattr(value, "content") and hasattr(value, "type"):
-        return str(cast("Any", value).text)  # one of LangChain's messages
+        return str(value.text)  # one of LangChain's messages
     return json.dumps(value, ensure_ascii=False, default=str)

@@ -120,6 +120,8 @@ class _TracedJudge:
         self._judge, self._config = judge, config
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # what copies and pickles look for is this object's own, or nobody's
         return getattr(self._judge, name)
 
     async def judge(self, question: Question) -> Judgment:
