@@ -25,15 +25,15 @@ def progress_bar(submissions: Any) -> Generator[Callable[[RunSummary], None]]:
 
     console = Console(stderr=True)
     columns = (
-        TextColumn("Grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-        TimeRemainingColumn(), TextColumn("{task.fields[said]}"),
+        BarColumn(bar_width=8), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
+        TimeRemainingColumn(compact=True), TextColumn("{task.fields[said]}"),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         total = len(submissions) if isinstance(submissions, Sized) else None
         task = progress.add_task("", total=total, said="")
 
         def show(summary: RunSummary) -> None:
-            progress.update(task, completed=summary.submissions, said=in_a_line(summary))
+            progress.update(task, completed=summary.submissions, said=_short(summary))
 
         yield show
 
@@ -54,3 +54,11 @@ def in_a_line(summary: RunSummary) -> str:
         f"{summary.bought.usage.total_tokens} tokens", cost, rate,
     ]  # fmt: skip
     return ", ".join(parts)
+
+
+def _short(summary: RunSummary) -> str:
+    """The same for a line of 80 columns that holds a bar and two times."""
+    cost = "$?" if summary.bought.cost is None else f"${summary.bought.cost:.2f}"
+    rate = f"{summary.submissions / summary.seconds:.1f}/s" if summary.seconds else ""
+    tokens = f"{summary.bought.usage.total_tokens:,} tok"
+    return f"{summary.failed} failed, {summary.abstentions} abst., {tokens}, {cost} {rate}"

@@ -3,23 +3,27 @@
 DSPy's own adapters repair broken JSON and take the first thing that looks like a field, so that a judge who quotes
 `{"verdict": "MET"}` from the submission before saying UNMET is read as MET. Here one JSON object is read, by the
 JSON rules; anything ambiguous is no answer, and is asked again.
+
+A quotation that the judge forgot to escape can also close its string and go on as JSON. In an object that forges a
+field twice; in a list it can forge entries of its own, so that a list is read only if it is what was asked for, whole.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast, get_args, get_origin
 
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 from pydantic import TypeAdapter, ValidationError
 
+from rubric_integrations.judges.shield import fold
 from rubric_integrations.verdict import parse_verdict, plain_word
 
 _THINKING = re.compile(r"\A\s*<think(?:ing)?>.*</think(?:ing)?>", re.DOTALL)
+_THINKING_ENDS = re.compile(r"</think(?:ing)?>")
 _CODE_BLOCK = re.compile(r"\s*```\w*\s*\n(.*)\n\s*```\s*", re.DOTALL)
 
 # What other rubric prompts call the same fields; a custom `system_prompt` may still ask for these names.
@@ -30,11 +34,19 @@ _ALIASES = {
     "reasoning": "explanation",
 }
 
+# Under any of these an entry of a list may answer; under two of them it answers twice.
+_ENTRY_ANSWERS = ("answer", "verdict", "criterion_status")
+
 # What a text must hold for a judge to quote a verdict, a choice, a score or a list of judgments from it.
 _QUOTABLE = re.compile(
-    r"verdict|criterion_status|criteria_evaluations|judgments|overall_score|[\"'“](?:choice|score)\\?[\"'”]",
+    r"verdict|criterion_status|criteria_evaluations|judgments|overall_score"
+    r"|[\"'“](?:choice|score|answer)\\?[\"'”]",
     re.IGNORECASE,
 )
+_ESCAPED = re.compile(r"\\+u([0-9a-f]{4})", re.IGNORECASE)
+
+# How `describe_batch` begins each criterion; a criterion's own text cannot begin a line.
+_NUMBERED = re.compile(r"^(\d+)\. \((?:requirement|penalty|choice|score)\) ", re.MULTILINE)
 
 
 class JudgeAdapter(dspy.JSONAdapter):
@@ -49,6 +61,14 @@ class JudgeAdapter(dspy.JSONAdapter):
     def __init__(self, quotable: bool):
         super().__init__()
         self.quotable = quotable
+        self._asked: frozenset[int] | None = None
+
+    def format(
+        self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Make the messages, and remember which numbers are asked: an entry under another is not the judge's own."""
+        self._asked = frozenset(map(int, _NUMBERED.findall(str(inputs.get("criteria", "")))))
+        return super().format(signature, demos, inputs)
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         """Read the output fields of a reply.
@@ -58,7 +78,7 @@ class JudgeAdapter(dspy.JSONAdapter):
         """
         try:
             reply = _the_object(completion, self.quotable)
-            return {name: _field(reply, name, field.annotation) for name, field in signature.output_fields.items()}
+            return {name: self._read(reply, name, field.annotation) for name, field in signature.output_fields.items()}
         except ValueError as error:
             raise AdapterParseError(
                 "JudgeAdapter",
@@ -67,14 +87,51 @@ class JudgeAdapter(dspy.JSONAdapter):
                 f"{error}: {completion[:80]!r}",
             ) from None
 
+    def _read(self, reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
+        value = _field(reply, name, annotation)
+        return self._entries(reply, name, get_args(annotation)[0]) if get_origin(annotation) is list else value
+
+    def _entries(self, reply: Mapping[str, Any], name: str, annotation: Any) -> list[Any]:
+        """The entries that are of the type; what the others were to answer stays unanswered, and is asked again.
+
+        Raises:
+            ValueError: The texts are quotable, and something in the reply may be part of a quotation.
+        """
+        entry_type: TypeAdapter[Any] = TypeAdapter(annotation)
+        entries: list[Any] = []
+        broken = 0
+        for entry in reply[name]:
+            try:
+                if isinstance(entry, Mapping) and _differ(cast("Mapping[str, Any]", entry), _ENTRY_ANSWERS):
+                    raise ValueError("two answers")
+                entries.append(entry_type.validate_python(entry))
+            except ValueError:
+                broken += 1
+        numbers = [getattr(entry, "id", None) for entry in entries]
+        if self.quotable and (
+            broken
+            or len(set(numbers)) != len(numbers)
+            or (self._asked and not self._asked.issuperset(numbers))
+            or any(isinstance(value, dict | list) for key, value in reply.items() if key != name)
+        ):
+            raise ValueError(f"`{name}` is not one readable entry for each number, as if a quotation were part of it")
+        return entries
+
 
 def looks_quotable(*texts: str | None) -> bool:
-    """Whether a judge could quote a verdict from these texts."""
-    return any(_QUOTABLE.search(text or "") for text in texts)
+    """Whether a judge could quote a verdict from these texts, in whatever characters or escapes they spell it."""
+    return any(_QUOTABLE.search(_unescaped(fold(text or ""))) for text in texts)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def _the_object(completion: str, quotable: bool) -> dict[str, Any]:
-    text = _THINKING.sub("", completion, count=1).strip()
+    thinking = _THINKING.match(completion)
+    if quotable and thinking and len(_THINKING_ENDS.findall(completion)) > 1:
+        raise ValueError("the reply does not say where its thinking ends")
+    text = completion[thinking.end() if thinking else 0 :].strip()
     if block := _CODE_BLOCK.fullmatch(text):
         text = block[1].strip()
     start = 0 if quotable else text.find("{")
@@ -89,8 +146,10 @@ def _the_object(completion: str, quotable: bool) -> dict[str, Any]:
     if "{" in rest or (quotable and rest):
         raise ValueError("the reply holds more than one JSON object, or text after it")
     for alias, name in _ALIASES.items():
+        if name != "explanation" and _differ(reply, (alias, name)):
+            raise ValueError(f"the reply gives both `{name}` and `{alias}`")
         if alias in reply and name not in reply:
-            reply[name] = reply[alias]
+            reply[name] = reply.pop(alias)
     return reply
 
 
@@ -101,7 +160,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _field(reply: dict[str, Any], name: str, annotation: Any) -> Any:
+def _field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
     if name not in reply:
         # A verdict without its explanation is still the judge's verdict.
         if name == "explanation":
@@ -114,7 +173,9 @@ def _field(reply: dict[str, Any], name: str, annotation: Any) -> Any:
                 return choice
         raise ValueError(f"`{name}` is {value!r}, not one of {', '.join(map(str, get_args(annotation)))}")
     if get_origin(annotation) is list:
-        return list(_entries(name, value, get_args(annotation)[0]))
+        if not isinstance(value, list):
+            raise ValueError(f"`{name}` is {type(value).__name__}, not a list")
+        return cast("list[Any]", value)
     if isinstance(value, bool):
         raise ValueError(f"`{name}` is {value!r}, which is no answer")
     if isinstance(value, str) and parse_verdict(value) == "CANNOT_ASSESS":
@@ -127,11 +188,6 @@ def _field(reply: dict[str, Any], name: str, annotation: Any) -> Any:
         raise ValueError(f"`{name}` is {value!r}: {error.errors()[0]['msg'].lower()}") from None
 
 
-def _entries(name: str, value: Any, annotation: Any) -> Iterator[Any]:
-    """The entries that are of the type; what the others were to answer stays unanswered, and is asked again."""
-    if not isinstance(value, list):
-        raise ValueError(f"`{name}` is {type(value).__name__}, not a list")
-    entry_type: TypeAdapter[Any] = TypeAdapter(annotation)
-    for entry in cast("list[Any]", value):
-        with suppress(ValidationError):
-            yield entry_type.validate_python(entry)
+def _differ(given: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Whether one answer is given under several names, and not the same."""
+    return len({str(given[name]) for name in names if name in given}) > 1
