@@ -23,7 +23,7 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 
-from rubric_integrations import LengthPenalty, PerCriterionGrader, Rubric, Submission
+from rubric_integrations import Criterion, LengthPenalty, PerCriterionGrader, Rubric, Submission
 from rubric_integrations.conversation import is_conversation, json_lines, render, split
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.judges import as_judge
@@ -383,9 +383,9 @@ def test_a_dspy_history_becomes_its_turns() -> None:
 def test_messages_in_dspy_fields_are_rendered() -> None:
     example = dspy.Example(chat=CHAT[:-1], wanted=[ANSWER], rows=[{"a": 1}]).with_inputs("chat")
     submission = graded(example, dspy.Prediction(reply=[HumanMessage("Hm"), AIMessage("17.2%")]), reference="wanted")
-    assert submission.query == render(CHAT[:-1])
+    assert submission.query == render([HumanMessage("Hm")])
     assert submission.reference == render([ANSWER])
-    assert [line["role"] for line in lines(submission.response)] == ["user", "assistant"]
+    assert submission.response == "17.2%"
 
     def chat(example: dspy.Example) -> list[Any]:
         return example.chat
@@ -394,7 +394,21 @@ def test_messages_in_dspy_fields_are_rendered() -> None:
         return [ANSWER]
 
     picked = graded(example, dspy.Prediction(reply="x"), query=chat, response=answer)
-    assert (picked.query, picked.response) == (render(CHAT[:-1]), render([ANSWER]))
+    assert (picked.query, picked.response) == (render(CHAT[:-1]), ANSWER["content"])
     assert graded(example, dspy.Prediction(rows=[{"a": 1}])).response == '[{"a": 1}]'
     broken = [ASKED, {"role": "critic", "content": "x"}]
     assert graded(example, dspy.Prediction(reply=broken)).response == json.dumps(broken)
+
+
+@pytest.mark.parametrize(("respond", "graded"), [("last", "It is 42."), ("transcript", '{"role": "user"')])
+def test_a_prediction_that_is_a_conversation(respond: Any, graded: str) -> None:
+    seen: list[str] = []
+
+    async def judge(_system: str, user: str) -> str:
+        seen.append(user.split("## submission ##")[1])
+        return '{"explanation": "so", "verdict": "MET"}'
+
+    metric = RubricMetric(Rubric([Criterion(requirement="a")]), judge=judge, respond=respond)
+    turns = [{"role": "user", "content": "6 x 7?"}, {"role": "assistant", "content": "It is 42."}]
+    assert metric(dspy.Example(q="go").with_inputs("q"), dspy.Prediction(messages=turns)).passed
+    assert seen[0].splitlines()[2].startswith(graded)

@@ -41,15 +41,22 @@ def query_of(field: Field | None, example: Any) -> str | None:
         return None  # an example that does not say which of its fields are inputs
 
 
-def response_of(field: Field | None, pred: Any) -> str | None:
-    """The text to grade: the field's, or by default the prediction's outputs without their reasoning."""
+def response_of(field: Field | None, pred: Any) -> str | list[Any] | None:
+    """What to grade: the field's text, or by default the prediction's outputs without their reasoning.
+
+    A conversation that is all there is comes as it is, so that its last answer can be told from its context.
+    """
     if pred is None:
         return None
     if field is not None:
-        return pick(field, pred, "response")
+        value = _get(field, pred, "response")
+        return list(value) if is_conversation(value) else _text(value)
     if not isinstance(pred, dspy.Example):
         return pred if isinstance(pred, str) else str(pred)
-    return _labelled({name: value for name, value in pred.items() if name not in _REASONING})
+    outputs = {name: value for name, value in pred.items() if name not in _REASONING}
+    if len(outputs) == 1 and is_conversation(only := next(iter(outputs.values()))):
+        return list(only)
+    return _labelled(outputs)
 
 
 def pick(field: Field | None, source: Any, option: str) -> str | None:
@@ -60,11 +67,15 @@ def pick(field: Field | None, source: Any, option: str) -> str | None:
     """
     if field is None:
         return None
+    found = _get(field, source, option)
+    return None if found is None and callable(field) else _text(found)
+
+
+def _get(field: Field, source: Any, option: str) -> Any:
     if callable(field):
-        found = field(source)
-        return found if found is None else _text(found)
+        return field(source)
     try:
-        return _text(source[field])
+        return source[field]
     except (KeyError, TypeError):
         known = sorted(source.keys()) if hasattr(source, "keys") else []
         raise ValueError(f"`{option}` names the field {field!r}, but there are only {known!r}: name one") from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dspy
 
 from rubric_integrations.background import run_sync
+from rubric_integrations.conversation import Respond, check_respond
 from rubric_integrations.dspy.account import Account, HistoryRow, MetricSummary
 from rubric_integrations.dspy.examples import Field, pick, query_of, response_of
 from rubric_integrations.dspy.feedback import feedback, objective_scores
@@ -50,6 +51,7 @@ class RubricMetric:
         query: Field | None = None,
         response: Field | None = None,
         reference: Field | None = None,
+        respond: Respond = "last",
         feedback: Callable[[EvaluationReport], str] = feedback,
         criteria_for: Mapping[str, Collection[str]] | None = None,
         on_abstain: CannotAssess | None = None,
@@ -69,6 +71,8 @@ class RubricMetric:
             response: The prediction's field to grade, or a function of the prediction; by default its outputs
                 without their reasoning, labelled likewise.
             reference: The example's field with an exemplary answer, or a function of it; by default none.
+            respond: Of a response that is a list of chat messages, grade the `last`, with the rest as context, or the
+                whole `transcript`.
             feedback: How a report is put into words for a model that reflects.
             criteria_for: The names of the criteria that each of a program's predictors answers for; GEPA then hears
                 of those alone when it improves one. A predictor that is not named answers for all.
@@ -98,7 +102,8 @@ class RubricMetric:
         if isinstance(rubric, Rubric):
             _check_names(self.criteria_for, rubric)
         self._memo, self._guard = Memo(memory), OutageGuard(max_judge_failures)
-        self.query, self.response, self.reference = query, response, reference
+        check_respond(respond)
+        self.query, self.response, self.reference, self.respond = query, response, reference, respond
         self._account = Account(memory)
 
     def __call__(
@@ -173,10 +178,13 @@ class RubricMetric:
     def _case(self, example: Any, pred: Any) -> tuple[Rubric, Submission | None]:
         rubric = self.rubric if isinstance(self.rubric, Rubric) else self.rubric(example)
         response = response_of(self.response, pred)
-        if not response or not response.strip():
+        if not response or (isinstance(response, str) and not response.strip()):
             return rubric, None
         reference = pick(self.reference, example, "reference")
-        return rubric, Submission(response=response, query=query_of(self.query, example), reference=reference)
+        # A conversation brings its own task; the inputs, unless they are named, are how it began.
+        query = None if isinstance(response, list) and self.query is None else query_of(self.query, example)
+        texts = {"response": response, "query": query, "reference": reference}
+        return rubric, Submission.model_validate({**texts, "respond": self.respond})
 
     def _bought(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
         self._guard.check()

@@ -5,8 +5,8 @@ of their own, and the markers of custom types, which become an image block on th
 chat templates (`<|im_start|>`), reaches local servers that tokenize what they are sent. All are defused by
 one inserted space, which leaves them readable, and so are their look-alikes: characters that a tokenizer may take for
 the ASCII ones, and markers split by characters that show as nothing. What remains is enclosed in a fence that the text
-cannot close, because it cannot know the code. The end of a judge's thinking, `</think>`, is defused for the reply's sake:
-quoted there, it would make the rest of the quotation the answer.
+cannot close, because it cannot know the code. The end of a judge's thinking, `</think>`, is defused for the sake of the
+reply: in a quotation it would make an answer of what follows.
 """
 
 from __future__ import annotations

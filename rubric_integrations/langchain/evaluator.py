@@ -11,6 +11,7 @@ from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluat
 from langsmith.schemas import Example, Run
 
 from rubric_integrations.background import run_sync
+from rubric_integrations.conversation import Respond
 from rubric_integrations.criterion import Criterion
 from rubric_integrations.langchain.fields import Field, Fields, rubric_for
 from rubric_integrations.langchain.offline import quiet_if_local
@@ -49,7 +50,7 @@ class RubricEvaluator(RunEvaluator):
         output_key: Field | None = None,
         input_key: Field | None = None,
         reference_key: Field | None = None,
-        respond: str = "last",
+        respond: Respond = "last",
     ):
         """Set up an evaluator.
 

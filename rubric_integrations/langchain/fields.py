@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
-from rubric_integrations.conversation import is_conversation
+from rubric_integrations.conversation import Respond, is_conversation
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 
@@ -33,7 +33,7 @@ class Fields(NamedTuple):
     output_key: Field | None = None
     input_key: Field | None = None
     reference_key: Field | None = None
-    respond: str = "last"
+    respond: Respond = "last"
 
     def submission(self, inputs: Any, outputs: Any, reference_outputs: Any) -> Submission | None:
         """What is to be graded; None where the outputs hold nothing.

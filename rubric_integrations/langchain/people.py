@@ -7,6 +7,7 @@ from typing import Any
 
 from langsmith.schemas import AnnotationQueueRubricItem, Feedback, Run
 
+from rubric_integrations.conversation import Respond
 from rubric_integrations.criterion import Criterion
 from rubric_integrations.labels import LabelledJudgment
 from rubric_integrations.langchain.fields import Field, Fields
@@ -36,7 +37,7 @@ def labels_from_feedback(
     key_prefix: str = "rubric",
     output_key: Field | None = None,
     input_key: Field | None = None,
-    respond: str = "last",
+    respond: Respond = "last",
 ) -> list[LabelledJudgment]:
     """What people answered, as labelled judgments: examples for a judge, or what to align it by.
 

@@ -10,6 +10,7 @@ from langchain_core.runnables.config import patch_config
 from pydantic import BaseModel, Field
 
 from rubric_integrations.background import run_sync
+from rubric_integrations.conversation import Respond
 from rubric_integrations.langchain.evaluator import grader_of
 from rubric_integrations.langchain.fields import Fields
 from rubric_integrations.rubric import Rubric
@@ -55,7 +56,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
-        respond: str = "last",
+        respond: Respond = "last",
         name: str = "rubric",
     ):
         """Set up a runnable.
