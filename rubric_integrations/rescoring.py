@@ -41,7 +41,7 @@ class Rescored(NamedTuple):
 
 
 def rescore(ledger: Ledger, rubric: Rubric, cannot_assess: CannotAssess | None = None) -> Generator[Rescored]:
-    """Score what a ledger holds by a rubric, as the last run's grader would, without a call.
+    """Score all that was graded with a ledger by a rubric, as the last run's grader would, without a call.
 
     New weights, names, pass marks, gates and option values cost nothing; new words are judgments that are missing.
 

@@ -126,7 +126,7 @@ class Run:
             while (graded := run_sync(following())) is not None:
                 yield graded
         finally:
-            run_sync(stream.aclose())
+            run_sync(_close(stream))
 
     def __aiter__(self) -> AsyncGenerator[Graded]:
         return self._stream()
@@ -143,14 +143,21 @@ class Run:
                 ledger.note_grader(self._grader.described())
             before = ledger.reused if ledger else 0
             show = stack.enter_context(progress_bar(self._submissions)) if self._progress else None
-            async with aclosing(self._results(grader, ledger)) as results:
-                async for graded in results:
-                    self._add(graded)
-                    reused = ledger.reused - before if ledger else 0
-                    self._update(bought=self._meter.spend, reused=reused, seconds=time.monotonic() - start)
-                    if show:
-                        show(self.summary)
-                    yield graded
+
+            def account() -> None:
+                reused = ledger.reused - before if ledger else 0
+                self._update(bought=self._meter.spend, reused=reused, seconds=time.monotonic() - start)
+
+            try:
+                async with aclosing(self._results(grader, ledger)) as results:
+                    async for graded in results:
+                        self._add(graded)
+                        account()
+                        if show:
+                            show(self.summary)
+                        yield graded
+            finally:
+                account()  # again: what was bought for rows that a limit or the user left unfinished
 
     async def _results(self, grader: Grader, ledger: Ledger | None) -> AsyncGenerator[Graded]:
         """The rows that came to an end; when the run is stopped, those under way are waited for, and no more begun."""
@@ -172,6 +179,8 @@ class Run:
         finally:
             for task in waiting:
                 task.cancel()
+            # To the end, since the ledger is closed next.
+            await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _next(self, waiting: deque[asyncio.Task[Graded]]) -> list[Graded]:
         """The results that come next, in order or as they come; none of a row that the limit left ungraded."""
@@ -262,6 +271,12 @@ def agrade_many(
 ) -> Run:
     """`grade_many`, under the name that async code looks for: a run is iterated either way."""
     return grade_many(submissions, rubric, grader, **settings)
+
+
+async def _close(stream: Any) -> None:
+    while stream.ag_running:  # noqa: ASYNC110 -- a step that Ctrl-C interrupted is still ending
+        await asyncio.sleep(0.005)
+    await stream.aclose()
 
 
 async def _rows(submissions: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Row]:

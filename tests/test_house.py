@@ -24,7 +24,7 @@ FLOORS = {
     "scoring": 2, "voting": 2, "labels": 2, "formats": 3, "lint": 3,
     "judges": 3,
     "graders": 4, "ledger": 4,
-    "progress": 4, "rescoring": 5, "runner": 5,
+    "progress": 4, "rescoring": 5, "runner": 5, "probe": 5,
     "dspy": 6, "langchain": 6, "reporting": 6,
     "cli": 7, "__main__": 8, "__init__": 8,
 }  # fmt: skip
