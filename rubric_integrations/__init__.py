@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rubric_integrations.length import LengthPenalty
     from rubric_integrations.rubric import Rubric, RubricError
     from rubric_integrations.runner import agrade_many, grade_many
+    from rubric_integrations.scoring_arrays import score_many
     from rubric_integrations.submission import Submission
     from rubric_integrations.verdict import EvaluationReport, JudgeError
 
@@ -34,6 +35,7 @@ _ROOMS = {
     "Submission": "submission",
     "agrade_many": "runner",
     "grade_many": "runner",
+    "score_many": "scoring_arrays",
 }
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "Submission",
     "agrade_many",
     "grade_many",
+    "score_many",
 ]
 
 
