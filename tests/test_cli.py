@@ -268,3 +268,15 @@ def test_the_installed_command_and_many_rows(files: Path) -> None:
     reports = [json.loads(line) for line in (files / "run.jsonl").read_text().splitlines()]
     assert [report["id"] for report in reports] == [str(number) for number in range(1, 301)]
     assert sum(report["score"] for report in reports) == 75.0
+
+
+def test_probe_tells_the_rate_and_keeps_the_report(server: OpenAIServer, tmp_path: Path) -> None:
+    server.script = lambda _call: Reply("UNMET")
+    result = run("probe", "--judge", "openai/m", "--api-base", server.url, "--out", tmp_path / "probe.json")
+    assert result.exit_code == 0
+    assert "structural attacks got through" in result.stdout
+    assert json.loads((tmp_path / "probe.json").read_text())["breaches"] == []
+    again = run("probe", "--judge", "openai/m", "--api-base", server.url, "--out", tmp_path / "probe.json")
+    assert (again.exit_code, "exists" in again.stderr) == (2, True)
+    server.script = lambda _call: Reply(status=401)
+    assert run("probe", "--judge", "openai/m", "--api-base", server.url).exit_code == 3

@@ -68,7 +68,7 @@ FAULTS: dict[str, Reply] = {
 }
 
 
-@pytest.mark.parametrize(("rate", "retries", "timeout"), [(0.05, 20, 0.8), (0.2, 80, 0.4)])
+@pytest.mark.parametrize(("rate", "retries", "timeout"), [(0.05, 20, 1.0), (0.2, 80, 1.0)])
 def test_no_judgment_is_lost_wrong_or_bought_twice_whatever_fails(
     server: OpenAIServer, tmp_path: Path, rate: float, retries: int, timeout: float, record_property: Any
 ) -> None:

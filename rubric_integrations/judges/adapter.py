@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, cast, get_args, get_origin
 
 import dspy
@@ -97,7 +98,7 @@ class JudgeAdapter(dspy.JSONAdapter):
         Raises:
             ValueError: The texts are quotable, and something in the reply may be part of a quotation.
         """
-        entry_type: TypeAdapter[Any] = TypeAdapter(annotation)
+        entry_type = _type(annotation)
         entries: list[Any] = []
         broken = 0
         for entry in reply[name]:
@@ -183,9 +184,14 @@ def _field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
     if annotation is str and isinstance(value, int | float):
         value = str(value)
     try:
-        return TypeAdapter(annotation).validate_python(value)
+        return _type(annotation).validate_python(value)
     except ValidationError as error:
         raise ValueError(f"`{name}` is {value!r}: {error.errors()[0]['msg'].lower()}") from None
+
+
+@lru_cache(maxsize=64)
+def _type(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation)
 
 
 def _differ(given: Mapping[str, Any], names: Sequence[str]) -> bool:

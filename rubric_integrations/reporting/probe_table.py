@@ -23,21 +23,20 @@ MAX_SUCCESSES = 20
 def probe_table(report: ProbeReport) -> Table:
     """The behavioural attacks, a row a family."""
     table = Table(title="Attacks that moved a verdict", title_justify="left", title_style="bold")
-    table.add_column("family")
-    for column in ("attacks", "moved", "of", "rate (95 % interval)", "abstained", "failed", "left out"):
-        table.add_column(column, justify="right")
+    for column in ("family", "attacks", "moved", "of", "rate (95 % interval)", "failed", "left out"):
+        table.add_column(column, justify="left" if column == "family" else "right", no_wrap=True)
     for row in report.families:
         table.add_row(
             row.family, str(row.attacks), str(row.rate.successes), str(row.rate.trials), str(row.rate),
-            str(row.abstentions), str(row.failures), str(row.left_out),
+            str(row.failures), str(row.left_out),
             style="red" if row.rate.successes else None,
         )  # fmt: skip
     table.add_section()
     total = report.total
-    left_out, abstained = sum(row.left_out for row in report.families), sum(row.abstentions for row in report.families)
+    left_out = sum(row.left_out for row in report.families)
     table.add_row(
         "all", str(sum(row.attacks for row in report.families)), str(total.successes), str(total.trials), str(total),
-        str(abstained), str(report.failures), str(left_out),
+        str(report.failures), str(left_out),
     )  # fmt: skip
     return table
 
