@@ -32,7 +32,7 @@ from rubric_integrations.judges.prompting import (
     read_reply,
     shared_texts,
 )
-from rubric_integrations.judges.state import from_state, to_state
+from rubric_integrations.judges.state import from_state, prompts_of, to_state
 from rubric_integrations.labels import LabelledJudgment, choose_examples, own_examples
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
@@ -109,7 +109,7 @@ class LMJudge(dspy.Module):
         sampling = {name: value for name, value in self.lm.kwargs.items() if name not in _SECRETS}
         shown = [example.model_dump(mode="json") for example in self.examples]
         engine = getattr(getattr(self.lm, "engine", None), "fingerprint", str)()
-        state = [self.lm.model, sampling, engine, self.dump_state(), shown, self.n_examples, self.confidence]
+        state = [self.lm.model, sampling, engine, prompts_of(self), shown, self.n_examples, self.confidence]
         return json.dumps(state, default=str, sort_keys=True)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LMJudge:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, cast
 
@@ -42,6 +43,21 @@ def from_state(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: {**cast("dict[str, Any]", state[name]), "lm": None} for name in forms}
 
 
+def prompts_of(module: dspy.Module) -> dict[str, Any]:
+    """What each predictor's prompts are made of: a digest of its signature, and its demonstrations."""
+    return {
+        name: [_digest(predictor.signature), predictor.fields, [dict(demo.items()) for demo in predictor.demos]]
+        for name, predictor in cast("Any", module).named_predictors()
+    }
+
+
+# Signatures do not change: an optimizer puts another in the place of one.
+@lru_cache(maxsize=256)
+def _digest(signature: Any) -> str:
+    return sha256(json.dumps([signature.dump_state(), _schema(signature)], sort_keys=True).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=256)
 def _schema(signature: Any) -> str:
     fields = {name: _type(field.annotation) for name, field in signature.fields.items()}
     return sha256(json.dumps(list(fields.items()), sort_keys=True).encode()).hexdigest()[:16]
