@@ -112,7 +112,7 @@ class Run:
         self._submissions, self._rubric, self._ledger = submissions, rubric, ledger
         self._meter = Meter(max_calls, max_cost)
         metered = [MeteredJudge(judge, self._meter) for judge in grader.judges]
-        self._grader = grader.with_cap(max_concurrency).with_judges(metered)
+        self._grader = grader.for_many(max_concurrency).with_judges(metered)
         self._window, self._ordered, self._progress = 2 * max_concurrency, ordered, progress
         self.summary = RunSummary()
 

@@ -306,6 +306,34 @@ def test_a_full_disk_ends_the_run_at_once_and_keeps_what_was_bought(tmp_path: Pa
     assert 0 < kept <= judge.asked <= kept + 4
 
 
+def test_one_call_of_a_submission_goes_ahead_so_that_the_others_find_its_prompt_cached() -> None:
+    """Providers share the beginning of a prompt only once they have answered it."""
+
+    class Watched(Instant):
+        def __init__(self) -> None:
+            super().__init__()
+            self.begun, self.answered = Counter[str](), Counter[str]()
+            self.under_way = self.peak = 0
+
+        async def judge(self, question: Question) -> Judgment:
+            text = question.submission.response
+            assert not self.begun[text] or self.answered[text]
+            self.begun[text] += 1
+            self.under_way += 1
+            self.peak = max(self.peak, self.under_way)
+            await asyncio.sleep(0.005)
+            self.under_way -= 1
+            self.answered[text] += 1
+            return await super().judge(question)
+
+    judge = Watched()
+    assert all(
+        graded.score == 1.0 for graded in grade_many(texts(8), RUBRIC, PerCriterionGrader(judge), max_concurrency=16)
+    )
+    assert set(judge.begun.values()) == {12}
+    assert judge.peak == 16  # other submissions keep the cap full
+
+
 def test_what_cannot_be_a_run_is_refused() -> None:
     grader = PerCriterionGrader(Instant())
     with pytest.raises(TypeError, match="got one str"):

@@ -135,7 +135,7 @@ class Grader(ABC):
         check_strategies(strategies)
         self.policies = Policies(normalize, cannot_assess, partial_credit, on_failure, strategies, auto_na_option)
         self.budget = Budget(max_retries, max_concurrency, timeout)
-        self.length_penalty, self.sequential = length_penalty, sequential
+        self.length_penalty, self.sequential, self.one_ahead = length_penalty, sequential, False
         self.shuffle_options, self.seed = shuffle_options, seed
         self._generate_fn = generate_fn
         named: list[JudgeLike] = list(judges or ()) + [j for j in (judge, generate_fn and self.generate) if j]
@@ -222,10 +222,17 @@ class Grader(ABC):
             twins[state] += 1
         return self.with_judges(kept)
 
-    def with_cap(self, max_concurrency: int) -> Self:
-        """This grader with another cap on the calls under way at once, at least 1."""
+    def for_many(self, max_concurrency: int) -> Self:
+        """This grader for a run of many submissions.
+
+        One call of each submission goes ahead of its others: providers share a prompt's beginning only once they have
+        answered it, and other submissions keep the cap full meanwhile.
+
+        Args:
+            max_concurrency: The cap on calls under way at once, at least 1.
+        """
         grader = copy.copy(self)
-        grader.budget = self.budget.with_cap(max_concurrency)
+        grader.budget, grader.one_ahead = self.budget.with_cap(max_concurrency), True
         return grader
 
     @property

@@ -47,15 +47,23 @@ class PerCriterionGrader(CriterionGrader):
                 return failure
             return judgment.model_copy(update={"spend": judgment.spend + lost})
 
-        tasks = [asyncio.create_task(answer(index)) for index in wanted]
+        tasks: list[asyncio.Task[Answer]] = []
         try:
-            await asyncio.wait(tasks)
+            for group in (wanted[:1], wanted[1:]) if self.one_ahead else (wanted,):
+                if group and not (self.stops_at_once and _failed(tasks)):
+                    tasks += [asyncio.create_task(answer(index)) for index in group]
+                    await asyncio.wait(tasks)
         finally:
             _cancel(tasks)
-        said = {i: task.result() for i, task in zip(wanted, tasks, strict=True) if not task.cancelled()}
-        first = next((answer for answer in said.values() if isinstance(answer, JudgeFailure)), None)
+        said = {i: task.result() for i, task in zip(wanted, tasks, strict=False) if not task.cancelled()}
+        first = _failed(tasks)
         not_asked = JudgeFailure("transport", f"not asked to the end, since another criterion had failed: {first}")
         return Ballot({i: said.get(i, not_asked) for i in wanted}, member.name, member.weight)
+
+
+def _failed(tasks: Sequence[asyncio.Task[Answer]]) -> JudgeFailure | None:
+    results = [task.result() for task in tasks if not task.cancelled()]
+    return next((answer for answer in results if isinstance(answer, JudgeFailure)), None)
 
 
 def _cancel(tasks: Sequence[asyncio.Task[Answer]], but: asyncio.Task[Any] | None = None) -> None:
