@@ -30,6 +30,7 @@ types: $(STAMP) ## Check types, strictly, in the package and the tests
 
 bench: $(STAMP) ## Measure what the library adds around a model
 	$(BIN)/python benchmarks/per_criterion.py
+	$(BIN)/python benchmarks/prefix.py
 
 clean: ## Remove what make has made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis run.jsonl
