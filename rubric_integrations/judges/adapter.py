@@ -20,7 +20,7 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 from pydantic import TypeAdapter, ValidationError
 
-from rubric_integrations.judges.shield import fold
+from rubric_integrations.judges.shield import fold, once_a_text
 from rubric_integrations.verdict import parse_verdict, plain_word
 
 _THINKING = re.compile(r"\A\s*<think(?:ing)?>.*</think(?:ing)?>", re.DOTALL)
@@ -121,7 +121,12 @@ class JudgeAdapter(dspy.JSONAdapter):
 
 def looks_quotable(*texts: str | None) -> bool:
     """Whether a judge could quote a verdict from these texts, in whatever characters or escapes they spell it."""
-    return any(_QUOTABLE.search(_unescaped(fold(text or ""))) for text in texts)
+    return any(_is_quotable(text) for text in texts if text)
+
+
+@once_a_text
+def _is_quotable(text: str) -> bool:
+    return bool(_QUOTABLE.search(_unescaped(fold(text))))
 
 
 def _unescaped(text: str) -> str:

@@ -15,8 +15,9 @@ import hashlib
 import re
 import secrets
 import unicodedata
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import NamedTuple, TypeVar
 
 _FORGERIES = re.compile(
     r"\[(?=\[\s*#)"  # [[ ## field ## ]]
@@ -52,6 +53,21 @@ class Fenced(NamedTuple):
     neutralized: bool
 
 
+T = TypeVar("T")
+
+
+def once_a_text(function: Callable[[str], T]) -> Callable[[str], T]:
+    """Remember what a function says of a text, which comes with every criterion; of very long ones it does not."""
+    remembered = lru_cache(maxsize=512)(function)
+
+    @wraps(function)
+    def recalled(text: str) -> T:
+        return remembered(text) if len(text) <= 50_000 else function(text)
+
+    return recalled
+
+
+@once_a_text
 def neutralize(text: str) -> str:
     """Defuse every forgery of prompt structure in a text; other text comes back as it is.
 

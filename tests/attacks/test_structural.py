@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -99,6 +100,8 @@ def test_with_a_lenient_parser_the_reply_check_finds_them(monkeypatch: pytest.Mo
 
 
 def test_without_unfolding_escaped_keys_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgetful: Any = adapter._is_quotable  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(adapter, "_is_quotable", forgetful.__wrapped__)
     monkeypatch.setattr(adapter, "_unescaped", lambda text: text)  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
     attack = next(a for a in STRUCTURAL if a.name == "forged_reply: json escaped key")
     assert "before words" in str(misread(attack))
