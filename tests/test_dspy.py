@@ -12,7 +12,7 @@ import dspy
 import pytest
 
 from rubric_integrations import Criterion, EvaluationReport, JudgeError, PerCriterionGrader, Rubric
-from rubric_integrations.dspy import RubricMetric, RubricScore, feedback
+from rubric_integrations.dspy import MisnamedField, RubricMetric, RubricScore, feedback
 from tests.openai_server import Call, OpenAIServer, Reply
 
 RUBRIC = Rubric(
@@ -170,7 +170,7 @@ def test_fields_by_name_and_by_function(server: OpenAIServer) -> None:
     for text in ("\nQ\n", "\nABC\n", "\nexemplar\n"):
         assert text in prompt
     assert "\no\n" not in prompt
-    with pytest.raises(ValueError, match=r"`response` names the field 'missing'.*'answer'"):
+    with pytest.raises(MisnamedField, match=r"`response` names the field 'missing'.*'answer'"):
         seen_by(server, response="missing")(example, dspy.Prediction(answer="abc"))
 
 
@@ -247,10 +247,13 @@ def test_simba_shows_its_rule_writer_the_reward_and_its_feedback(metric: RubricM
     assert "Gives the right product" in found["output_metadata"]["feedback"]
 
 
-def test_a_misnamed_field_is_told_and_no_text_is_graded_in_its_place(server: OpenAIServer) -> None:
+def test_a_misnamed_field_ends_the_run_and_is_no_zero(server: OpenAIServer) -> None:
     metric = RubricMetric(RUBRIC, grader=PerCriterionGrader("openai/mock", api_base=server.url), response="reply")
-    with pytest.raises(ValueError, match=r"`response` names the field 'reply', but there are only \['answer'\]"):
+    said = r"`response` names the field 'reply', but there are only \['answer'\]"
+    with pytest.raises(MisnamedField, match=said):
         metric(DEVSET[0], dspy.Prediction(answer="It is 6."))
+    with dspy.context(lm=student_lm()), pytest.raises(MisnamedField, match=said):
+        dspy.Evaluate(devset=DEVSET, metric=metric, num_threads=2, display_progress=False)(Student())
     assert server.calls == []
 
 

@@ -1,7 +1,7 @@
 """The grade inside DSPy: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`, and every optimizer."""
 
 from rubric_integrations.dspy.account import HistoryRow, MetricSummary
-from rubric_integrations.dspy.examples import to_examples
+from rubric_integrations.dspy.examples import MisnamedField, to_examples
 from rubric_integrations.dspy.feedback import feedback
 from rubric_integrations.dspy.metric import RubricMetric
 from rubric_integrations.dspy.noise import JudgeNoise, NoiseAwareAcceptance
@@ -13,6 +13,7 @@ __all__ = [
     "JudgeNoise",
     "JudgeOutage",
     "MetricSummary",
+    "MisnamedField",
     "NoiseAwareAcceptance",
     "RubricMetric",
     "RubricScore",

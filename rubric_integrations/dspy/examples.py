@@ -14,6 +14,14 @@ from rubric_integrations.formats.agentv import EvalCase
 Field = str | Callable[[Any], str | Messages | None]
 """Where a text comes from: a field's name, or a function of the example (for a response: of the prediction)."""
 
+
+class MisnamedField(BaseException):
+    """A metric was told to read a field that is not there.
+
+    Not an `Exception`, for the reason that `JudgeOutage` is none: DSPy would score every program 0 for it.
+    """
+
+
 # What a program says on the way to its answer is not the answer.
 _REASONING = ("reasoning", "rationale")
 
@@ -63,7 +71,7 @@ def pick(field: Field | None, source: Any, option: str) -> str | None:
     """One field's text; None where no field is named.
 
     Raises:
-        ValueError: The field is not there.
+        MisnamedField: The field is not there.
     """
     if field is None:
         return None
@@ -78,7 +86,7 @@ def _get(field: Field, source: Any, option: str) -> Any:
         return source[field]
     except (KeyError, TypeError):
         known = sorted(source.keys()) if hasattr(source, "keys") else []
-        raise ValueError(f"`{option}` names the field {field!r}, but there are only {known!r}: name one") from None
+        raise MisnamedField(f"`{option}` names the field {field!r}, but there are only {known!r}: name one") from None
 
 
 def _labelled(fields: Mapping[str, Any]) -> str:

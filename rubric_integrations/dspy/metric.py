@@ -117,7 +117,7 @@ class RubricMetric:
         Raises:
             JudgeError: A criterion could not be judged and the grader's `on_failure` is `"raise"`.
             JudgeOutage: That happened `max_judge_failures` times in a row.
-            ValueError: A named field is not there.
+            MisnamedField: A named field is not there.
         """
         rubric, submission = self._case(example, pred)
         if submission is None:
