@@ -29,7 +29,7 @@ types: $(STAMP) ## Check types, strictly, in the package and the tests
 	$(BIN)/basedpyright
 
 bench: $(STAMP) ## Measure what the library adds around a model
-	$(BIN)/python benchmarks/per_criterion.py
+	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/prefix.py
 
 clean: ## Remove what make has made

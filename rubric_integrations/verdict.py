@@ -27,7 +27,10 @@ def plain_word(text: str) -> str:
 
 def parse_verdict(text: object) -> Verdict | None:
     """Read a verdict in any harmless form (`met`, `**MET**`, `Cannot assess.`); None where it is no verdict."""
-    return next((verdict for verdict in VERDICT_VALUES if plain_word(verdict) == plain_word(str(text))), None)
+    return _VERDICTS.get(plain_word(str(text)))
+
+
+_VERDICTS: dict[str, Verdict] = {plain_word(verdict): verdict for verdict in VERDICT_VALUES}
 
 
 class TokenUsage(Record):
@@ -70,8 +73,15 @@ class Spend(Record):
     cost: float | None = 0.0
 
     def __add__(self, other: Spend) -> Spend:
+        if not other.calls and other == _NOTHING:
+            return self
+        if not self.calls and self == _NOTHING:
+            return other
         cost = None if self.cost is None or other.cost is None else self.cost + other.cost
         return Spend(calls=self.calls + other.calls, usage=self.usage + other.usage, cost=cost)
+
+
+_NOTHING = Spend()
 
 
 class Judgment(Record):

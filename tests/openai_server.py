@@ -12,17 +12,20 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request, as the script sees it: its number from 0, its body, and the criterion it asks."""
+    """One request, as the script sees it: its number from 0, what came, from which connection, and what it asks."""
 
     number: int
     body: dict[str, Any]
+    raw: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    client: object = None
 
     @property
     def prompt(self) -> str:
@@ -36,10 +39,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer: a verdict, or any text, or a fault."""
+    """What to answer: a verdict, or any text, or the bytes of a whole body, or a fault."""
 
     verdict: str = "MET"
     text: str | None = None
+    raw: bytes | None = None
     status: int = 200
     retry_after: float | None = None
     delay: float = 0.0
@@ -106,8 +110,9 @@ class OpenAIServer:
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
-        body = json.loads(await reader.readexactly(int(length[1]) if length else 0))
-        call = Call(len(self.calls), body)
+        raw = await reader.readexactly(int(length[1]) if length else 0)
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head.split("\r\n")[1:])}
+        call = Call(len(self.calls), json.loads(raw), raw, headers, writer.get_extra_info("peername"))
         self.calls.append(call)
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
@@ -142,7 +147,7 @@ def _http(call: Call, reply: Reply) -> bytes:
         }
     else:
         payload = {"error": {"message": f"scripted status {reply.status}", "type": "scripted", "code": None}}
-    data = json.dumps(payload).encode()
+    data = json.dumps(payload).encode() if reply.raw is None else reply.raw
     headers = [f"HTTP/1.1 {reply.status} Scripted", "Content-Type: application/json", f"Content-Length: {len(data)}"]
     if reply.retry_after is not None:
         headers.append(f"Retry-After: {reply.retry_after:g}")

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from rubric_integrations import Check, Criterion, Scale, Submission
 from rubric_integrations.judges import Judge, Question, as_judge
-from rubric_integrations.judges.adapter import JudgeAdapter, looks_quotable
+from rubric_integrations.judges.adapter import JudgeAdapter
 from rubric_integrations.judges.checks import run_check
 from rubric_integrations.judges.engines import lm_from_fn
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.offline import OfflineJudge
-from rubric_integrations.judges.shield import fence, fence_code, neutralize
+from rubric_integrations.judges.shield import fence, fence_code, looks_quotable, neutralize
 from rubric_integrations.judges.signatures import JudgeCriterion
 from rubric_integrations.quantity import Quantity, read_quantities
 from rubric_integrations.verdict import JudgeFailure, Judgment

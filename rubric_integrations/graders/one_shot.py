@@ -63,7 +63,9 @@ class PerCriterionOneShotGrader(CriterionGrader):
         """Ask one judge about the criteria at these places, in as few calls as the limit allows."""
         size = self.max_criteria_per_call or max(1, len(wanted))
         chunks = [wanted[start : start + size] for start in range(0, len(wanted), size)]
-        asked = await asyncio.gather(*(self._chunk(member, rubric, submission, chunk) for chunk in chunks))
+        asked: list[tuple[dict[int, Answer], Spend]] = []
+        for group in (chunks[:1], chunks[1:]) if self.one_ahead else (chunks,):
+            asked += await asyncio.gather(*(self._chunk(member, rubric, submission, chunk) for chunk in group))
         answers = {index: answer for chunk, _ in asked for index, answer in chunk.items()}
         return Ballot(answers, member.name, member.weight, sum((spend for _, spend in asked), Spend()))
 

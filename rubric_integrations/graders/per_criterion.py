@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from rubric_integrations.graders.base import Member
@@ -34,18 +35,13 @@ class PerCriterionGrader(CriterionGrader):
             return Ballot({}, member.name, member.weight)
 
         async def answer(index: int) -> Answer:
-            question = self.question(rubric, submission, index, member)
-
-            async def attempt() -> Judgment:
-                return checked(question.criterion, await member.judge.judge(question))
-
             try:
-                judgment, lost = await self.budget.ask(attempt)
+                judgment, lost = await self.budget.ask(partial(self._ask, member, rubric, submission, index))
             except JudgeFailure as failure:
                 if self.stops_at_once:
                     _cancel(tasks, but=asyncio.current_task())
                 return failure
-            return judgment.model_copy(update={"spend": judgment.spend + lost})
+            return judgment.model_copy(update={"spend": judgment.spend + lost}) if lost.calls else judgment
 
         tasks: list[asyncio.Task[Answer]] = []
         try:
@@ -59,6 +55,10 @@ class PerCriterionGrader(CriterionGrader):
         first = _failed(tasks)
         not_asked = JudgeFailure("transport", f"not asked to the end, since another criterion had failed: {first}")
         return Ballot({i: said.get(i, not_asked) for i in wanted}, member.name, member.weight)
+
+    async def _ask(self, member: Member, rubric: Rubric, submission: Submission, index: int) -> Judgment:
+        question = self.question(rubric, submission, index, member)
+        return checked(question.criterion, await member.judge.judge(question))
 
 
 def _failed(tasks: Sequence[asyncio.Task[Answer]]) -> JudgeFailure | None:

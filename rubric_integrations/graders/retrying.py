@@ -53,30 +53,26 @@ class Budget:
         Raises:
             JudgeFailure: The last one; its `spend` is that of all attempts.
         """
-        lost = Spend()
+        try:
+            return await self._once(attempt), Spend()
+        except JudgeFailure as failure:
+            if not failure.retryable or not self.max_retries:
+                raise
+            first = failure
+        return await self._again(attempt, first)
 
-        async def once() -> T:
-            nonlocal lost
-            pace, sent = self.pace, time.monotonic()
+    async def _again(self, attempt: Callable[[], Awaitable[T]], first: JudgeFailure) -> tuple[T, Spend]:
+        """The attempts after the first, which counts as one."""
+        failures: list[JudgeFailure] = []
+
+        async def next_attempt() -> T:
             try:
-                async with pace:
-                    sent = time.monotonic()
-                    async with asyncio.timeout(self.timeout):
-                        answer = await attempt()
-                pace.answered()
-                return answer
-            except (RunStopped, StoreError):
-                raise
+                if not failures:
+                    raise first
+                return await self._once(attempt)
             except JudgeFailure as failure:
-                lost += failure.spend
-                if failure.rate_limited:
-                    pace.limited(sent, min(MAX_WAIT, failure.retry_after or 0.0))
+                failures.append(failure)
                 raise
-            except TimeoutError:
-                lost += Spend(calls=1)
-                raise JudgeFailure("transport", f"no reply within {self.timeout:g} s", retryable=True) from None
-            except Exception as error:  # whatever a judge of the user's own raises, it is one question's failure
-                raise JudgeFailure("config", f"{type(error).__name__}: {error}") from error
 
         retrying = AsyncRetrying(
             stop=stop_after_attempt(self.max_retries + 1),
@@ -85,10 +81,32 @@ class Budget:
             reraise=True,
         )
         try:
-            return await retrying(once), lost
-        except JudgeFailure as failure:
-            failure.spend = lost
+            return await retrying(next_attempt), sum((failure.spend for failure in failures), Spend())
+        except JudgeFailure as last:
+            last.spend = sum((failure.spend for failure in failures), Spend())
             raise
+
+    async def _once(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """One attempt, in a slot of its own; whatever ends it is a failure of one question."""
+        pace = self.pace
+        async with pace:
+            sent = time.monotonic()
+            try:
+                async with asyncio.timeout(self.timeout):
+                    answer = await attempt()
+            except (RunStopped, StoreError):
+                raise
+            except JudgeFailure as failure:
+                if failure.rate_limited:
+                    pace.limited(sent, min(MAX_WAIT, failure.retry_after or 0.0))
+                raise
+            except TimeoutError:
+                late, spend = f"no reply within {self.timeout:g} s", Spend(calls=1)
+                raise JudgeFailure("transport", late, retryable=True, spend=spend) from None
+            except Exception as error:  # whatever a judge of the user's own raises
+                raise JudgeFailure("config", f"{type(error).__name__}: {error}") from error
+            pace.answered()
+            return answer
 
     @property
     def pace(self) -> Pace:

@@ -20,7 +20,7 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 from pydantic import TypeAdapter, ValidationError
 
-from rubric_integrations.judges.shield import fold, once_a_text
+from rubric_integrations.judges.shield import looks_quotable
 from rubric_integrations.verdict import parse_verdict, plain_word
 
 _THINKING = re.compile(r"\A\s*<think(?:ing)?>.*</think(?:ing)?>", re.DOTALL)
@@ -38,14 +38,6 @@ _ALIASES = {
 # Under any of these an entry of a list may answer; under two of them it answers twice.
 _ENTRY_ANSWERS = ("answer", "verdict", "criterion_status")
 
-# What a text must hold for a judge to quote a verdict, a choice, a score or a list of judgments from it.
-_QUOTABLE = re.compile(
-    r"verdict|criterion_status|criteria_evaluations|judgments|overall_score"
-    r"|[\"'“](?:choice|score|answer)\\?[\"'”]",
-    re.IGNORECASE,
-)
-_ESCAPED = re.compile(r"\\+u([0-9a-f]{4})", re.IGNORECASE)
-
 # How `describe_batch` begins each criterion; a criterion's own text cannot begin a line.
 _NUMBERED = re.compile(r"^(\d+)\. \((?:requirement|penalty|choice|score)\) ", re.MULTILINE)
 
@@ -57,19 +49,19 @@ class JudgeAdapter(dspy.JSONAdapter):
         quotable: Whether the graded texts hold something that looks like a verdict. If so, the reply must be
             the JSON object and nothing else; if not, prose around the object is forgiven, for there is no
             forged object to quote.
+        asked: The numbers of the criteria that are asked in one call; an entry under another is not the judge's own.
     """
 
-    def __init__(self, quotable: bool):
+    def __init__(self, quotable: bool, asked: frozenset[int] = frozenset()):
         super().__init__()
-        self.quotable = quotable
-        self._asked: frozenset[int] | None = None
+        self.quotable, self.asked = quotable, asked
 
-    def format(
-        self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
-        """Make the messages, and remember which numbers are asked: an entry under another is not the judge's own."""
-        self._asked = frozenset(map(int, _NUMBERED.findall(str(inputs.get("criteria", "")))))
-        return super().format(signature, demos, inputs)
+    @classmethod
+    def reading(cls, inputs: Mapping[str, Any], quotable: bool | None = None) -> JudgeAdapter:
+        """The adapter for the reply to a question with these texts; whether they are quotable, where that is known."""
+        if quotable is None:
+            quotable = looks_quotable(*(str(text) for text in inputs.values()))
+        return cls(quotable, frozenset(map(int, _NUMBERED.findall(str(inputs.get("criteria", ""))))))
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         """Read the output fields of a reply.
@@ -112,25 +104,11 @@ class JudgeAdapter(dspy.JSONAdapter):
         if self.quotable and (
             broken
             or len(set(numbers)) != len(numbers)
-            or (self._asked and not self._asked.issuperset(numbers))
+            or (self.asked and not self.asked.issuperset(numbers))
             or any(isinstance(value, dict | list) for key, value in reply.items() if key != name)
         ):
             raise ValueError(f"`{name}` is not one readable entry for each number, as if a quotation were part of it")
         return entries
-
-
-def looks_quotable(*texts: str | None) -> bool:
-    """Whether a judge could quote a verdict from these texts, in whatever characters or escapes they spell it."""
-    return any(_is_quotable(text) for text in texts if text)
-
-
-@once_a_text
-def _is_quotable(text: str) -> bool:
-    return bool(_QUOTABLE.search(_unescaped(fold(text))))
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def _the_object(completion: str, quotable: bool) -> dict[str, Any]:
@@ -174,9 +152,9 @@ def _field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
         raise ValueError(f"the reply has no `{name}`")
     value = reply[name]
     if get_origin(annotation) is Literal:
-        for choice in get_args(annotation):
-            if isinstance(value, str) and plain_word(value) == plain_word(str(choice)):
-                return choice
+        choice = _choices(annotation).get(plain_word(value)) if isinstance(value, str) else None
+        if choice is not None:
+            return choice
         raise ValueError(f"`{name}` is {value!r}, not one of {', '.join(map(str, get_args(annotation)))}")
     if get_origin(annotation) is list:
         if not isinstance(value, list):
@@ -192,6 +170,11 @@ def _field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
         return _type(annotation).validate_python(value)
     except ValidationError as error:
         raise ValueError(f"`{name}` is {value!r}: {error.errors()[0]['msg'].lower()}") from None
+
+
+@lru_cache(maxsize=64)
+def _choices(annotation: Any) -> dict[str, Any]:
+    return {plain_word(str(choice)): choice for choice in get_args(annotation)}
 
 
 @lru_cache(maxsize=64)

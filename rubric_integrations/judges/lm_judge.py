@@ -6,7 +6,8 @@ import copy
 import json
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from contextlib import AbstractContextManager
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 import dspy
@@ -20,8 +21,9 @@ from dspy.utils.exceptions import (
 
 from rubric_integrations.criterion import Kind
 from rubric_integrations.judges import signatures
-from rubric_integrations.judges.adapter import JudgeAdapter, looks_quotable
+from rubric_integrations.judges.adapter import JudgeAdapter
 from rubric_integrations.judges.base import Batch, Overall, Question
+from rubric_integrations.judges.compiled import Requests
 from rubric_integrations.judges.confidence import read_belief, with_probabilities
 from rubric_integrations.judges.prompting import (
     Texts,
@@ -45,7 +47,7 @@ _ANSWERS: dict[Kind, str] = {"binary": "verdict", "ordinal": "choice", "nominal"
 
 
 class _Asked(NamedTuple):
-    prediction: dspy.Prediction
+    fields: Mapping[str, Any]
     spend: Spend
 
 
@@ -82,6 +84,7 @@ class LMJudge(dspy.Module):
         self.confidence = confidence
         self.examples: tuple[LabelledJudgment, ...] = ()
         self.n_examples = 0
+        self._requests = Requests()
 
         def predictor(signature: type[dspy.Signature]) -> dspy.Predict:
             return dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
@@ -135,13 +138,13 @@ class LMJudge(dspy.Module):
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Judge one criterion given as its signature's fields; for DSPy's optimizers."""
         predict = self._predictor_for(inputs)
-        with dspy.context(adapter=_adapter(inputs)):
+        with dspy.context(adapter=JudgeAdapter.reading(inputs)):
             return predict(lm=self.lm, signature=_without_absent(predict.signature, inputs), **inputs)
 
     async def aforward(self, **inputs: Any) -> dspy.Prediction:
         """`forward`, asynchronously."""
         predict = self._predictor_for(inputs)
-        with dspy.context(adapter=_adapter(inputs)):
+        with dspy.context(adapter=JudgeAdapter.reading(inputs)):
             return await predict.acall(lm=self.lm, signature=_without_absent(predict.signature, inputs), **inputs)
 
     def _predictor_for(self, inputs: Mapping[str, Any]) -> dspy.Predict:
@@ -158,14 +161,14 @@ class LMJudge(dspy.Module):
         shown = choose_examples(self.examples, kind, self.n_examples, question.submission.response)
         shown += own_examples(question.criterion, question.submission.response)
         asked = await self._ask(self._predictor_for(texts.inputs), texts, [as_example(example) for example in shown])
-        answer, belief = read_belief(asked.prediction[_ANSWERS[kind]])
+        answer, belief = read_belief(asked.fields[_ANSWERS[kind]])
         try:
             judgment = read_reply(question, str(answer))
         except ValueError as error:
             raise JudgeFailure("parse", str(error), retryable=True, spend=asked.spend) from None
         return judgment.model_copy(
             update={
-                "reason": asked.prediction.explanation,
+                "reason": asked.fields["explanation"],
                 "spend": asked.spend,
                 "neutralized": texts.neutralized,
                 "confidence": belief.confidence,
@@ -186,7 +189,7 @@ class LMJudge(dspy.Module):
         texts = shared_texts(first.submission, first.guidelines, {"criteria": describe_batch(questions)})
         asked = await self._ask(self.criteria, texts)
         given: dict[int, list[signatures.CriterionJudgment]] = {}
-        for entry in cast("list[signatures.CriterionJudgment]", asked.prediction.judgments):
+        for entry in cast("list[signatures.CriterionJudgment]", asked.fields["judgments"]):
             given.setdefault(entry.id, []).append(entry)
         answers: dict[int, Judgment] = {}
         faults: dict[int, str] = {}
@@ -212,29 +215,31 @@ class LMJudge(dspy.Module):
         """
         texts = shared_texts(submission, rubric.instructions, {"criteria": describe_rubric(rubric)})
         asked = await self._ask(self.whole, texts)
-        percent = cast("float", asked.prediction.overall_score)
+        percent = cast("float", asked.fields["overall_score"])
         if not (math.isfinite(percent) and 0 <= percent <= 100):
             message = f"the score {percent!r} is not between 0 and 100"
             raise JudgeFailure("parse", message, retryable=True, spend=asked.spend)
-        return Overall(percent, asked.prediction.explanation, asked.spend, texts.neutralized)
+        return Overall(percent, asked.fields["explanation"], asked.spend, texts.neutralized)
 
     async def _ask(self, predict: dspy.Predict, texts: Texts, examples: Sequence[dspy.Example] = ()) -> _Asked:
         """Run one predictor on the judge's own LM and adapter, and keep the account."""
         entries: list[dict[str, Any]] = []
-        # The copy sends what DSPy would append to its histories to us: tokens and cost, without the memory.
-        lm = self.lm.copy(num_retries=0, update_history=entries.append)
-        context = dspy.context(
-            adapter=_adapter(texts.inputs), trace=None, disable_history=False, track_usage=False, usage_tracker=None,
-            send_stream=None,
-        )  # fmt: skip
+        fields: Any
+        adapter, demos = JudgeAdapter.reading(texts.inputs, texts.quotable), [*predict.demos, *examples]
+        signature, context = _without_absent(predict.signature, texts.inputs), partial(_alone, adapter)
         try:
-            with context:
-                prediction = await predict.acall(
-                    lm=lm,
-                    signature=_without_absent(predict.signature, texts.inputs),
-                    demos=[*predict.demos, *examples],
-                    **texts.inputs,
-                )
+            request = None
+            if not self.confidence:  # probabilities are decoded beside the adapter
+                request = await self._requests.of(predict, self.lm, signature, demos, texts.inputs, context)
+            if request is not None:
+                reply = await request.ask(texts.inputs)
+                entries.append(reply.entry)
+                fields = adapter.parse(signature, reply.text)
+            else:
+                # The copy sends what DSPy would append to its histories to us: tokens and cost, without the memory.
+                lm = self.lm.copy(num_retries=0, update_history=entries.append)
+                with context():
+                    fields = await predict.acall(lm=lm, signature=signature, demos=demos, **texts.inputs)
         except DSPyError as error:
             raise _failure(error, _spend(entries, self.lm)) from error
         except (ValueError, TypeError, ImportError) as error:
@@ -242,7 +247,7 @@ class LMJudge(dspy.Module):
             kind = "parse" if self.confidence and entries else "config"
             spend = _spend(entries, self.lm)
             raise JudgeFailure(kind, _first_line(error), retryable=kind == "parse", spend=spend) from error
-        return _Asked(prediction, _spend(entries, self.lm))
+        return _Asked(fields, _spend(entries, self.lm))
 
 
 def as_example(labelled: LabelledJudgment) -> dspy.Example:
@@ -266,8 +271,11 @@ def as_example(labelled: LabelledJudgment) -> dspy.Example:
     return dspy.Example(**inputs, explanation=labelled.reason, **{field: answer}).with_inputs(*inputs)
 
 
-def _adapter(inputs: Mapping[str, Any]) -> JudgeAdapter:
-    return JudgeAdapter(quotable=looks_quotable(*(str(text) for text in inputs.values())))
+def _alone(adapter: JudgeAdapter) -> AbstractContextManager[None]:
+    """A DSPy context in which the judge leaves no trace, and its calls are counted by us."""
+    return dspy.context(
+        adapter=adapter, trace=None, disable_history=False, track_usage=False, usage_tracker=None, send_stream=None
+    )
 
 
 def _without_absent(signature: Any, inputs: Mapping[str, Any]) -> Any:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 from rubric_integrations.judges.base import Batch, Judge, Overall, Question
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import JudgeFailure, Judgment, Spend
+
+Answer = TypeVar("Answer", Judgment, Batch, Overall)
 
 
 class RunStopped(Exception):  # noqa: N818 -- no error: the run keeps to its limit
@@ -44,20 +46,24 @@ class Meter:
         self._dearest: float | None = None
         self._lock = threading.Lock()
 
-    @asynccontextmanager
-    async def call(self) -> AsyncGenerator[list[Spend]]:
-        """One call, which puts what it cost into the list.
+    async def call(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Make one call, and count what it cost, whatever became of it.
 
         Raises:
             RunStopped: The limits allow none.
         """
         while not self._start():  # noqa: ASYNC110 -- shared by several event loops, which an asyncio.Event is not
             await asyncio.sleep(0.005)
-        spent: list[Spend] = []
+        spent = Spend()
         try:
-            yield spent
+            answer = await ask()
+            spent = answer.spend
+            return answer
+        except JudgeFailure as failure:
+            spent = failure.spend
+            raise
         finally:
-            self._end(sum(spent, Spend()))
+            self._end(spent)
 
     def _start(self) -> bool:
         with self._lock:
@@ -111,22 +117,12 @@ class MeteredJudge:
             JudgeFailure: The judge has no answer.
             RunStopped: The limits allow no call.
         """
-        return await self._metered(self._judge.judge, question)
+        return await self._meter.call(partial(self._judge.judge, question))
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> Batch:
         """Answer several criteria in one call; raises as `judge` does."""
-        return await self._metered(self._judge.judge_batch, questions)
+        return await self._meter.call(partial(self._judge.judge_batch, questions))
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> Overall:
         """Score a whole submission; raises as `judge` does."""
-        return await self._metered(self._judge.judge_overall, submission, rubric)
-
-    async def _metered(self, ask: Any, *about: Any) -> Any:
-        async with self._meter.call() as spent:
-            try:
-                answer = await ask(*about)
-            except JudgeFailure as failure:
-                spent.append(failure.spend)
-                raise
-            spent.append(answer.spend)
-            return answer
+        return await self._meter.call(partial(self._judge.judge_overall, submission, rubric))

@@ -8,43 +8,57 @@ from typing import NamedTuple
 from rubric_integrations.answers import read_answer
 from rubric_integrations.criterion import Criterion, Option, Scale
 from rubric_integrations.judges.base import Question
-from rubric_integrations.judges.shield import Fenced, fence, fence_code
+from rubric_integrations.judges.shield import Fenced, fence, fence_code, looks_quotable, once_a_text
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import Judgment, parse_verdict
 
 
 class Texts(NamedTuple):
-    """A signature's inputs, and whether defusing changed any."""
+    """A signature's inputs.
+
+    Attributes:
+        inputs: Defused and fenced, in the order of the prompt.
+        neutralized: Whether defusing changed any.
+        quotable: Whether a judge could quote a verdict from any.
+    """
 
     inputs: dict[str, str]
     neutralized: bool
+    quotable: bool
 
 
 def shared_texts(submission: Submission, guidelines: str, own: Mapping[str, str]) -> Texts:
-    """The inputs that all questions about a submission share, and then a question's own.
+    """The inputs that all questions about a submission share, and then a question's own; absent texts are left out."""
+    shared, code = _shared(
+        submission.response, guidelines, submission.query, submission.reference, submission.thinking
+    )  # fmt: skip
+    fenced = {name: fence(text, code) for name, text in own.items()}
+    return Texts(
+        {**shared.inputs, **{name: text.text for name, text in fenced.items()}},
+        shared.neutralized or any(text.neutralized for text in fenced.values()),
+        shared.quotable or looks_quotable(*own.values()),
+    )
 
-    Absent texts are left out. The fence's code is made of what is shared, so that the prompt is the same up to the
-    question's own part.
+
+@once_a_text
+def _shared(
+    response: str, guidelines: str, query: str | None, reference: str | None, thinking: str | None
+) -> tuple[Texts, str]:
+    """What all questions about a submission share, and the fence's code.
+
+    The code is made of what is shared, so that the prompt is the same up to the question's own part.
     """
-    code = fence_code(guidelines, submission.query, submission.reference, submission.response)
-    response = fence(submission.response, code)
-    if submission.thinking:
-        thinking, output = fence(submission.thinking, f"{code} thinking"), fence(submission.response, f"{code} output")
-        response = Fenced(f"{thinking.text}\n{output.text}", thinking.neutralized or output.neutralized)
-    fenced = {
-        name: fence(text, code)
-        for name, text in {
-            "guidelines": guidelines,
-            "query": submission.query,
-            "reference": submission.reference,
-        }.items()
-        if text
-    }
-    fenced["submission"] = response
-    fenced |= {name: fence(text, code) for name, text in own.items()}
+    code = fence_code(guidelines, query, reference, response)
+    texts = {"guidelines": guidelines, "query": query, "reference": reference}
+    fenced = {name: fence(text, code) for name, text in texts.items() if text}
+    fenced["submission"] = fence(response, code)
+    if thinking:
+        parts = fence(thinking, f"{code} thinking"), fence(response, f"{code} output")
+        fenced["submission"] = Fenced("\n".join(part.text for part in parts), any(part.neutralized for part in parts))
     inputs = {name: text.text for name, text in fenced.items()}
-    return Texts(inputs, any(text.neutralized for text in fenced.values()))
+    neutralized = any(text.neutralized for text in fenced.values())
+    return Texts(inputs, neutralized, looks_quotable(response, thinking, *texts.values())), code
 
 
 def own_texts(question: Question) -> dict[str, str]:
@@ -65,7 +79,7 @@ def question_texts(question: Question) -> Texts:
     own = own_texts(question)
     kind = {"kind": own.pop("kind")} if "kind" in own else {}
     texts = shared_texts(question.submission, question.guidelines, own)
-    return Texts(texts.inputs | kind, texts.neutralized)
+    return texts._replace(inputs=texts.inputs | kind)
 
 
 def describe_criterion(criterion: Criterion) -> str:

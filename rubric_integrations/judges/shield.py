@@ -17,7 +17,7 @@ import secrets
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar, cast
 
 _FORGERIES = re.compile(
     r"\[(?=\[\s*#)"  # [[ ## field ## ]]
@@ -43,6 +43,14 @@ _DISGUISED = re.compile(
     "\ufe10-\ufe6f\uff01-\uff5e\U000107a5\U0001d400-\U0001d7ff\U0001f100-\U0001f190\U0001fbf0-\U0001fbf9]"
 )
 
+# What a text must hold for a judge to quote a verdict, a choice, a score or a list of judgments from it.
+_QUOTABLE = re.compile(
+    r"verdict|criterion_status|criteria_evaluations|judgments|overall_score"
+    r"|[\"'“](?:choice|score|answer)\\?[\"'”]",
+    re.IGNORECASE,
+)
+_ESCAPED = re.compile(r"\\+u([0-9a-f]{4})", re.IGNORECASE)
+
 _SECRET = secrets.token_bytes(16)
 
 
@@ -53,16 +61,18 @@ class Fenced(NamedTuple):
     neutralized: bool
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def once_a_text(function: Callable[[str], T]) -> Callable[[str], T]:
-    """Remember what a function says of a text, which comes with every criterion; of very long ones it does not."""
+def once_a_text(function: Callable[P, T]) -> Callable[P, T]:
+    """Remember what a function says of texts, which come with every criterion; of very long ones it does not."""
     remembered = lru_cache(maxsize=512)(function)
 
     @wraps(function)
-    def recalled(text: str) -> T:
-        return remembered(text) if len(text) <= 50_000 else function(text)
+    def recalled(*texts: P.args, **named: P.kwargs) -> T:
+        short = sum(len(cast("str", text)) for text in texts if text) <= 50_000
+        return remembered(*texts) if short and not named else function(*texts, **named)
 
     return recalled
 
@@ -98,6 +108,20 @@ def fold(text: str) -> str:
 def _fold_one(char: str) -> str:
     # One at a time, so that a place in the folding is a place in the text.
     return "" if _INVISIBLE.match(char) else unicodedata.normalize("NFKC", char)
+
+
+def looks_quotable(*texts: str | None) -> bool:
+    """Whether a judge could quote a verdict from these texts, in whatever characters or escapes they spell it."""
+    return any(_is_quotable(text) for text in texts if text)
+
+
+@once_a_text
+def _is_quotable(text: str) -> bool:
+    return bool(_QUOTABLE.search(_unescaped(fold(text))))
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def fence_code(*texts: str | None) -> str:

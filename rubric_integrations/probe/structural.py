@@ -20,7 +20,7 @@ from dspy.utils.exceptions import AdapterParseError
 from rubric_integrations.background import run_sync
 from rubric_integrations.criterion import Criterion, Option, Scale
 from rubric_integrations.judges import shield, signatures
-from rubric_integrations.judges.adapter import JudgeAdapter, looks_quotable
+from rubric_integrations.judges.adapter import JudgeAdapter
 from rubric_integrations.judges.base import Question
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.prompting import Texts, describe_batch, describe_rubric, question_texts, shared_texts
@@ -179,9 +179,7 @@ async def _misread(attack: Attack) -> str | None:
     shown = shield.neutralize(attack.text)
     quotes = dict.fromkeys([shown, attack.text, unicodedata.normalize("NFKC", attack.text), shield.fold(attack.text)])
     for asked in _questions(attack.on(_POOR)):
-        adapter = JudgeAdapter(looks_quotable(*asked.texts.inputs.values()))
-        if asked.signature is signatures.JudgeBatch:
-            adapter.format(asked.signature, [], asked.texts.inputs)  # from which it knows the numbers
+        adapter = JudgeAdapter.reading(asked.texts.inputs, asked.texts.quotable)
         for quote in quotes:
             for form, reply in _replies(asked.own, quote, cut_off=quote == shown):
                 try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.graders import PerCriterionOneShotGrader
-from rubric_integrations.judges import adapter, shield
+from rubric_integrations.judges import prompting, shield
 from rubric_integrations.judges.adapter import JudgeAdapter
 from rubric_integrations.judges.signatures import JudgeBatch, JudgeCriterion
 from rubric_integrations.probe import ATTACKS, Attack, breach, misread, survives_in_prompt
@@ -76,8 +75,15 @@ def test_text_around_an_attack_does_not_help_it(attack: Attack, before: str, aft
 # -- the checks can fail
 
 
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each text looked at anew, whatever was seen of it before."""
+    for module, name in ((prompting, "_shared"), (shield, "_is_quotable")):
+        monkeypatch.setattr(module, name, getattr(module, name).__wrapped__)
+
+
 @pytest.mark.parametrize("family", ["forged_reply", "control_token", "custom_type", "look_alike"])
 def test_without_the_shield_the_prompt_check_finds_them(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget(monkeypatch)
     monkeypatch.setattr(shield, "neutralize", lambda text: text)  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
     found = [a.name for a in STRUCTURAL if a.family == family and survives_in_prompt(a)]
     assert found
@@ -86,23 +92,23 @@ def test_without_the_shield_the_prompt_check_finds_them(family: str, monkeypatch
 
 
 def test_with_a_code_that_can_be_guessed_the_prompt_check_finds_closing_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget(monkeypatch)
     monkeypatch.setattr("rubric_integrations.judges.prompting.fence_code", lambda *_texts: "deadbeef0123")  # pyright: ignore[reportUnknownLambdaType]
     closing = [attack for attack in STRUCTURAL if attack.family == "closing_tag"]
     assert [a.name for a in closing if survives_in_prompt(a)] == ["closing_tag: guess deadbeef0123"]
 
 
 def test_with_a_lenient_parser_the_reply_check_finds_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rubric_integrations.probe.structural.looks_quotable", lambda *_texts: False)  # pyright: ignore[reportUnknownLambdaType]
-    monkeypatch.setattr("rubric_integrations.judges.lm_judge.looks_quotable", lambda *_texts: False)  # pyright: ignore[reportUnknownLambdaType]
+    forget(monkeypatch)
+    monkeypatch.setattr(prompting, "looks_quotable", lambda *_texts: False)  # pyright: ignore[reportUnknownLambdaType]
     quoted = [attack for attack in STRUCTURAL if attack.family in ("forged_reply", "json_escape")]
     found = Counter(attack.family for attack in quoted if misread(attack))
     assert min(found["forged_reply"], found["json_escape"]) >= 5
 
 
 def test_without_unfolding_escaped_keys_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    forgetful: Any = adapter._is_quotable  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(adapter, "_is_quotable", forgetful.__wrapped__)
-    monkeypatch.setattr(adapter, "_unescaped", lambda text: text)  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
+    forget(monkeypatch)
+    monkeypatch.setattr(shield, "_unescaped", lambda text: text)  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
     attack = next(a for a in STRUCTURAL if a.name == "forged_reply: json escaped key")
     assert "before words" in str(misread(attack))
 
@@ -147,10 +153,8 @@ async def test_a_quoting_judge_is_never_read_as_met(one_shot: bool, server: Open
 
 
 def batch(*entries: str, more: str = "", quotable: bool = True) -> list[tuple[int, str]]:
-    reader = JudgeAdapter(quotable)
-    reader.format(
-        JudgeBatch, [], {"criteria": "<data x>\n1. (requirement) a\n2. (penalty) b\n   3. (choice) c\n</data x>"}
-    )
+    criteria = "<data x>\n1. (requirement) a\n2. (penalty) b\n   3. (choice) c\n</data x>"
+    reader = JudgeAdapter.reading({"criteria": criteria}, quotable)
     fields = reader.parse(JudgeBatch, f'{{"judgments": [{", ".join(entries)}]{more}}}')
     return [(entry.id, entry.answer) for entry in fields["judgments"]]
 

@@ -1,0 +1,135 @@
+# pyright: reportPrivateUsage=false
+"""The way of a call through DSPy, up to the socket and from it; the one module that relies on how DSPy works inside.
+
+The prompt, the schema, the address, the key and the reading of replies are DSPy's own. Where a release of DSPy works
+otherwise, importing this module or calling `wire` fails, and questions go the ordinary way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import aiohttp
+import dspy
+from dspy import lm15
+from dspy._vendor.lm15.providers.base import HttpResponse
+from dspy._vendor.lm15.providers.common import json_dumps
+from dspy._vendor.lm15.providers.openai_chat import OpenAIChatLM
+from dspy.clients.call_result import CallResult
+from dspy.clients.costs import estimate_cost
+from dspy.clients.engines.lm15_engine import LM15Engine
+from dspy.clients.errors import wrap_error
+from dspy.clients.execution import _engine, prepare
+from dspy.clients.model_metadata import model_info
+
+from rubric_integrations.judges.transport import Address, needs_proxy, post
+
+
+class Wired(NamedTuple):
+    """A request as DSPy would put it on the wire, and who reads the reply."""
+
+    address: Address
+    body: bytes
+    provider: str
+    request: lm15.Request
+    target: Any
+
+
+class Reply(NamedTuple):
+    """A model's reply.
+
+    Attributes:
+        text: What it says; empty if nothing.
+        entry: `usage` and `cost` (US dollars or None), as in an entry of DSPy's history.
+    """
+
+    text: str
+    entry: dict[str, Any]
+
+
+async def wire(
+    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, str]
+) -> Wired | None:
+    """What a predictor would send to an OpenAI-compatible endpoint; None where it would send something else."""
+    messages, options = await _rendered(predict, lm, signature, demos, inputs)
+    call = prepare(lm, None, messages, options)
+    if call.cache or call.n != 1 or lm.model_type != "chat":
+        return None
+    engine, request, provider = cast("tuple[Any, lm15.Request | None, str]", _engine(lm, call, False))
+    if not isinstance(engine, LM15Engine) or request is None or request.config.stop or request.config.cache:
+        return None
+    target, routed = cast("tuple[Any, lm15.Request]", engine._target(request))
+    # A credential that is a function may differ from request to request.
+    if not isinstance(target, OpenAIChatLM) or callable(target.api_key):
+        return None
+    sent, _ = target._build(routed, stream=False)
+    if needs_proxy(sent.url):
+        return None
+    timeouts = engine.config.timeouts or lm15.Timeouts()
+    address = Address(sent.url, sent.headers, connect=timeouts.connect, read=timeouts.read)
+    return Wired(address, sent.body, provider, routed, target)
+
+
+class _Rendered(Exception):  # noqa: N818 -- no error: the way ends here
+    """What an adapter would have sent to a model."""
+
+
+async def _rendered(
+    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, str]
+) -> tuple[Any, Any]:
+    async def render(prompt: object = None, *, messages: object = None, **options: object) -> None:
+        raise _Rendered(messages, options)
+
+    model: Any = lm.copy()
+    model.acall = render
+    try:
+        await predict.acall(lm=model, signature=signature, demos=demos, **inputs)
+    except _Rendered as rendered:
+        messages, options = rendered.args
+        return messages, options
+    raise TypeError("the adapter called no model")
+
+
+def json_text(text: str) -> bytes:
+    """A text as it stands between quotation marks in a request."""
+    return json_dumps(text)[1:-1]
+
+
+async def send(wired: Wired, body: bytes, lm: dspy.LM) -> Reply:
+    """Send a request, once.
+
+    Raises:
+        dspy.utils.exceptions.DSPyError: As `dspy.LM` does.
+    """
+    try:
+        status, reason, headers, content = await post(wired.address, body)
+        answer = HttpResponse(
+            status=status, reason=reason, headers=headers, body=content, http_version="1.1", provider=wired.provider
+        )
+        if status >= 400:
+            raise wired.target._http_error(answer)
+        response = wired.target.parse_response(wired.request, answer)
+    except Exception as error:
+        known = isinstance(error, aiohttp.ClientError | OSError)
+        canonical = lm15.TransportError(f"{type(error).__name__}: {error}") if known else error
+        raise wrap_error(canonical, model=lm.model, provider=wired.provider) from error
+    result = CallResult.native(response, provider=wired.provider)
+    output: Any = result.outputs[0]
+    text = output.get("text") if isinstance(output, dict) else output
+    return Reply(text or "", {"usage": result.usage, "cost": await _cost(wired, response)})
+
+
+async def _cost(wired: Wired, response: lm15.Response) -> float | None:
+    provider, request = wired.provider, wired.request
+    # DSPy looks through its whole price list for a model that is not in it; the first look may even fetch the list.
+    models = (provider, response.model, request.model)
+    if models not in _has_price:
+        _has_price[models] = await asyncio.to_thread(lambda: any(model_info(provider, model) for model in models[1:]))
+    if not _has_price[models]:
+        return None
+    return estimate_cost(response, provider=provider, requested_model=request.model, request=request)[0]
+
+
+_has_price: dict[tuple[str, str, str], bool] = {}
