@@ -164,7 +164,7 @@ class CriterionReport(Record):
         name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by place.
         requirement: What was asked.
         weight: What it is worth.
-        verdict: The answer that was scored; None where there is none.
+        verdict: The answer that was scored; None where there is none: neither a genuine one nor a fallback.
         value: The answer's value in [0, 1]; None for an abstention or a failure without a fallback.
         reason: Why.
         error: Why there is no genuine answer. A verdict beside it is a fallback that `on_failure` asked for.
@@ -174,7 +174,7 @@ class CriterionReport(Record):
         neutralized: Whether text that imitates prompt structure was defused before the judge saw it.
         votes: A panel's answers, those of members that failed included; empty for a single judge.
         agreement: The share of the panel's votes that equal the verdict; 1 for a single judge, None without an answer.
-        not_asked: Members of the panel whose vote could no longer change the verdict.
+        not_asked: Judges whose answer could no longer change the verdict, or the decision that was wanted.
         confidence, expected_value: A single judge's, where it was asked for them; the score does not use them.
     """
 
@@ -196,6 +196,11 @@ class CriterionReport(Record):
     expected_value: UnitScore | None = None
 
     @property
+    def was_asked(self) -> bool:
+        """Whether there was an attempt to answer; not, where the decision was made without."""
+        return self.verdict is not None or self.error is not None
+
+    @property
     def lost_votes(self) -> int:
         """How many members of the panel failed."""
         return sum(vote.error is not None for vote in self.votes)
@@ -205,11 +210,15 @@ class EvaluationReport(Record):
     """The grade of one submission.
 
     Attributes:
-        score: In [0, 1] (the weighted sum if `normalize=False`); None where it is undefined, never a made-up 0.
+        score: In [0, 1] (the weighted sum if `normalize=False`); None where it is undefined, never a made-up 0, and
+            where `stop_when_decided` left it open.
+        score_range: The least and the greatest score that is still possible, where it was left open; the least is None
+            where the score could also have ended undefined.
         raw_score: The weighted sum, before any length penalty; None where every criterion was left out.
         llm_raw_score: What the judge itself said: the weighted sum of its verdicts, or a holistic judge's 0 to 100.
         passed: Whether the normalized score reaches the rubric's `pass_mark` and every required criterion holds.
-        complete: Whether every question got an answer: an abstention is one; a failure or a panel's lost vote is not.
+        complete: Whether every question that was asked got an answer: an abstention is one; a failure or a panel's lost
+            vote is not.
         coverage: The share in [0, 1] of the absolute weights that was assessed.
         cannot_assess_count: Abstentions.
         failed_count: Criteria without an answer.
@@ -225,6 +234,7 @@ class EvaluationReport(Record):
     """
 
     score: float | None
+    score_range: tuple[float | None, float] | None = None
     raw_score: float | None
     llm_raw_score: float | None = None
     passed: bool
@@ -246,6 +256,11 @@ class EvaluationReport(Record):
     def criteria(self) -> tuple[CriterionReport, ...]:
         """The entries of `report`; none where the judge scored the whole."""
         return self.report or ()
+
+    @property
+    def not_asked(self) -> tuple[str, ...]:
+        """The names of the criteria that the decision did not need."""
+        return tuple(row.name for row in self.criteria if not row.was_asked)
 
     @property
     def token_usage(self) -> TokenUsage:

@@ -280,3 +280,17 @@ def test_probe_tells_the_rate_and_keeps_the_report(server: OpenAIServer, tmp_pat
     assert (again.exit_code, "exists" in again.stderr) == (2, True)
     server.script = lambda _call: Reply(status=401)
     assert run("probe", "--judge", "openai/m", "--api-base", server.url).exit_code == 3
+
+
+def test_a_gate_asks_no_more_than_it_needs(tmp_path: Path) -> None:
+    rubric = tmp_path / "rubric.yaml"
+    rubric.write_text(
+        "- {weight: 5, requirement: States 42, check: {number: 42}, required: true}\n"
+        "- {weight: 1, requirement: Is kind}\n"
+    )
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text('{"id": "no", "response": "It is 41."}\n{"id": "yes", "response": "It is 42. Please."}\n')
+    done = run("grade", str(rubric), str(answers), "--stop-when-decided", "--gate")
+    assert done.exit_code == 1, done.output
+    assert "not asked" in done.output
+    assert "0.000..0.167" in done.output

@@ -52,6 +52,9 @@ def grade(
     max_cost: Annotated[float | None, typer.Option(min=0, help="Stop before more US dollars are spent.")] = None,
     max_calls: Annotated[int | None, typer.Option(min=0, help="Stop before more calls are made.")] = None,
     gate: Annotated[bool, typer.Option("--gate", help="Exit with 1 unless every submission passes.")] = False,
+    stop_when_decided: Annotated[
+        bool, typer.Option("--stop-when-decided", help="Ask no more of a submission once nothing can change `passed`.")
+    ] = False,
     cannot_assess: Annotated[
         Literal["skip", "zero", "partial", "fail"], typer.Option(help="What an abstention counts.")
     ] = "skip",
@@ -82,7 +85,7 @@ def grade(
         loaded = Rubric.from_file(rubric)
         grader = PerCriterionGrader(
             judge=judge, api_base=api_base, cannot_assess=cannot_assess, on_failure=on_failure,
-            max_retries=max_retries, timeout=timeout,
+            max_retries=max_retries, timeout=timeout, stop_when_decided=stop_when_decided,
         )  # fmt: skip
         rows = _Rows(responses, query)
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
@@ -192,7 +195,8 @@ def _show(shown: _Shown, summary: RunSummary, rubric: Rubric, out_file: Path | N
         err.print(plain(problem), style="red", soft_wrap=True)
     if shown.more_problems:
         err.print(plain(f"and {shown.more_problems} more"), style="red")
-    mean = "no score" if summary.mean_score is None else f"mean {summary.mean_score:.3f}"
+    of = f" of {summary.scored}" if summary.scored < summary.graded else ""
+    mean = "no score" if summary.mean_score is None else f"mean{of} {summary.mean_score:.3f}"
     cost = "price unknown" if summary.bought.cost is None else f"${summary.bought.cost:.4f}"
     reused = f", {summary.reused} judgments from the ledger" if summary.reused else ""
     out.print(

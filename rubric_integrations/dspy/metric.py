@@ -19,6 +19,7 @@ from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.dspy.outage import OutageGuard
 from rubric_integrations.dspy.score import RubricScore
 from rubric_integrations.graders import Grader, PerCriterionGrader
+from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.scoring import CannotAssess
 from rubric_integrations.submission import Submission
@@ -90,6 +91,8 @@ class RubricMetric:
         """
         if (judge is None) == (grader is None):
             raise ValueError("`RubricMetric` needs either `judge`, such as 'openai/gpt-5-mini', or `grader`")
+        if isinstance(grader, CriterionGrader) and grader.may_leave_open:
+            raise ValueError("`grader` has `stop_when_decided`: a score left open would be 0 to an optimizer")
         if grader is not None and on_abstain is not None:
             raise ValueError("`on_abstain` goes with `judge`; give the `grader` its `cannot_assess` instead")
         if isinstance(memory, bool) or memory < 0:

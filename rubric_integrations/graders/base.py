@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from rubric_integrations.background import run_sync
 from rubric_integrations.criterion import Kind
-from rubric_integrations.graders.reports import Policies, blended
+from rubric_integrations.graders.reports import Policies, blended, least_score, with_scores
 from rubric_integrations.graders.retrying import Budget
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.base import BatchJudge, Judge
@@ -165,9 +165,7 @@ class Grader(ABC):
             ValueError: There is nothing to grade.
         """
         submission = as_submission(to_grade, query, reference)
-        report = self.aggregate(rubric, submission, await self.judge(rubric, submission))
-        if rubric.hybrid_metrics:
-            report = blended(rubric, submission, report, self.policies)
+        report = self._blended(rubric, submission, await self.judge(rubric, submission))
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
         report = self._shortened(rubric, submission, report)
@@ -254,15 +252,22 @@ class Grader(ABC):
     def aggregate(self, rubric: Rubric, submission: Submission, found: Sequence[Any]) -> EvaluationReport:
         """Turn what `judge` found into the report."""
 
+    def _blended(self, rubric: Rubric, submission: Submission, found: Sequence[Any]) -> EvaluationReport:
+        report = self.aggregate(rubric, submission, found)
+        return blended(rubric, submission, report, self.policies) if rubric.hybrid_metrics else report
+
     def _shortened(self, rubric: Rubric, submission: Submission, report: EvaluationReport) -> EvaluationReport:
         if self.length_penalty is None:
             return report
         penalty = compute_length_penalty(submission, self.length_penalty)
-        score, passed = report.score, report.passed
-        if score is not None:
-            score = max(0.0, score - penalty) if self.policies.normalize else score - penalty
-            passed = passed and (not self.policies.normalize or reaches(score, rubric.pass_mark))
-        return report.model_copy(update={"score": score, "passed": passed, "length_penalty": penalty})
+        normalized = self.policies.normalize
+
+        def shorten(score: float) -> float:
+            return max(0.0, score - penalty) if normalized else score - penalty
+
+        report = with_scores(report, shorten).model_copy(update={"length_penalty": penalty})
+        passed = report.passed and (not normalized or reaches(least_score(report), rubric.pass_mark))
+        return report.model_copy(update={"passed": passed})
 
 
 def _with_examples(judge: Judge, examples: Sequence[LabelledJudgment], count: int) -> Judge:

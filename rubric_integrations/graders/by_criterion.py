@@ -20,7 +20,13 @@ from rubric_integrations.voting import is_decided
 
 
 class CriterionGrader(Grader):
-    """A grader that obtains an answer to each criterion; a subclass says in `poll` how one judge is asked."""
+    """A grader that obtains an answer to each criterion; a subclass says in `poll` how one judge is asked.
+
+    Attributes:
+        may_leave_open: Whether a criterion that nobody was asked about is left open; else it is a failure.
+    """
+
+    may_leave_open = False
 
     @abstractmethod
     async def poll(self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> Ballot:
@@ -29,8 +35,12 @@ class CriterionGrader(Grader):
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Ballot]:
         """Obtain each judge's answers to the criteria that have no check, in the order of the panel."""
         wanted = [index for index, criterion in enumerate(rubric.criteria) if criterion.check is None]
+        return await self.vote(rubric, submission, wanted)
+
+    async def vote(self, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> list[Ballot]:
+        """Obtain each judge's answers to the criteria at these places, side by side or in turn."""
         if not self.sequential:
-            return await asyncio.gather(*(self.poll(member, rubric, submission, wanted) for member in self.panel))
+            return list(await asyncio.gather(*(self.poll(member, rubric, submission, wanted) for member in self.panel)))
         ballots: list[Ballot] = []
         for place, member in enumerate(self.panel):
             waiting = [later.weight for later in self.panel[place:]]
@@ -47,7 +57,7 @@ class CriterionGrader(Grader):
                     computed[index] = run_check(criterion.check, submission)
                 except JudgeFailure as failure:
                     computed[index] = failure
-        return make_report(rubric, found, Ballot(computed, judge="check"), self.policies)
+        return make_report(rubric, found, Ballot(computed, judge="check"), self.policies, self.may_leave_open)
 
     def question(
         self, rubric: Rubric, submission: Submission, index: int, member: Member, beside: Sequence[int] = ()

@@ -9,6 +9,7 @@ from typing import Any
 
 from rubric_integrations.graders.base import Member
 from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.deciding import asking_order, is_settled
 from rubric_integrations.graders.reports import Answer, Ballot
 from rubric_integrations.judges.base import checked
 from rubric_integrations.rubric import Rubric
@@ -28,6 +29,42 @@ class PerCriterionGrader(CriterionGrader):
         >>> rubric.grade_sync("It was 17.2%.", grader=PerCriterionGrader(judge="offline")).score
         1.0
     """
+
+    def __init__(self, *args: Any, stop_when_decided: bool | float = False, **settings: Any):
+        """Set up a grader; see `Grader` for the other settings.
+
+        Args:
+            *args: As for `Grader`.
+            stop_when_decided: Ask one criterion after another, and no more once nothing can change `passed`: checks
+                first, then required criteria, then the heaviest. A number asks on until it is also certain on which
+                side of it the score is. The report names what was `not_asked`, and has a `score_range` for a score.
+            **settings: As for `Grader`.
+
+        Raises:
+            ValueError: A setting is missing, unknown or out of range.
+        """
+        super().__init__(*args, **settings)
+        if not 0 <= stop_when_decided <= 1:
+            raise ValueError(f"`stop_when_decided` must be True, False or a score in [0, 1], got {stop_when_decided!r}")
+        self.may_leave_open = stop_when_decided is not False
+        self.threshold = None if isinstance(stop_when_decided, bool) else stop_when_decided
+        if self.may_leave_open and not self.policies.normalize:
+            raise ValueError("`stop_when_decided` goes by the normalized score: it does not go with `normalize=False`")
+
+    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Ballot]:
+        """Obtain each judge's answers, to all criteria or until the decision is made."""
+        if not self.may_leave_open:
+            return await super().judge(rubric, submission)
+        ballots = [Ballot({}, member.name, member.weight) for member in self.panel]
+        for place in asking_order(rubric, submission):
+            report = self._blended(rubric, submission, ballots)
+            if report.failed_count and self.policies.on_failure == "raise":
+                break
+            if is_settled(self._shortened(rubric, submission, report), rubric.pass_mark, self.threshold):
+                break
+            more = await self.vote(rubric, submission, [place])
+            ballots = [ballot.joined(other) for ballot, other in zip(ballots, more, strict=True)]
+        return ballots
 
     async def poll(self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> Ballot:
         """Ask one judge about the criteria at these places, each in a call of its own."""

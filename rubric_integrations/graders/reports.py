@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rubric_integrations.criterion import Criterion, Kind
 from rubric_integrations.judges.metrics import run_metric
 from rubric_integrations.rubric import Rubric
+from rubric_integrations.score_range import score_range
 from rubric_integrations.scoring import (
     CannotAssess,
     OnFailure,
@@ -43,6 +44,10 @@ class Ballot(NamedTuple):
     weight: float = 1.0
     spend: Spend = Spend()
 
+    def joined(self, other: Ballot) -> Ballot:
+        """This judge's answers with those that it gave later."""
+        return self._replace(answers={**self.answers, **other.answers}, spend=self.spend + other.spend)
+
 
 class Policies(NamedTuple):
     """How answers become a score: the settings of a grader that the report needs.
@@ -68,7 +73,9 @@ class Policies(NamedTuple):
         return criterion.aggregation or self.strategies[criterion.kind]
 
 
-def make_report(rubric: Rubric, ballots: Sequence[Ballot], computed: Ballot, policies: Policies) -> EvaluationReport:
+def make_report(
+    rubric: Rubric, ballots: Sequence[Ballot], computed: Ballot, policies: Policies, may_be_open: bool = False
+) -> EvaluationReport:
     """Join, resolve and score.
 
     Args:
@@ -76,26 +83,63 @@ def make_report(rubric: Rubric, ballots: Sequence[Ballot], computed: Ballot, pol
         ballots: Each judge's answers, in the order of the panel.
         computed: The answers of the checks, which no judge gives.
         policies: How answers become a score.
+        may_be_open: Whether a criterion that nobody was asked about is left open; else it is a failure.
     """
+    open_places = _unasked(rubric, [computed, *ballots]) if may_be_open else frozenset[int]()
     rows = [
-        _row(rubric, index, [computed] if index in computed.answers else ballots, policies)
+        _row(rubric, index, [computed] if index in computed.answers else ballots, policies, index in open_places)
         for index in range(len(rubric))
     ]
+    if open_places:
+        return _open_report(rubric, ballots, rows, open_places, policies)
     score = score_parts(_parts(rubric, [row.value for row in rows]), policies.cannot_assess, policies.partial_credit)
+    return _summed(rubric, ballots, rows).model_copy(
+        update={
+            "score": score.normalized if policies.normalize else score.raw,
+            "raw_score": score.raw,
+            "llm_raw_score": score.raw,
+            "passed": reaches(score.normalized, rubric.pass_mark) and _gates_hold(rows),
+            "judge_scores": _judge_scores(rubric, ballots, computed, policies) if len(ballots) > 1 else {},
+        }
+    )
+
+
+def _unasked(rubric: Rubric, ballots: Sequence[Ballot]) -> frozenset[int]:
+    return frozenset(range(len(rubric))).difference(*(ballot.answers for ballot in ballots))
+
+
+def _open_report(
+    rubric: Rubric,
+    ballots: Sequence[Ballot],
+    rows: Sequence[CriterionReport],
+    open_places: frozenset[int],
+    policies: Policies,
+) -> EvaluationReport:
+    """What is known while some criteria are open: no score, but where it can lie, and whether it passes in any case."""
+    values = {place: row.value for place, row in enumerate(rows) if place not in open_places}
+    found = score_range(rubric, values, policies.cannot_assess, policies.partial_credit)
+    passed = reaches(found.low, rubric.pass_mark) and _gates_hold(rows)
+    return _summed(rubric, ballots, rows).model_copy(update={"score_range": tuple(found), "passed": passed})
+
+
+def _gates_hold(rows: Sequence[CriterionReport]) -> bool:
+    return all(row.passed for row in rows if row.required)
+
+
+def _summed(rubric: Rubric, ballots: Sequence[Ballot], rows: Sequence[CriterionReport]) -> EvaluationReport:
+    """The report without the score."""
     failed = [row for row in rows if row.error]
     agreements = [row.agreement for row in rows if row.agreement is not None]
     return EvaluationReport(
-        score=score.normalized if policies.normalize else score.raw,
-        raw_score=score.raw,
-        llm_raw_score=score.raw,
-        passed=reaches(score.normalized, rubric.pass_mark) and all(row.passed for row in rows if row.required),
+        score=None,
+        raw_score=None,
+        passed=False,
         complete=not failed and not any(row.lost_votes for row in rows),
         coverage=coverage(rubric, [row.value is not None and not row.error for row in rows]),
-        cannot_assess_count=sum(row.value is None and not row.error for row in rows),
+        cannot_assess_count=sum(row.value is None and not row.error and row.was_asked for row in rows),
         failed_count=len(failed),
         error=_error_line(rows),
         spend=sum((ballot.spend for ballot in ballots), sum((row.spend for row in rows), Spend())),
-        judge_scores=_judge_scores(rubric, ballots, computed, policies) if len(ballots) > 1 else {},
         mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
         report=tuple(rows),
     )
@@ -115,21 +159,36 @@ def blended(rubric: Rubric, submission: Submission, report: EvaluationReport, po
             values[metric.name] = None if policies.on_failure in ("raise", "abstain") else 0.0
             faults[metric.name] = str(failure)
     pairs = [(m.weight, v) for m in rubric.hybrid_metrics if (v := values[m.name]) is not None]
-    normalized = report.score if policies.normalize else None
-    score = report.score if normalized is None else blend_scores(normalized, pairs, rubric.blend)
+
+    def blend(score: float) -> float:
+        return blend_scores(score, pairs, rubric.blend)
+
+    report = with_scores(report, blend) if policies.normalize else report
     first = next((f"`{name}` was not computed: {fault}" for name, fault in faults.items()), None)
     seen = {row.name for row in report.criteria if row.passed}
     gates = all(key in seen for key, c in zip(rubric.keys, rubric.criteria, strict=True) if c.is_gate)
     return report.model_copy(
         update={
-            "score": score,
-            "passed": gates and reaches(score, rubric.pass_mark) if policies.normalize else report.passed,
+            "passed": gates and reaches(least_score(report), rubric.pass_mark) if policies.normalize else report.passed,
             "metrics": values,
             "failed_count": report.failed_count + len(faults),
             "complete": report.complete and not faults,
             "error": report.error or first,
         }
     )
+
+
+def least_score(report: EvaluationReport) -> float | None:
+    """The score, or the least that is possible where it was left open; None where it is undefined."""
+    return report.score_range[0] if report.score_range else report.score
+
+
+def with_scores(report: EvaluationReport, change: Callable[[float], float]) -> EvaluationReport:
+    """The report with another score, or with both ends of its range changed; `change` must never decrease."""
+    if report.score_range:
+        low, high = report.score_range
+        return report.model_copy(update={"score_range": (None if low is None else change(low), change(high))})
+    return report if report.score is None else report.model_copy(update={"score": change(report.score)})
 
 
 def votes_on(index: int, ballots: Sequence[Ballot]) -> list[Vote]:
@@ -145,7 +204,7 @@ def _vote(ballot: Ballot, answer: Answer) -> Vote:
     )
 
 
-def _row(rubric: Rubric, index: int, ballots: Sequence[Ballot], policies: Policies) -> CriterionReport:
+def _row(rubric: Rubric, index: int, ballots: Sequence[Ballot], policies: Policies, is_open: bool) -> CriterionReport:
     criterion = rubric.criteria[index]
     votes = votes_on(index, ballots)
     answers = [ballot.answers[index] for ballot in ballots if index in ballot.answers]
@@ -161,6 +220,8 @@ def _row(rubric: Rubric, index: int, ballots: Sequence[Ballot], policies: Polici
         votes=tuple(votes) if len(ballots) > 1 else (),
         not_asked=tuple(ballot.judge for ballot in ballots if index not in ballot.answers),
     )
+    if is_open:
+        return row
     if all(vote.error for vote in votes):
         instead = failure_answer(criterion, policies.on_failure)
         error = "; ".join(dict.fromkeys(vote.error or "" for vote in votes)) or "nobody was asked"

@@ -72,6 +72,9 @@ def _rank(graded: Graded) -> tuple[bool, float, str]:
 def _score(graded: Graded) -> str:
     if graded.report is None or graded.judge_error:
         return "failed" if graded.judge_error else "-"
+    if graded.report.score_range:
+        low, high = graded.report.score_range
+        return f"{'undefined' if low is None else f'{low:.3f}'}..{high:.3f}"
     return "undefined" if graded.report.score is None else f"{graded.report.score:.3f}"
 
 
@@ -88,6 +91,8 @@ def _headline(graded: Graded) -> str:
 
 
 def _verdict(row: CriterionReport) -> Text:
+    if not row.was_asked:
+        return Text("not asked", style="dim")
     if row.verdict is None:
         return Text("FAILED", style="bold magenta")
     good = row.verdict if row.weight >= 0 else {"MET": "UNMET", "UNMET": "MET"}.get(row.verdict, row.verdict)
