@@ -68,7 +68,8 @@ class CriterionGrader(Grader):
         if options and self.shuffle_options:
             options = shuffled(options, self.seed, submission.response, index, member.name)
         others = tuple(rubric.criteria[place] for place in beside)
-        return Question(submission, criterion, rubric.instructions, options, self.policies.may_abstain, others)
+        in_turn = (self.one_ahead or self.may_leave_open) and len(beside or (index,)) < len(rubric)
+        return Question(submission, criterion, rubric.instructions, options, self.policies.may_abstain, others, in_turn)
 
     @property
     def stops_at_once(self) -> bool:

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, Literal, Self, cast, get_args, get_origin
 
 import dspy
 from dspy.utils.exceptions import AdapterParseError
@@ -57,7 +57,7 @@ class JudgeAdapter(dspy.JSONAdapter):
         self.quotable, self.asked = quotable, asked
 
     @classmethod
-    def reading(cls, inputs: Mapping[str, Any], quotable: bool | None = None) -> JudgeAdapter:
+    def reading(cls, inputs: Mapping[str, Any], quotable: bool | None = None) -> Self:
         """The adapter for the reply to a question with these texts; whether they are quotable, where that is known."""
         if quotable is None:
             quotable = looks_quotable(*(str(text) for text in inputs.values()))

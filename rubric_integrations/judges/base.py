@@ -22,6 +22,8 @@ class Question(NamedTuple):
         options: A multi-choice criterion's options in the order to show them; empty for the author's own order.
         may_abstain: Whether CANNOT_ASSESS is an answer where no option is marked `na`.
         beside: All criteria of the call that first asked this one, if it asked several.
+        in_turn: Whether one question about the submission is answered before its others are asked, so that the
+            beginning of its prompt is worth caching.
     """
 
     submission: Submission
@@ -30,6 +32,7 @@ class Question(NamedTuple):
     options: Sequence[Option] = ()
     may_abstain: bool = True
     beside: Sequence[Criterion] = ()
+    in_turn: bool = False
 
 
 class Batch(NamedTuple):

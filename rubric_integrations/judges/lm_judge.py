@@ -23,6 +23,7 @@ from rubric_integrations.criterion import Kind
 from rubric_integrations.judges import signatures
 from rubric_integrations.judges.adapter import JudgeAdapter
 from rubric_integrations.judges.base import Batch, Overall, Question
+from rubric_integrations.judges.caching import MarkingAdapter, takes_marks
 from rubric_integrations.judges.compiled import Requests
 from rubric_integrations.judges.confidence import read_belief, with_probabilities
 from rubric_integrations.judges.prompting import (
@@ -160,7 +161,8 @@ class LMJudge(dspy.Module):
         texts = question_texts(question)
         shown = choose_examples(self.examples, kind, self.n_examples, question.submission.response)
         shown += own_examples(question.criterion, question.submission.response)
-        asked = await self._ask(self._predictor_for(texts.inputs), texts, [as_example(example) for example in shown])
+        predict, examples = self._predictor_for(texts.inputs), [as_example(example) for example in shown]
+        asked = await self._ask(predict, texts, examples, question.in_turn)
         answer, belief = read_belief(asked.fields[_ANSWERS[kind]])
         try:
             judgment = read_reply(question, str(answer))
@@ -187,7 +189,7 @@ class LMJudge(dspy.Module):
         """
         first = next(iter(questions.values()))
         texts = shared_texts(first.submission, first.guidelines, {"criteria": describe_batch(questions)})
-        asked = await self._ask(self.criteria, texts)
+        asked = await self._ask(self.criteria, texts, in_turn=first.in_turn)
         given: dict[int, list[signatures.CriterionJudgment]] = {}
         for entry in cast("list[signatures.CriterionJudgment]", asked.fields["judgments"]):
             given.setdefault(entry.id, []).append(entry)
@@ -221,11 +223,14 @@ class LMJudge(dspy.Module):
             raise JudgeFailure("parse", message, retryable=True, spend=asked.spend)
         return Overall(percent, asked.fields["explanation"], asked.spend, texts.neutralized)
 
-    async def _ask(self, predict: dspy.Predict, texts: Texts, examples: Sequence[dspy.Example] = ()) -> _Asked:
+    async def _ask(
+        self, predict: dspy.Predict, texts: Texts, examples: Sequence[dspy.Example] = (), in_turn: bool = False
+    ) -> _Asked:
         """Run one predictor on the judge's own LM and adapter, and keep the account."""
         entries: list[dict[str, Any]] = []
         fields: Any
-        adapter, demos = JudgeAdapter.reading(texts.inputs, texts.quotable), [*predict.demos, *examples]
+        kind = MarkingAdapter if in_turn and takes_marks(self.lm) else JudgeAdapter
+        adapter, demos = kind.reading(texts.inputs, texts.quotable), [*predict.demos, *examples]
         signature, context = _without_absent(predict.signature, texts.inputs), partial(_alone, adapter)
         try:
             request = None
@@ -244,9 +249,9 @@ class LMJudge(dspy.Module):
             raise _failure(error, _spend(entries, self.lm)) from error
         except (ValueError, TypeError, ImportError) as error:
             # What DSPy says of probabilities that do not fit is about the reply; anything else about the settings.
-            kind = "parse" if self.confidence and entries else "config"
-            spend = _spend(entries, self.lm)
-            raise JudgeFailure(kind, _first_line(error), retryable=kind == "parse", spend=spend) from error
+            about_reply = self.confidence and bool(entries)
+            failed, spend = "parse" if about_reply else "config", _spend(entries, self.lm)
+            raise JudgeFailure(failed, _first_line(error), retryable=about_reply, spend=spend) from error
         return _Asked(fields, _spend(entries, self.lm))
 
 
