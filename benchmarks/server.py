@@ -14,28 +14,34 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import cast
 
+REASON = "It says so in the second paragraph."
 # One object that each library reads as its own: `verdict`, `criterion_status`, `score`.
-VERDICT = json.dumps(
-    {
-        "explanation": "It says so in the second paragraph.",
-        "verdict": "MET",
-        "criterion_status": "MET",
-        "reason": "It says so in the second paragraph.",
-        "reasoning": "It says so in the second paragraph.",
-        "score": True,
-    }
-)
-BODY = json.dumps(
-    {
+VERDICT = {
+    "explanation": REASON,
+    "verdict": "MET",
+    "criterion_status": "MET",
+    "reason": REASON,
+    "reasoning": REASON,
+    "score": True,
+}
+
+
+def _http(content: str) -> bytes:
+    reply = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 0,
         "model": "mock",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": VERDICT}}],
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}],
         "usage": {"prompt_tokens": 1500, "completion_tokens": 40, "total_tokens": 1540},
     }
-).encode()
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
+    body = json.dumps(reply).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+ANSWER = _http(json.dumps(VERDICT))
+# DSPy's own default adapter asks for sections in place of JSON.
+SECTIONS = _http("".join(f"[[ ## {name} ## ]]\n{text}\n\n" for name, text in {**VERDICT, "completed": ""}.items()))
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 
 
@@ -51,8 +57,9 @@ class _Model(asyncio.Protocol):
             if len(self._unread) < whole:
                 return
             latency = float(self._unread[:40].split(b"/", 2)[1])
+            answer = SECTIONS if self._unread.find(b"[[ ## completed ## ]]", end, whole) >= 0 else ANSWER
             self._unread = self._unread[whole:]
-            asyncio.get_running_loop().call_later(latency / 1000, self._transport.write, ANSWER)
+            asyncio.get_running_loop().call_later(latency / 1000, self._transport.write, answer)
 
 
 def _serve(pipe: Connection) -> None:

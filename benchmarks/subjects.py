@@ -67,16 +67,16 @@ def dspy_predict(url: str, cap: int) -> Grade:
     predict = dspy.Predict(JudgeCriterion)
 
     async def grade(texts: list[str]) -> int:
-        slots = asyncio.Semaphore(cap)
+        slots, right = asyncio.Semaphore(cap), list[bool]()
 
         async def ask(text: str, criterion: str) -> None:
             async with slots:
                 inputs = {"guidelines": "", "reference": "", "kind": "requirement"}
-                await predict.acall(lm=lm, query=QUERY, submission=text, criterion=criterion, **inputs)
+                said = await predict.acall(lm=lm, query=QUERY, submission=text, criterion=criterion, **inputs)
+                right.append(said.verdict == "MET")
 
-        with dspy.context(adapter=dspy.JSONAdapter()):
-            await asyncio.gather(*(ask(text, criterion) for text in texts for criterion in CRITERIA))
-        return len(texts) * len(CRITERIA)
+        await asyncio.gather(*(ask(text, criterion) for text in texts for criterion in CRITERIA))
+        return sum(right)
 
     return grade
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -161,7 +160,7 @@ class Rubric(Record):
         both = [text for text in (self.guidelines, other.guidelines) if text]
         return Rubric(self.criteria + other.criteria, guidelines="\n\n".join(both) or None, **fields)
 
-    @cached_property
+    @property
     def keys(self) -> tuple[str, ...]:
         """A unique name for every criterion: its own, or `c1`, `c2`, ... by its place."""
         taken = {criterion.name for criterion in self.criteria if criterion.name is not None}

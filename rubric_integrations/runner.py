@@ -168,6 +168,7 @@ class Run:
                     if ledger and row.submission:
                         ledger.note_submission(row.id, row.submission)
                     waiting.append(asyncio.create_task(self._grade(grader, row)))
+                    await asyncio.sleep(0)  # its first call goes out while the next is being prepared
                     if len(waiting) >= self._window:
                         for graded in await self._next(waiting):
                             yield graded

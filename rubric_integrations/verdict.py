@@ -22,7 +22,8 @@ def plain_word(text: str) -> str:
         >>> plain_word("Cannot assess.") == plain_word("CANNOT_ASSESS")
         True
     """
-    return "".join(ch for ch in text.casefold() if ch.isalnum())
+    word = text.casefold()
+    return word if word.isalnum() else "".join(ch for ch in word if ch.isalnum())
 
 
 def parse_verdict(text: object) -> Verdict | None:

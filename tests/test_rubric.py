@@ -203,3 +203,9 @@ def test_adding_rubrics_keeps_both_and_lets_the_right_one_decide() -> None:
     assert [c.requirement for c in both.criteria] == ["a", "b"]
     assert (both.name, both.guidelines, both.pass_mark) == ("shared", "Be fair.\n\nDates are ISO.", 0.9)
     assert (own + shared).pass_mark == 0.5
+
+
+def test_a_copy_with_other_criteria_has_keys_of_its_own() -> None:
+    rubric = Rubric([Criterion(requirement="a"), Criterion(requirement="b")])
+    assert rubric.keys == ("c1", "c2")
+    assert rubric.model_copy(update={"criteria": (Criterion(requirement="c", name="only"),)}).keys == ("only",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rubric_integrations.criterion import Criterion, Kind
 from rubric_integrations.judges.metrics import run_metric
@@ -87,8 +87,9 @@ def make_report(
     """
     open_places = _unasked(rubric, [computed, *ballots]) if may_be_open else frozenset[int]()
     rows = [
-        _row(rubric, index, [computed] if index in computed.answers else ballots, policies, index in open_places)
-        for index in range(len(rubric))
+        _row(rubric.criteria[index], index, key, given, policies, index in open_places)
+        for index, key in enumerate(rubric.keys)
+        for given in [[computed] if index in computed.answers else ballots]
     ]
     if open_places:
         return _open_report(rubric, ballots, rows, open_places, policies)
@@ -204,46 +205,39 @@ def _vote(ballot: Ballot, answer: Answer) -> Vote:
     )
 
 
-def _row(rubric: Rubric, index: int, ballots: Sequence[Ballot], policies: Policies, is_open: bool) -> CriterionReport:
-    criterion = rubric.criteria[index]
+def _row(
+    criterion: Criterion, index: int, key: str, ballots: Sequence[Ballot], policies: Policies, is_open: bool
+) -> CriterionReport:
     votes = votes_on(index, ballots)
     answers = [ballot.answers[index] for ballot in ballots if index in ballot.answers]
-    row = CriterionReport(
-        name=rubric.keys[index],
-        requirement=criterion.requirement,
-        weight=criterion.weight,
-        required=criterion.is_gate,
-        verdict=None,
-        value=None,
-        spend=sum((answer.spend for answer in answers), Spend()),
-        neutralized=any(isinstance(answer, Judgment) and answer.neutralized for answer in answers),
-        votes=tuple(votes) if len(ballots) > 1 else (),
-        not_asked=tuple(ballot.judge for ballot in ballots if index not in ballot.answers),
-    )
+    about: dict[str, Any] = {
+        "name": key,
+        "requirement": criterion.requirement,
+        "weight": criterion.weight,
+        "required": criterion.is_gate,
+        "spend": sum((answer.spend for answer in answers), Spend()),
+        "neutralized": any(isinstance(answer, Judgment) and answer.neutralized for answer in answers),
+        "votes": tuple(votes) if len(ballots) > 1 else (),
+        "not_asked": tuple(ballot.judge for ballot in ballots if index not in ballot.answers),
+    }
     if is_open:
-        return row
+        return CriterionReport(**about, verdict=None, value=None)
     if all(vote.error for vote in votes):
         instead = failure_answer(criterion, policies.on_failure)
         error = "; ".join(dict.fromkeys(vote.error or "" for vote in votes)) or "nobody was asked"
-        return row.model_copy(
-            update={
-                "error": error,
-                "verdict": instead.verdict if instead else None,
-                "value": instead.value if instead else None,
-            }
-        )
+        verdict, value = (instead.verdict, instead.value) if instead else (None, None)
+        return CriterionReport(**about, verdict=verdict, value=value, error=error)
     found = tally(criterion, votes, policies.strategy(criterion), policies.may_abstain)
     single = answers[0] if len(answers) == 1 and isinstance(answers[0], Judgment) else None
-    return row.model_copy(
-        update={
-            "confidence": single.confidence if single else None,
-            "expected_value": single.expected_value if single else None,
-            "verdict": found.verdict,
-            "value": found.value,
-            "reason": _reason(votes, found.verdict),
-            "passed": holds(criterion, found.value),
-            "agreement": found.agreement,
-        }
+    return CriterionReport(
+        **about,
+        verdict=found.verdict,
+        value=found.value,
+        reason=_reason(votes, found.verdict),
+        passed=holds(criterion, found.value),
+        agreement=found.agreement,
+        confidence=single.confidence if single else None,
+        expected_value=single.expected_value if single else None,
     )
 
 

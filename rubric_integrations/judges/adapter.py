@@ -71,7 +71,7 @@ class JudgeAdapter(dspy.JSONAdapter):
         """
         try:
             reply = _the_object(completion, self.quotable)
-            return {name: self._read(reply, name, field.annotation) for name, field in signature.output_fields.items()}
+            return {name: self._read(reply, name, annotation) for name, annotation in _outputs(cast("Any", signature))}
         except ValueError as error:
             raise AdapterParseError(
                 "JudgeAdapter",
@@ -119,11 +119,10 @@ def _the_object(completion: str, quotable: bool) -> dict[str, Any]:
     if block := _CODE_BLOCK.fullmatch(text):
         text = block[1].strip()
     start = 0 if quotable else text.find("{")
-    decoder = json.JSONDecoder(strict=False, object_pairs_hook=_unique)
     if start < 0 or not text.startswith("{", start):
         raise ValueError("the reply is not a JSON object" + (" alone" if "{" in text else ""))
     try:
-        reply, end = decoder.raw_decode(text, start)
+        reply, end = _DECODER.raw_decode(text, start)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"the reply is not valid JSON ({error})") from None
     rest = text[end:].strip()
@@ -142,6 +141,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         raise ValueError("the reply gives one field twice")
     return result
+
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_unique)
 
 
 def _field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
@@ -170,6 +172,11 @@ def _field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
         return _type(annotation).validate_python(value)
     except ValidationError as error:
         raise ValueError(f"`{name}` is {value!r}: {error.errors()[0]['msg'].lower()}") from None
+
+
+@lru_cache(maxsize=64)
+def _outputs(signature: Any) -> list[tuple[str, Any]]:
+    return [(name, field.annotation) for name, field in signature.output_fields.items()]
 
 
 @lru_cache(maxsize=64)

@@ -295,19 +295,21 @@ def _without(signature: Any, absent: tuple[str, ...]) -> Any:
 
 
 def _spend(entries: list[dict[str, Any]], lm: dspy.BaseLM) -> Spend:
-    total = Spend(calls=0 if entries else 1)
-    for entry in entries:
-        usage: dict[str, Any] = entry["usage"] or {}
-        if not usage and lm.cache:
-            continue  # answered by DSPy's own cache, at no cost
-        details: dict[str, Any] = usage.get("prompt_tokens_details") or {}
-        tokens = TokenUsage(
-            prompt_tokens=usage.get("prompt_tokens") or 0,
-            completion_tokens=usage.get("completion_tokens") or 0,
-            cached_tokens=details.get("cached_tokens") or 0,
-        )
-        total += Spend(calls=1, usage=tokens, cost=entry["cost"])
-    return total
+    if not entries:
+        return Spend(calls=1)
+    # Without usage it was answered by DSPy's own cache, at no cost.
+    return sum((_spent(entry) for entry in entries if entry["usage"] or not lm.cache), Spend())
+
+
+def _spent(entry: Mapping[str, Any]) -> Spend:
+    usage: dict[str, Any] = entry["usage"] or {}
+    details: dict[str, Any] = usage.get("prompt_tokens_details") or {}
+    tokens = TokenUsage(
+        prompt_tokens=usage.get("prompt_tokens") or 0,
+        completion_tokens=usage.get("completion_tokens") or 0,
+        cached_tokens=details.get("cached_tokens") or 0,
+    )
+    return Spend(calls=1, usage=tokens, cost=entry["cost"])
 
 
 def _failure(error: DSPyError, spend: Spend) -> JudgeFailure:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from rubric_integrations.answers import read_answer
 from rubric_integrations.criterion import Criterion, Option, Scale
 from rubric_integrations.judges.base import Question
-from rubric_integrations.judges.shield import Fenced, fence, fence_code, looks_quotable, once_a_text
+from rubric_integrations.judges.shield import Fenced, fence, fence_code, looks_quotable
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import Judgment, parse_verdict
@@ -41,7 +42,7 @@ def shared_texts(submission: Submission, guidelines: str, own: Mapping[str, str]
     )
 
 
-@once_a_text
+@lru_cache(maxsize=512)
 def _shared(
     response: str, guidelines: str, query: str | None, reference: str | None, thinking: str | None
 ) -> tuple[Texts, str]:

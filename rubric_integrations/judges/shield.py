@@ -17,7 +17,7 @@ import secrets
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from typing import NamedTuple, ParamSpec, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 _FORGERIES = re.compile(
     r"\[(?=\[\s*#)"  # [[ ## field ## ]]
@@ -61,18 +61,19 @@ class Fenced(NamedTuple):
     neutralized: bool
 
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
+# Longer texts are not remembered: a few hundred of them would fill the memory.
+MEMORABLE = 50_000
 
-def once_a_text(function: Callable[P, T]) -> Callable[P, T]:
-    """Remember what a function says of texts, which come with every criterion; of very long ones it does not."""
+
+def once_a_text(function: Callable[[str], T]) -> Callable[[str], T]:
+    """Remember what a function says of a text, which comes with every criterion; of very long ones it does not."""
     remembered = lru_cache(maxsize=512)(function)
 
     @wraps(function)
-    def recalled(*texts: P.args, **named: P.kwargs) -> T:
-        short = sum(len(cast("str", text)) for text in texts if text) <= 50_000
-        return remembered(*texts) if short and not named else function(*texts, **named)
+    def recalled(text: str) -> T:
+        return remembered(text) if len(text) <= MEMORABLE else function(text)
 
     return recalled
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -26,23 +26,29 @@ class Address:
         timeout: For how long to wait for a connection, and for more of the answer.
     """
 
-    def __init__(self, url: str, headers: Sequence[tuple[str, str]], *, connect: float, read: float):
+    def __init__(self, url: str, headers: Sequence[tuple[str, str]], *, connect: float, read: float | None):
         self.url, self.headers = url, list(headers)
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
 
 
 class HttpReply(NamedTuple):
-    """What a server answered; its headers in the order they came."""
+    """What a server answered."""
 
     status: int
     reason: str
-    headers: list[tuple[str, str]]
+    headers: Mapping[str, str]
     body: bytes
+
+
+# So many requests may be put together before the event loop turns to others. Else a burst of them would be written only
+# when the last is ready, be answered in a burst, and so on for the whole run: nothing would overlap with the waiting.
+_AT_ONCE = 8
 
 
 class _Pool(NamedTuple):
     session: aiohttp.ClientSession
     lease: AsyncGenerator[aiohttp.ClientSession]
+    turns: asyncio.Semaphore
 
 
 _pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
@@ -55,10 +61,12 @@ async def post(to: Address, body: bytes) -> HttpReply:
         aiohttp.ClientError: No answer came.
         TimeoutError: It took too long.
     """
-    session = await _session()
-    sent = session.post(to.url, data=body, headers=to.headers, timeout=to.timeout, allow_redirects=False)
+    pool = await _pool()
+    await pool.turns.acquire()
+    asyncio.get_running_loop().call_soon(pool.turns.release)
+    sent = pool.session.post(to.url, data=body, headers=to.headers, timeout=to.timeout, allow_redirects=False)
     async with sent as answer:
-        return HttpReply(answer.status, answer.reason or "", list(answer.headers.items()), await answer.read())
+        return HttpReply(answer.status, answer.reason or "", answer.headers, await answer.read())
 
 
 def needs_proxy(url: str) -> bool:
@@ -67,15 +75,15 @@ def needs_proxy(url: str) -> bool:
     return bool(proxies.get(parts.scheme) or proxies.get("all")) and not proxy_bypass(parts.hostname or "")
 
 
-async def _session() -> aiohttp.ClientSession:
+async def _pool() -> _Pool:
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop)
     if pool is None:
         for other in [other for other in _pools if other.is_closed()]:
             await _pools.pop(other).lease.aclose()
         lease = _lease(loop)
-        pool = _pools[loop] = _Pool(await anext(lease), lease)
-    return pool.session
+        pool = _pools[loop] = _Pool(await anext(lease), lease, asyncio.Semaphore(_AT_ONCE))
+    return pool
 
 
 async def _lease(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:

@@ -67,8 +67,11 @@ async def wire(
     sent, _ = target._build(routed, stream=False)
     if needs_proxy(sent.url):
         return None
-    timeouts = engine.config.timeouts or lm15.Timeouts()
-    address = Address(sent.url, sent.headers, connect=timeouts.connect, read=timeouts.read)
+    # Where the LM sets none, the grader's `timeout` is the one that counts.
+    timeouts = engine.config.timeouts
+    address = Address(sent.url, sent.headers, connect=10.0, read=None)
+    if timeouts:
+        address = Address(sent.url, sent.headers, connect=timeouts.connect, read=timeouts.read)
     return Wired(address, sent.body, provider, routed, target)
 
 
@@ -105,8 +108,9 @@ async def send(wired: Wired, body: bytes, lm: dspy.LM) -> Reply:
     """
     try:
         status, reason, headers, content = await post(wired.address, body)
+        told = list(headers.items()) if status >= 400 else []
         answer = HttpResponse(
-            status=status, reason=reason, headers=headers, body=content, http_version="1.1", provider=wired.provider
+            status=status, reason=reason, headers=told, body=content, http_version="1.1", provider=wired.provider
         )
         if status >= 400:
             raise wired.target._http_error(answer)
