@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 from pydantic import model_validator
@@ -10,6 +12,8 @@ from pydantic import model_validator
 from rubric_integrations.answers import read_answer
 from rubric_integrations.criterion import Criterion, Kind
 from rubric_integrations.record import Record
+from rubric_integrations.responses import fault_of
+from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 
 
@@ -35,6 +39,50 @@ class LabelledJudgment(Record):
     def _answers_the_criterion(self) -> Self:
         read_answer(self.criterion, self.verdict)
         return self
+
+
+class LabelsError(ValueError):
+    """A file holds no labels, or not for this rubric."""
+
+
+def read_labels(path: Path, rubric: Rubric) -> list[LabelledJudgment]:
+    """Read the answers that a reader of a report page overruled, as the page exports them.
+
+    Args:
+        path: JSON, a label a line: `criterion` (its name), `requirement`, `verdict`, `submission`, maybe `reason`.
+        rubric: Whose criteria they are about, found by name; the words must be the same.
+
+    Raises:
+        LabelsError: The file cannot be read, or a line is no label for this rubric.
+    """
+    criteria = dict(zip(rubric.keys, rubric.criteria, strict=True))
+    labels: list[LabelledJudgment] = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabelsError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            told = json.loads(line)
+            criterion = criteria[told["criterion"]]
+            if told.get("requirement", criterion.requirement) != criterion.requirement:
+                raise ValueError(f"`{told['criterion']}` asked {told['requirement']!r} when it was labelled")
+            labels.append(
+                LabelledJudgment(
+                    submission=Submission.model_validate(told["submission"]),
+                    criterion=criterion,
+                    verdict=told["verdict"],
+                    reason=told.get("reason", ""),
+                )
+            )
+        except KeyError as error:
+            message = f"{path}:{number}: has no {error}, or the rubric has no criterion of that name"
+            raise LabelsError(f"{message}; it has {list(criteria)!r}") from None
+        except (ValueError, TypeError) as error:
+            raise LabelsError(f"{path}:{number}: is no label for this rubric: {fault_of(error)}") from None
+    return labels
 
 
 def choose_examples(

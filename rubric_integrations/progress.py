@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rubric_integrations.runner import RunSummary
+    from rubric_integrations.results import RunSummary
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def in_a_line(summary: RunSummary) -> str:
     """What a run has come to and what it has cost, in one line.
 
     Example:
-        >>> from rubric_integrations.runner import RunSummary
+        >>> from rubric_integrations.results import RunSummary
         >>> in_a_line(RunSummary(submissions=10, failed=1, seconds=5.0))
         '1 failed, 0 abstentions, 0 calls, 0 tokens, $0.0000, 2.0/s'
     """

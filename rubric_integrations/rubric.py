@@ -11,6 +11,7 @@ from pydantic import field_validator, model_validator
 
 from rubric_integrations.check import HybridMetric
 from rubric_integrations.criterion import Criterion, Scale
+from rubric_integrations.display import html_table
 from rubric_integrations.record import Record, UnitScore
 from rubric_integrations.tree import Node
 
@@ -159,6 +160,14 @@ class Rubric(Record):
         }
         both = [text for text in (self.guidelines, other.guidelines) if text]
         return Rubric(self.criteria + other.criteria, guidelines="\n\n".join(both) or None, **fields)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (key, c.weight, c.kind, "required" if c.is_gate else "", c.requirement)
+            for key, c in zip(self.keys, self.criteria, strict=True)
+        ]
+        title = f"{self.name or 'Rubric'}: {len(self)} criteria, passes from {self.pass_mark:g}"
+        return html_table(title, ["criterion", "weight", "kind", "gate", "requirement"], rows)
 
     @property
     def keys(self) -> tuple[str, ...]:

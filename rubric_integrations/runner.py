@@ -8,76 +8,23 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping
 from contextlib import ExitStack, aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rubric_integrations.background import run_sync
+from rubric_integrations.display import frame, html_table
 from rubric_integrations.graders import Grader
 from rubric_integrations.judges.metered import Meter, MeteredJudge, RunStopped
 from rubric_integrations.progress import progress_bar
-from rubric_integrations.record import Record
 from rubric_integrations.responses import Row, fault_of, read_row
+from rubric_integrations.results import Graded, RunSummary
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import ToGradeInput, as_submission
-from rubric_integrations.verdict import EvaluationReport, JudgeError, Spend
+from rubric_integrations.verdict import JudgeError
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from rubric_integrations.ledger import Ledger
-
-
-class Graded(NamedTuple):
-    """What became of one row.
-
-    Attributes:
-        row: The row.
-        report: Its grade; incomplete where `judge_error` is set, None where the row could not be graded.
-        judge_error: Why the grade could not be completed.
-    """
-
-    row: Row
-    report: EvaluationReport | None
-    judge_error: str | None = None
-
-    @property
-    def score(self) -> float | None:
-        """The score of a complete grade; None where there is none."""
-        return self.report.score if self.report and not self.judge_error else None
-
-
-class RunSummary(Record):
-    """A run so far.
-
-    Attributes:
-        submissions: Rows that came to an end, whichever.
-        graded: Those with a complete grade.
-        passed: Those that passed.
-        failed: Those that a judge failed at.
-        ungradable: Those in which there was nothing to grade.
-        abstentions: Criteria that were abstained from.
-        score_sum: The sum of the scores there are.
-        scored: How many there are.
-        bought: What this run paid for, failed attempts included.
-        reused: Judgments that came from the ledger.
-        seconds: Since the run began.
-        stopped: Why it ended before its time; None where it did not.
-    """
-
-    submissions: int = 0
-    graded: int = 0
-    passed: int = 0
-    failed: int = 0
-    ungradable: int = 0
-    abstentions: int = 0
-    score_sum: float = 0.0
-    scored: int = 0
-    bought: Spend = Spend()
-    reused: int = 0
-    seconds: float = 0.0
-    stopped: str | None = None
-
-    @property
-    def mean_score(self) -> float | None:
-        """The mean of the scores there are."""
-        return self.score_sum / self.scored if self.scored else None
 
 
 class Run:
@@ -130,6 +77,36 @@ class Run:
 
     def __aiter__(self) -> AsyncGenerator[Graded]:
         return self._stream()
+
+    def __repr__(self) -> str:
+        return f"Run({self.summary!r})"
+
+    def _repr_html_(self) -> str:
+        told = self.summary
+        mean = None if told.mean_score is None else round(told.mean_score, 3)
+        row = [told.submissions, mean, told.passed, told.failed, told.abstentions, told.bought.calls, told.bought.cost]
+        columns = ["submissions", "mean score", "passed", "failed", "abstentions", "calls", "US dollars"]
+        return html_table(told.stopped or "Run so far", columns, [row])
+
+    def to_dataframe(self) -> DataFrame:
+        """Grade everything, and give one row a submission: its grade, and a column of verdicts for each criterion.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        rows = [
+            {
+                "id": graded.row.id,
+                "score": graded.score,
+                "passed": bool(graded.report and graded.report.passed and not graded.judge_error),
+                "coverage": graded.report.coverage if graded.report else None,
+                "cost": graded.report.cost if graded.report else None,
+                "error": graded.judge_error or graded.row.error,
+                **{c.name: c.verdict for c in (graded.report.criteria if graded.report else ())},
+            }
+            for graded in self
+        ]
+        return frame(rows, ["id", "score", "passed", "coverage", "cost", "error", *self._rubric.keys])
 
     async def _stream(self) -> AsyncGenerator[Graded]:
         start = time.monotonic()

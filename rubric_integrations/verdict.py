@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from rubric_integrations.display import frame, html_table
 from rubric_integrations.record import Record, UnitScore, Weight
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+ReprArgs = Iterable[tuple[str | None, Any]]
 
 Verdict = Literal["MET", "UNMET", "CANNOT_ASSESS"]
 """A judge's answer to a binary criterion. CANNOT_ASSESS is an abstention: the judge worked, and could not tell."""
@@ -196,6 +203,12 @@ class CriterionReport(Record):
     confidence: UnitScore | None = None
     expected_value: UnitScore | None = None
 
+    def __repr_args__(self) -> ReprArgs:
+        """What to look at first; the rest is in the attributes."""
+        yield "name", self.name
+        yield "verdict", self.verdict
+        yield ("error", self.error) if self.error else ("reason", self.reason)
+
     @property
     def was_asked(self) -> bool:
         """Whether there was an attempt to answer; not, where the decision was made without."""
@@ -252,6 +265,31 @@ class EvaluationReport(Record):
     mean_agreement: float | None = None
     report: tuple[CriterionReport, ...] | None
     reason: str = ""
+
+    def __repr_args__(self) -> ReprArgs:
+        """What to look at first; the rest is in the attributes."""
+        yield ("score_range", self.score_range) if self.score_range else ("score", self.score)
+        yield "passed", self.passed
+        yield "coverage", round(self.coverage, 3)
+        if self.error:
+            yield "error", self.error
+        yield "report", self.report
+
+    def _repr_html_(self) -> str:
+        shown = "..".join(map(str, self.score_range)) if self.score_range else self.score
+        title = f"score {shown}, {'passed' if self.passed else 'not passed'}, coverage {self.coverage:.0%}"
+        rows = [(row.name, row.weight, row.verdict, row.requirement, row.error or row.reason) for row in self.criteria]
+        columns = ["criterion", "weight", "verdict", "requirement", "reason"]
+        return html_table(f"{title}. {self.error or ''}", columns, rows)
+
+    def to_dataframe(self) -> DataFrame:
+        """One row a criterion, in pandas.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        columns = ["name", "requirement", "weight", "required", "verdict", "value", "passed", "reason", "error"]
+        return frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
 
     @property
     def criteria(self) -> tuple[CriterionReport, ...]:

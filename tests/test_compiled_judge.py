@@ -149,3 +149,14 @@ def test_a_labelled_judgment_of_any_kind_is_a_question_to_the_judge(
     judge = judge_at(server)
     server.script = lambda _call: Reply(text=json.dumps({"explanation": "so", field: label}))
     assert str(judge(**example.inputs())[field]).removesuffix(".0") == label
+
+
+def test_what_a_judge_depends_on_tells_no_secret() -> None:
+    said = {"api_key": "S1", "aws_secret_access_key": "S2", "azure_ad_token": "S3", "extra_headers": {"x": "S4"}}
+    lm = dspy.LM("openai/mock", api_base="http://me:S5@host/v1", max_tokens=77, temperature=0.5, **said)  # pyright: ignore[reportArgumentType]
+    told = LMJudge(lm).fingerprint()
+    assert not [secret for secret in ("S1", "S2", "S3", "S4", "S5") if secret in told]
+    assert "http://host/v1" in told
+    assert "77" in told
+    assert told != LMJudge(lm.copy(max_tokens=78)).fingerprint()
+    assert told == LMJudge(lm.copy(azure_ad_token="other", api_base="http://you:S6@host/v1")).fingerprint()

@@ -18,7 +18,9 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"
 
 # Each room's floor; a room may import its own folder and what lies below. `docs/architecture.md` shows it.
 FLOORS = {
-    "record": 0, "tree": 0, "quantity": 0, "background": 0, "check": 0, "criterion": 0, "rubric": 0, "submission": 0,
+    "record": 0,
+    "display": 0, "results": 2,
+    "tree": 0, "quantity": 0, "background": 0, "check": 0, "criterion": 0, "rubric": 0, "submission": 0,
     "conversation": 0, "verdict": 0,
     "answers": 1, "length": 1, "responses": 1,
     "scoring": 2, "score_range": 3, "scoring_arrays": 3, "voting": 2, "labels": 2, "formats": 3, "lint": 3,

@@ -1,9 +1,9 @@
 """The command line, `rubric-integrations`: one module a group of commands."""
 
-from rubric_integrations.cli import grade, probe, rescore, rubrics
+from rubric_integrations.cli import grade, probe, report, rescore, rubrics
 from rubric_integrations.cli.console import app
 
-__all__ = ["app", "grade", "main", "probe", "rescore", "rubrics"]
+__all__ = ["app", "grade", "main", "probe", "report", "rescore", "rubrics"]
 
 
 def main() -> None:

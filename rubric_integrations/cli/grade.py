@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,8 +17,9 @@ from rubric_integrations.cli.console import Exit, app, err, out, refuse
 from rubric_integrations.progress import in_a_line
 from rubric_integrations.reporting.terminal import groups_table, plain, ranking_table, report_table
 from rubric_integrations.responses import ResponsesError, Row, read_responses
+from rubric_integrations.results import Graded, RunSummary
 from rubric_integrations.rubric import Rubric, RubricError
-from rubric_integrations.runner import Graded, RunSummary, grade_many
+from rubric_integrations.runner import grade_many
 
 # Up to this many submissions each get a table; of more, the ranking says enough, and `--out` has the rest.
 MAX_TABLES = 12
@@ -108,7 +109,10 @@ def grade(
             for graded in run:
                 shown.add(graded)
                 if sink:
-                    sink.write(_line(graded))
+                    sink.write(
+                        json.dumps({**graded.to_dict(), "rubric": loaded.name, "judge": judge}, ensure_ascii=False)
+                        + "\n"
+                    )
                     sink.flush()
         except OSError as error:
             refuse(f"{out_file}: cannot be written: {error.strerror or error}")
@@ -169,18 +173,6 @@ def _tell_how_to_go_on(why: str, summary: RunSummary, ledger: Path | None) -> No
         )
     for line in lines:
         err.print(plain(line), soft_wrap=True)
-
-
-def _line(graded: Graded) -> str:
-    """One line of `--out`: the row, and its report's own fields."""
-    row, report = graded.row, graded.report
-    line: dict[str, Any] = {"id": row.id}
-    line["submission"] = row.submission.model_dump(mode="json", exclude_none=True) if row.submission else None
-    line |= report.model_dump(mode="json") if report else {"score": None, "passed": False, "error": row.error}
-    if graded.judge_error:
-        # What was found is kept, but a partial sum must not pass for a grade.
-        line |= {"score": None, "passed": False}
-    return json.dumps(line, ensure_ascii=False) + "\n"
 
 
 def _show(shown: _Shown, summary: RunSummary, rubric: Rubric, out_file: Path | None) -> None:

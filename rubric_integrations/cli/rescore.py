@@ -11,8 +11,8 @@ import typer
 
 from rubric_integrations.cli.console import app, err, out, refuse
 from rubric_integrations.reporting.terminal import plain, ranking_table
+from rubric_integrations.results import Graded
 from rubric_integrations.rubric import Rubric, RubricError
-from rubric_integrations.runner import Graded
 
 MAX_RANKED = 50
 

@@ -10,7 +10,7 @@ from typing import Any
 from rubric_integrations.graders.base import Member
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.deciding import asking_order, is_settled
-from rubric_integrations.graders.reports import Answer, Ballot
+from rubric_integrations.graders.reports import CANCELLED, Answer, Ballot
 from rubric_integrations.judges.base import checked
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
@@ -89,8 +89,7 @@ class PerCriterionGrader(CriterionGrader):
         finally:
             _cancel(tasks)
         said = {i: task.result() for i, task in zip(wanted, tasks, strict=False) if not task.cancelled()}
-        first = _failed(tasks)
-        not_asked = JudgeFailure("transport", f"not asked to the end, since another criterion had failed: {first}")
+        not_asked = JudgeFailure("transport", CANCELLED)
         return Ballot({i: said.get(i, not_asked) for i in wanted}, member.name, member.weight)
 
     async def _ask(self, member: Member, rubric: Rubric, submission: Submission, index: int) -> Judgment:

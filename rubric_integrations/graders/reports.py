@@ -29,6 +29,10 @@ Answer = Judgment | JudgeFailure
 """What became of one question: an answer (abstentions included) or a failure, never mixed."""
 
 
+CANCELLED = "not asked to the end, since another criterion had failed"
+"""How the failure of a criterion ends that was merely cancelled: it is not the one to tell of."""
+
+
 class Ballot(NamedTuple):
     """One judge's answers.
 
@@ -269,7 +273,7 @@ def _judge_scores(
 
 def _error_line(rows: Sequence[CriterionReport]) -> str | None:
     """The first failure in full and the number of others, or how many votes a panel lost."""
-    failed = [row for row in rows if row.error]
+    failed = [row for row in rows if row.error and not row.error.endswith(CANCELLED)]
     if failed:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         return f"`{failed[0].name}` was not judged: {failed[0].error}{more}"

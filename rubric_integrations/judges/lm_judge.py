@@ -5,22 +5,18 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 import dspy
-from dspy.utils.exceptions import (
-    AdapterParseError,
-    DSPyError,
-    LMProviderError,
-    LMRateLimitError,
-    is_retryable_lm_error,
-)
+from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations.criterion import Kind
 from rubric_integrations.judges import signatures
+from rubric_integrations.judges.accounting import failure_of, first_line, spend_of
 from rubric_integrations.judges.adapter import JudgeAdapter
 from rubric_integrations.judges.base import Batch, Overall, Question
 from rubric_integrations.judges.caching import MarkingAdapter, takes_marks
@@ -39,10 +35,11 @@ from rubric_integrations.judges.state import from_state, prompts_of, to_state
 from rubric_integrations.labels import LabelledJudgment, choose_examples, own_examples
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import JudgeFailure, Judgment, Spend, TokenUsage
+from rubric_integrations.verdict import JudgeFailure, Judgment, Spend
 
-# As whom a model is asked, not what.
-_SECRETS = ("api_key", "headers", "extra_headers")
+# As whom a model is asked, not what: it must not be readable where a judge's state is kept.
+_SECRET = re.compile(r"key|secret|password|credential|headers|auth|token(?!s)", re.IGNORECASE)
+_USER_IN_URL = re.compile(r"(?<=://)[^/@]*@")
 
 _ANSWERS: dict[Kind, str] = {"binary": "verdict", "ordinal": "choice", "nominal": "choice", "scaled": "score"}
 
@@ -110,7 +107,10 @@ class LMJudge(dspy.Module):
 
     def fingerprint(self) -> str:
         """What this judge's answers depend on: model, endpoint, sampling, instructions and demonstrations."""
-        sampling = {name: value for name, value in self.lm.kwargs.items() if name not in _SECRETS}
+        sampling = {name: value for name, value in self.lm.kwargs.items() if not _SECRET.search(name)}
+        for name in ("api_base", "base_url"):
+            if name in sampling:
+                sampling[name] = _USER_IN_URL.sub("", str(sampling[name]))
         shown = [example.model_dump(mode="json") for example in self.examples]
         engine = getattr(getattr(self.lm, "engine", None), "fingerprint", str)()
         state = [self.lm.model, sampling, engine, prompts_of(self), shown, self.n_examples, self.confidence]
@@ -246,13 +246,13 @@ class LMJudge(dspy.Module):
                 with context():
                     fields = await predict.acall(lm=lm, signature=signature, demos=demos, **texts.inputs)
         except DSPyError as error:
-            raise _failure(error, _spend(entries, self.lm)) from error
+            raise failure_of(error, spend_of(entries, self.lm)) from error
         except (ValueError, TypeError, ImportError) as error:
             # What DSPy says of probabilities that do not fit is about the reply; anything else about the settings.
             about_reply = self.confidence and bool(entries)
-            failed, spend = "parse" if about_reply else "config", _spend(entries, self.lm)
-            raise JudgeFailure(failed, _first_line(error), retryable=about_reply, spend=spend) from error
-        return _Asked(fields, _spend(entries, self.lm))
+            failed, spend = "parse" if about_reply else "config", spend_of(entries, self.lm)
+            raise JudgeFailure(failed, first_line(error), retryable=about_reply, spend=spend) from error
+        return _Asked(fields, spend_of(entries, self.lm))
 
 
 def as_example(labelled: LabelledJudgment) -> dspy.Example:
@@ -292,39 +292,3 @@ def _without(signature: Any, absent: tuple[str, ...]) -> Any:
     for name in absent:
         signature = signature.delete(name)
     return signature
-
-
-def _spend(entries: list[dict[str, Any]], lm: dspy.BaseLM) -> Spend:
-    if not entries:
-        return Spend(calls=1)
-    # Without usage it was answered by DSPy's own cache, at no cost.
-    return sum((_spent(entry) for entry in entries if entry["usage"] or not lm.cache), Spend())
-
-
-def _spent(entry: Mapping[str, Any]) -> Spend:
-    usage: dict[str, Any] = entry["usage"] or {}
-    details: dict[str, Any] = usage.get("prompt_tokens_details") or {}
-    tokens = TokenUsage(
-        prompt_tokens=usage.get("prompt_tokens") or 0,
-        completion_tokens=usage.get("completion_tokens") or 0,
-        cached_tokens=details.get("cached_tokens") or 0,
-    )
-    return Spend(calls=1, usage=tokens, cost=entry["cost"])
-
-
-def _failure(error: DSPyError, spend: Spend) -> JudgeFailure:
-    if isinstance(error, AdapterParseError):
-        return JudgeFailure("parse", _first_line(error), retryable=True, spend=spend)
-    if is_retryable_lm_error(error):
-        limited = isinstance(error, LMRateLimitError)
-        return JudgeFailure(
-            "transport", _first_line(error), retryable=True, retry_after=error.retry_after, rate_limited=limited,
-            spend=spend,
-        )  # fmt: skip
-    kind = "transport" if type(error) is LMProviderError else "config"
-    return JudgeFailure(kind, _first_line(error), spend=spend)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

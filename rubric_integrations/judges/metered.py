@@ -104,6 +104,7 @@ class MeteredJudge:
     def __init__(self, judge: Judge, meter: Meter):
         self._judge: Any = judge
         self._meter = meter
+        self.counted = judge
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

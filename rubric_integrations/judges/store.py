@@ -70,8 +70,9 @@ class KeptJudge:
             TypeError: The judge has no `fingerprint`.
         """
         if not hasattr(judge, "fingerprint"):
+            asked = type(getattr(judge, "counted", judge)).__name__
             raise TypeError(
-                f"{type(judge).__name__} has no method `fingerprint() -> str` that says what its answers depend on "
+                f"{asked} has no method `fingerprint() -> str` that says what its answers depend on "
                 "(model, settings, prompts): without it, another judge's answers would be taken for its own"
             )
         self._judge: Any = judge

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from rubric_integrations.results import Graded
 from rubric_integrations.rubric import Rubric
-from rubric_integrations.runner import Graded
 from rubric_integrations.tree import node_values
 from rubric_integrations.verdict import CriterionReport, EvaluationReport
 

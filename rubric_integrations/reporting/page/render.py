@@ -1,0 +1,72 @@
+"""The page itself: a template, a style sheet and a script, with the data packed into it.
+
+Everything that came from a model or a user reaches the page as text: escaped by the template, or packed as base64 and
+put into the document by `textContent`. A content security policy lets no other script run, should that ever fail.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from rubric_integrations.reporting.page.figures import compare, criteria_of, summary_of
+from rubric_integrations.reporting.page.loading import RunFile
+from rubric_integrations.reporting.page.view import view_of
+
+_BINS = 20
+
+
+def report_page(runs: Sequence[RunFile], title: str | None = None) -> str:
+    """One run, or two to compare, as an HTML page.
+
+    Args:
+        runs: One or two.
+        title: The page's heading; by default the rubric's name.
+
+    Raises:
+        ValueError: There are none, or more than two.
+        ImportError: The extra `report` is not installed.
+    """
+    if not 1 <= len(runs) <= 2:
+        raise ValueError(f"`runs` must be one run, or two to compare, got {len(runs)}")
+    data = json.dumps(view_of(runs), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    script = _asset("page.js")
+    return _template().render(
+        title=title or runs[0].rubric or "Rubric report",
+        runs=[(run, summary_of(run.rows)) for run in runs],
+        comparison=compare(*runs) if len(runs) == 2 else None,
+        criteria=criteria_of(runs[-1]),
+        histogram=[_histogram(run) for run in runs],
+        bins=_BINS,
+        data=base64.b64encode(gzip.compress(data, mtime=0)).decode(),
+        style=_asset("page.css"),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _histogram(run: RunFile) -> list[int]:
+    """How many scores fall into each of the bins over [0, 1]; what lies outside goes to the end it is at."""
+    counts = [0] * _BINS
+    for row in run.rows:
+        if row.report and not row.error and row.report.score is not None:
+            counts[min(_BINS - 1, max(0, int(row.report.score * _BINS)))] += 1
+    return counts
+
+
+def _template() -> Any:
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise ImportError("a report page needs jinja2: pip install 'rubric-integrations[report]'") from None
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_asset("page.html"))
+
+
+def _asset(name: str) -> str:
+    return resources.files("rubric_integrations.reporting.page").joinpath(name).read_text(encoding="utf-8")
