@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test lint types docs bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,8 +15,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## Grade six responses against a rubric: no key, no network service
+demo: $(STAMP) ## Grade six responses and make the report page: no key, no network service
 	$(BIN)/rubric-integrations grade examples/quarterly_margin/rubric.yaml examples/quarterly_margin/responses.jsonl --out run.jsonl --overwrite
+	$(BIN)/rubric-integrations report run.jsonl --output report.html
 
 test: $(STAMP) ## Run the tests
 	$(BIN)/python -m pytest
@@ -28,9 +29,12 @@ lint: $(STAMP) ## Check style and formatting
 types: $(STAMP) ## Check types, strictly, in the package and the tests
 	$(BIN)/basedpyright
 
+docs: $(STAMP) ## Build the documentation into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 bench: $(STAMP) ## Measure what the library adds around a model
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/prefix.py
 
 clean: ## Remove what make has made
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis run.jsonl
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build run.jsonl report.html
