@@ -287,7 +287,7 @@ async def test_reasoning_beside_the_reply_and_its_parts_are_read_as_dspy_reads_t
     assert len(sent) == 1
 
 
-@pytest.mark.parametrize("how", ["asyncio.run", "two loops", "synchronous", "left", "closed"])
+@pytest.mark.parametrize("how", ["asyncio.run", "two loops", "synchronous", "forked", "left", "closed"])
 def test_connections_are_closed_with_their_loop(server: OpenAIServer, how: str) -> None:
     code = f"""
 import asyncio, sys
@@ -301,8 +301,14 @@ if how == "asyncio.run":
     print(asyncio.run(twice()))
 elif how == "two loops":
     print(asyncio.run(twice()), asyncio.run(twice()))
-elif how == "synchronous":
+elif how in ("synchronous", "forked"):
     print(rubric.grade_sync("It is 42.", grader=grader).score)
+    if how == "forked":
+        import os
+        child = os.fork()
+        print(rubric.grade_sync("It is 42.", grader=grader).score, flush=True)
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
 else:
     loop = asyncio.new_event_loop()
     print(loop.run_until_complete(twice()))

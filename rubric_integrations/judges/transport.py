@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -79,8 +80,9 @@ async def _pool() -> _Pool:
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop)
     if pool is None:
-        for other in [other for other in _pools if other.is_closed()]:
-            await _pools.pop(other).lease.aclose()
+        for other in list(_pools):
+            if other.is_closed() and (left := _pools.pop(other, None)):
+                await left.lease.aclose()
         lease = _lease(loop)
         pool = _pools[loop] = _Pool(await anext(lease), lease, asyncio.Semaphore(_AT_ONCE))
     return pool
@@ -96,6 +98,19 @@ async def _lease(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.Clie
             yield session
         finally:
             _pools.pop(loop, None)
+
+
+_parents_pools: list[_Pool] = []
+
+
+def _forget() -> None:
+    """In a forked child: the parent's connections are not ours to use, nor to close."""
+    _parents_pools.extend(_pools.values())
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 @atexit.register
