@@ -19,7 +19,6 @@ from rubric_integrations.reporting.terminal import groups_table, plain, ranking_
 from rubric_integrations.responses import ResponsesError, Row, read_responses
 from rubric_integrations.results import Graded, RunSummary
 from rubric_integrations.rubric import Rubric, RubricError
-from rubric_integrations.runner import grade_many
 
 # Up to this many submissions each get a table; of more, the ranking says enough, and `--out` has the rest.
 MAX_TABLES = 12
@@ -77,6 +76,7 @@ def grade(
     from rubric_integrations.graders import PerCriterionGrader
     from rubric_integrations.judges.offline import WHAT_IT_IS
     from rubric_integrations.judges.store import StoreError
+    from rubric_integrations.runner import grade_many
 
     kept_in = ledger or (out_file.with_suffix(".sqlite") if out_file and judge != "offline" else None)
     if resume and not (kept_in and kept_in.exists()):
