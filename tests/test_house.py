@@ -79,7 +79,8 @@ def test_modules_are_one_thought(module: str) -> None:
 def test_the_front_door_loads_no_framework() -> None:
     code = (
         "import sys, rubric_integrations as r; r.Rubric; r.Criterion; r.RubricError; import rubric_integrations.cli;"
-        "heavy = {'dspy', 'langchain_core', 'langsmith', 'litellm', 'openai', 'pandas', 'numpy', 'scipy', 'jinja2', 'aiohttp', 'jsonschema'} & set(sys.modules);"
+        "heavy = {'dspy', 'langchain_core', 'langsmith', 'litellm', 'openai', 'pandas', 'numpy', 'scipy', 'jinja2', "
+        "'aiohttp', 'jsonschema'} & set(sys.modules);"
         "print(sorted(heavy)); sys.exit(bool(heavy))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
