@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.cli import app
+from rubric_integrations.graders import RubricAsJudgeGrader
 from rubric_integrations.judges.base import Question
 from rubric_integrations.labels import LabelsError, read_labels
 from rubric_integrations.reporting.page import RunFile, RunFileError, read_run, report_page
@@ -396,3 +397,29 @@ def test_labels_of_another_rubric_are_refused(tmp_path: Path, line: str, message
     path.write_text(line + "\n")
     with pytest.raises(LabelsError, match=message):
         read_labels(path, RUBRIC)
+
+
+async def _whole(_system: str, _user: str) -> str:
+    return '{"explanation": "Fine <b>.", "overall_score": 70}'
+
+
+def test_runs_of_other_kinds_are_shown_too(show: Callable[..., Any]) -> None:
+    whole = RunFile.of("whole", grade_many(["a", "b"], RUBRIC, RubricAsJudgeGrader(_whole)))
+    page = show(whole)
+    assert "scored each submission as a whole" in page.inner_text("main")
+    page.evaluate("location.hash = '#s1'")
+    page.wait_for_selector("#one h2:text-is('2')")
+    assert "Fine <b>." in page.inner_text("#one")
+    stopped = PerCriterionGrader(Said(), stop_when_decided=True)
+    page = show(RunFile.of("open", grade_many(["right=UNMET", "  "], RUBRIC, stopped)))
+    assert page.eval_on_selector_all("#heat .score", "cells => cells.map(cell => cell.textContent)") == [
+        "score",
+        "0.00..0.25",
+        "not graded",
+    ]
+    assert page.locator("#heat i.cell.open").count() == 2
+    raw = PerCriterionGrader(Said(), normalize=False)
+    page = show(RunFile.of("raw", grade_many(["right=MET error=UNMET tone=x", "error=MET tone=x"], RUBRIC, raw)))
+    assert "-2.000" in page.inner_text("#heat")
+    page = show(RunFile.of("nothing", grade_many(["  "], RUBRIC, raw)))
+    assert page.inner_text("#count") == "1 of 1 submissions"
