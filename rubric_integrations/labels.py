@@ -12,9 +12,8 @@ from pydantic import model_validator
 from rubric_integrations.answers import read_answer
 from rubric_integrations.criterion import Criterion, Kind
 from rubric_integrations.record import Record
-from rubric_integrations.responses import fault_of
 from rubric_integrations.rubric import Rubric
-from rubric_integrations.submission import Submission
+from rubric_integrations.submission import Submission, fault_of
 
 
 class LabelledJudgment(Record):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from rubric_integrations.submission import MAX_CHARS, Submission
+from rubric_integrations.submission import MAX_CHARS, Submission, fault_of
 
 _NAMES = {
     "response": ("response", "output", "completion", "answer", "text", "messages"),
@@ -116,14 +116,3 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None) -> 
         return Row(row_id, Submission.model_validate({"query": query, **fields}))
     except ValidationError as error:
         return Row(row_id, None, f"row {row_id}: {fault_of(error)}")
-
-
-def fault_of(error: Exception) -> str:
-    """What is wrong with a submission, in a line."""
-    if not isinstance(error, ValidationError):
-        return str(error).partition("\n")[0]
-    details = error.errors()[0]
-    message = details["msg"].removeprefix("Value error, ")
-    # A conversation's faults name their own place.
-    where = f"`{'.'.join(map(str, details['loc']))}` " if details["loc"] else ""
-    return f"{where}{message[:1].lower()}{message[1:]}"

@@ -15,10 +15,10 @@ from rubric_integrations.display import frame, html_table
 from rubric_integrations.graders import Grader
 from rubric_integrations.judges.metered import Meter, MeteredJudge, RunStopped
 from rubric_integrations.progress import progress_bar
-from rubric_integrations.responses import Row, fault_of, read_row
+from rubric_integrations.responses import Row, read_row
 from rubric_integrations.results import Graded, RunSummary
 from rubric_integrations.rubric import Rubric
-from rubric_integrations.submission import ToGradeInput, as_submission
+from rubric_integrations.submission import ToGradeInput, as_submission, fault_of
 from rubric_integrations.verdict import JudgeError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Self, TypedDict, cast
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rubric_integrations.conversation import Messages, Respond, check_respond, render, split
 from rubric_integrations.record import Record
@@ -171,13 +171,30 @@ def as_submission(
         >>> as_submission({"thinking": "hm", "output": "42"}).response
         '42'
     """
-    given = {"query": _as_text(query, "query"), "reference": _as_text(reference, "reference")}
+    try:
+        return _submission(to_grade, {"query": _as_text(query, "query"), "reference": _as_text(reference, "reference")})
+    except ValidationError as error:
+        raise ValueError(fault_of(error)) from None
+
+
+def _submission(to_grade: ToGradeInput, given: dict[str, Any]) -> Submission:
     if isinstance(to_grade, Submission):
         return to_grade.model_copy(update={key: value for key, value in given.items() if value is not None})
     if conversation := _conversation(to_grade):
         return Submission.from_messages(*conversation, **given)
     parts = normalize_to_grade_input(to_grade)
     return Submission(response=parts.get("output", ""), thinking=parts.get("thinking") or None, **given)
+
+
+def fault_of(error: Exception) -> str:
+    """What is wrong with a submission, in a line."""
+    if not isinstance(error, ValidationError):
+        return str(error).partition("\n")[0]
+    details = error.errors()[0]
+    message = details["msg"].removeprefix("Value error, ")
+    # A conversation's faults name their own place.
+    where = f"`{'.'.join(map(str, details['loc']))}` " if details["loc"] else ""
+    return f"{where}{message[:1].lower()}{message[1:]}"
 
 
 def _conversation(to_grade: object) -> tuple[Messages, Respond] | None:

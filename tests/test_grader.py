@@ -322,3 +322,9 @@ async def test_a_grader_must_be_named() -> None:
 def test_settings_are_checked_when_the_grader_is_made(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         PerCriterionGrader(**settings)
+
+
+@pytest.mark.parametrize("nothing", ["  ", {"output": ""}, {"thinking": "hm", "output": " "}])
+def test_nothing_to_grade_is_said_in_one_line(nothing: Any) -> None:
+    with pytest.raises(ValueError, match=r"^`response` is empty: there is nothing to grade$"):
+        Rubric([Criterion(requirement="r")]).grade_sync(nothing, grader=PerCriterionGrader("offline"))
