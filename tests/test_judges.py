@@ -436,3 +436,17 @@ def test_what_is_no_judge_is_refused() -> None:
         as_judge("offline", api_base="http://127.0.0.1/v1")
     with pytest.raises(ValueError, match="go with a model name"):
         as_judge(Scripted(GOOD), api_base="http://127.0.0.1/v1")
+
+
+def test_long_submissions_are_not_kept_in_memory() -> None:
+    from rubric_integrations.judges import prompting
+
+    def kept() -> int:
+        return prompting._shared.cache_info().currsize  # pyright: ignore[reportPrivateUsage]
+
+    before = kept()
+    long = Question(Submission(response="long " * 20_000), Criterion(requirement="r"))
+    assert prompting.question_texts(long).inputs["submission"].count("long") == 20_000
+    assert kept() == before
+    prompting.question_texts(Question(Submission(response="a short one"), Criterion(requirement="r")))
+    assert kept() == before + 1

@@ -90,6 +90,22 @@ def test_the_first_line_counts_what_is_there_and_what_is_not() -> None:
     assert summary.cost == pytest.approx(0.5 * summary.calls - 0.5)
 
 
+def test_a_failure_that_a_policy_answered_leaves_the_grade_standing(show: Callable[..., Any]) -> None:
+    tolerant = PerCriterionGrader(Said(), on_failure="abstain", max_retries=0)
+    run = RunFile.of("tolerant", grade_many(["right=MET error=fails tone=plain"], RUBRIC, tolerant))
+    summary = summary_of(run.rows)
+    assert (summary.graded, summary.failed) == (1, 0)
+    assert summary.score
+    assert summary.score.mean == 1.0
+    assert [figures.failed for figures in criteria_of(run) if figures.name == "error"] == [1]
+    page = show(run)
+    assert "1.000" in page.inner_text("#heat")
+    assert "not graded" not in page.inner_text("#heat")
+    page.evaluate("location.hash = '#s0'")
+    page.wait_for_selector("#one h2:text-is('1')")
+    assert "`error` was not judged: transport: no reply" in page.inner_text("#one")
+
+
 def test_what_cost_most_is_counted_from_the_good_end() -> None:
     figures = {found.name: found for found in criteria_of(FIRST)}
     assert criteria_of(FIRST)[0].name == "right"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rubric_integrations.answers import read_answer
 from rubric_integrations.criterion import Criterion, Option, Scale
 from rubric_integrations.judges.base import Question
-from rubric_integrations.judges.shield import Fenced, fence, fence_code, looks_quotable
+from rubric_integrations.judges.shield import MEMORABLE, Fenced, fence, fence_code, looks_quotable
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import Judgment, parse_verdict
@@ -31,9 +31,9 @@ class Texts(NamedTuple):
 
 def shared_texts(submission: Submission, guidelines: str, own: Mapping[str, str]) -> Texts:
     """The inputs that all questions about a submission share, and then a question's own; absent texts are left out."""
-    shared, code = _shared(
-        submission.response, guidelines, submission.query, submission.reference, submission.thinking
-    )  # fmt: skip
+    told = (submission.response, guidelines, submission.query, submission.reference, submission.thinking)
+    short = sum(len(text) for text in told if text) <= MEMORABLE
+    shared, code = _shared(*told) if short else _shared.__wrapped__(*told)
     fenced = {name: fence(text, code) for name, text in own.items()}
     return Texts(
         {**shared.inputs, **{name: text.text for name, text in fenced.items()}},

@@ -69,9 +69,8 @@ async def wire(
         return None
     # Where the LM sets none, the grader's `timeout` is the one that counts.
     timeouts = engine.config.timeouts
-    address = Address(sent.url, sent.headers, connect=10.0, read=None)
-    if timeouts:
-        address = Address(sent.url, sent.headers, connect=timeouts.connect, read=timeouts.read)
+    connect, read = (timeouts.connect, timeouts.read) if timeouts else (lm15.Timeouts().connect, None)
+    address = Address(sent.url, sent.headers, connect=connect, read=read)
     return Wired(address, sent.body, provider, routed, target)
 
 

@@ -77,8 +77,10 @@ def test_text_around_an_attack_does_not_help_it(attack: Attack, before: str, aft
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each text looked at anew, whatever was seen of it before."""
-    for module, name in ((prompting, "_shared"), (shield, "_is_quotable")):
-        monkeypatch.setattr(module, name, getattr(module, name).__wrapped__)
+    prompting._shared.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(shield, "_is_quotable", shield._is_quotable.__wrapped__)  # pyright: ignore
+    # What is seen under the patches of a test is not for the others.
+    monkeypatch.setattr(prompting, "MEMORABLE", 0)
 
 
 @pytest.mark.parametrize("family", ["forged_reply", "control_token", "custom_type", "look_alike"])

@@ -95,7 +95,7 @@ def mean_of(scores: Sequence[float]) -> Mean:
 def summary_of(rows: Sequence[GradedRow]) -> Summary:
     """All that the page's first line says."""
     reports = [row.report for row in rows if row.report]
-    complete = [row.report for row in rows if row.report and not row.error]
+    complete = [row.report for row in rows if row.report and row.is_graded]
     scores = [report.score for report in complete if report.score is not None]
     costs = [report.cost for report in reports]
     return Summary(
@@ -105,7 +105,7 @@ def summary_of(rows: Sequence[GradedRow]) -> Summary:
         graded=len(complete),
         coverage=math.fsum(report.coverage for report in reports) / len(reports) if reports else None,
         abstained=sum(report.cannot_assess_count for report in reports),
-        failed=sum(row.error is not None for row in rows),
+        failed=sum(not row.is_graded for row in rows),
         calls=sum(report.spend.calls for report in reports),
         tokens=sum(report.token_usage.total_tokens for report in reports),
         cost=None if None in costs else math.fsum(cost for cost in costs if cost is not None),
@@ -162,7 +162,7 @@ def compare(first: RunFile, second: RunFile) -> Comparison | None:
         flips += sum(
             None not in (c.verdict, was := answers.get(c.name)) and c.verdict != was for c in other.report.criteria
         )
-        if row.report.score is not None and other.report.score is not None and not row.error and not other.error:
+        if row.report.score is not None and other.report.score is not None:
             differences.append(other.report.score - row.report.score)
     if not differences:
         return None

@@ -32,6 +32,13 @@ class GradedRow(NamedTuple):
     report: EvaluationReport | None
     error: str | None
 
+    @property
+    def is_graded(self) -> bool:
+        """Whether the grade stands: a failure that a policy answered, or a panel's lost vote, does not undo it."""
+        if self.report is None:
+            return False
+        return self.error is None or self.report.score is not None or self.report.score_range is not None
+
 
 class RunFile(NamedTuple):
     """A run.

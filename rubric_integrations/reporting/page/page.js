@@ -173,7 +173,7 @@
     });
     const heads = two ? data.runs : ["answer"];
     const grades = row.grades.map((grade, run) => make("p", {}, two ? make("b", { class: "r" + (run + 1) }, data.runs[run] + ": ") : null, scoreText(grade) + (grade && !grade.error ? (grade.passed ? ", passed" : ", not passed") : "") +
-      (grade?.penalty ? ", " + grade.penalty.toFixed(3) + " lost for length" : "") + (grade?.metrics ? ", " + Object.entries(grade.metrics).map(([name, value]) => name + " " + (value === null ? "not computed" : value.toFixed(3))).join(", ") : "") + (grade?.error ? ": " + grade.error : "") + (grade?.reason ? ". " + grade.reason : "")));
+      (grade?.penalty ? ", " + grade.penalty.toFixed(3) + " lost for length" : "") + (grade?.metrics ? ", " + Object.entries(grade.metrics).map(([name, value]) => name + " " + (value === null ? "not computed" : value.toFixed(3))).join(", ") : "") + (grade?.error ? ": " + grade.error : "") + (grade?.note ? "; " + grade.note : "") + (grade?.reason ? ". " + grade.reason : "")));
     $("one").replaceChildren(
       make("nav", { class: "turn", "aria-label": "Submissions" }, make("a", { href: "#list" }, "All submissions"), turn(-1, "Previous"), turn(1, "Next")),
       make("h2", {}, row.id), ...grades,

@@ -54,7 +54,7 @@ def _histogram(run: RunFile) -> list[int]:
     """How many scores fall into each of the bins over [0, 1]; what lies outside goes to the end it is at."""
     counts = [0] * _BINS
     for row in run.rows:
-        if row.report and not row.error and row.report.score is not None:
+        if row.report and row.report.score is not None:
             counts[min(_BINS - 1, max(0, int(row.report.score * _BINS)))] += 1
     return counts
 

@@ -47,7 +47,7 @@ def _grade(row: GradedRow, places: dict[tuple[str, str], int]) -> dict[str, Any]
         "score": report.score,
         "range": report.score_range,
         "passed": report.passed,
-        "error": row.error,
+        ("note" if row.is_graded else "error"): row.error,
         "coverage": round(report.coverage, 4),
         "penalty": report.length_penalty or None,
         "metrics": report.metrics or None,
