@@ -22,10 +22,11 @@ def spend_of(entries: Sequence[Mapping[str, Any]], lm: dspy.BaseLM) -> Spend:
     if not entries:
         return Spend(calls=1)
     # Without usage it was answered by DSPy's own cache, at no cost.
-    return sum((_spent(entry) for entry in entries if entry["usage"] or not lm.cache), Spend())
+    return sum((spent(entry) for entry in entries if entry["usage"] or not lm.cache), Spend())
 
 
-def _spent(entry: Mapping[str, Any]) -> Spend:
+def spent(entry: Mapping[str, Any]) -> Spend:
+    """What one call cost, by its entry in a history: `usage` and `cost`."""
     usage: dict[str, Any] = entry["usage"] or {}
     details: dict[str, Any] = usage.get("prompt_tokens_details") or {}
     tokens = TokenUsage(

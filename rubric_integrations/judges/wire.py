@@ -1,29 +1,25 @@
 # pyright: reportPrivateUsage=false
-"""The way of a call through DSPy, up to the socket and from it; the one module that relies on how DSPy works inside.
+"""The way of a call through DSPy, up to the socket; with `replies`, all that relies on how DSPy works inside.
 
-The prompt, the schema, the address, the key and the reading of replies are DSPy's own. Where a release of DSPy works
-otherwise, importing this module or calling `wire` fails, and questions go the ordinary way.
+The prompt, the schema, the address and the key are DSPy's own. Where a release of DSPy works otherwise, importing this
+module or calling `wire` fails, and questions go the ordinary way.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import aiohttp
 import dspy
 from dspy import lm15
-from dspy._vendor.lm15.providers.base import HttpResponse
 from dspy._vendor.lm15.providers.common import json_dumps
 from dspy._vendor.lm15.providers.openai_chat import OpenAIChatLM
-from dspy.clients.call_result import CallResult
-from dspy.clients.costs import estimate_cost
 from dspy.clients.engines.lm15_engine import LM15Engine
 from dspy.clients.errors import wrap_error
 from dspy.clients.execution import _engine, prepare
-from dspy.clients.model_metadata import model_info
 
+from rubric_integrations.judges.replies import Reader, Reply
 from rubric_integrations.judges.transport import Address, needs_proxy, post
 
 
@@ -32,21 +28,7 @@ class Wired(NamedTuple):
 
     address: Address
     body: bytes
-    provider: str
-    request: lm15.Request
-    target: Any
-
-
-class Reply(NamedTuple):
-    """A model's reply.
-
-    Attributes:
-        text: What it says; empty if nothing.
-        entry: `usage` and `cost` (US dollars or None), as in an entry of DSPy's history.
-    """
-
-    text: str
-    entry: dict[str, Any]
+    reader: Reader
 
 
 async def wire(
@@ -71,7 +53,7 @@ async def wire(
     timeouts = engine.config.timeouts
     connect, read = (timeouts.connect, timeouts.read) if timeouts else (lm15.Timeouts().connect, None)
     address = Address(sent.url, sent.headers, connect=connect, read=read)
-    return Wired(address, sent.body, provider, routed, target)
+    return Wired(address, sent.body, Reader(target, routed, provider))
 
 
 class _Rendered(Exception):  # noqa: N818 -- no error: the way ends here
@@ -106,33 +88,8 @@ async def send(wired: Wired, body: bytes, lm: dspy.LM) -> Reply:
         dspy.utils.exceptions.DSPyError: As `dspy.LM` does.
     """
     try:
-        status, reason, headers, content = await post(wired.address, body)
-        told = list(headers.items()) if status >= 400 else []
-        answer = HttpResponse(
-            status=status, reason=reason, headers=told, body=content, http_version="1.1", provider=wired.provider
-        )
-        if status >= 400:
-            raise wired.target._http_error(answer)
-        response = wired.target.parse_response(wired.request, answer)
+        return await wired.reader.read(await post(wired.address, body))
     except Exception as error:
         known = isinstance(error, aiohttp.ClientError | OSError)
         canonical = lm15.TransportError(f"{type(error).__name__}: {error}") if known else error
-        raise wrap_error(canonical, model=lm.model, provider=wired.provider) from error
-    result = CallResult.native(response, provider=wired.provider)
-    output: Any = result.outputs[0]
-    text = output.get("text") if isinstance(output, dict) else output
-    return Reply(text or "", {"usage": result.usage, "cost": await _cost(wired, response)})
-
-
-async def _cost(wired: Wired, response: lm15.Response) -> float | None:
-    provider, request = wired.provider, wired.request
-    # DSPy looks through its whole price list for a model that is not in it; the first look may even fetch the list.
-    models = (provider, response.model, request.model)
-    if models not in _has_price:
-        _has_price[models] = await asyncio.to_thread(lambda: any(model_info(provider, model) for model in models[1:]))
-    if not _has_price[models]:
-        return None
-    return estimate_cost(response, provider=provider, requested_model=request.model, request=request)[0]
-
-
-_has_price: dict[tuple[str, str, str], bool] = {}
+        raise wrap_error(canonical, model=lm.model, provider=wired.reader.provider) from error
