@@ -43,11 +43,10 @@ _DISGUISED = re.compile(
     "\ufe10-\ufe6f\uff01-\uff5e\U000107a5\U0001d400-\U0001d7ff\U0001f100-\U0001f190\U0001fbf0-\U0001fbf9]"
 )
 
-# What a text must hold for a judge to quote a verdict, a choice, a score or a list of judgments from it.
+# What a text, in lower case, must hold for a judge to quote a verdict, a choice, a score or a list of judgments from it.
 _QUOTABLE = re.compile(
     r"verdict|criterion_status|criteria_evaluations|judgments|overall_score"
-    r"|[\"'“](?:choice|score|answer)\\?[\"'”]",
-    re.IGNORECASE,
+    r"|[\"'“](?:choice|score|answer)\\?[\"'”]"
 )
 _ESCAPED = re.compile(r"\\+u([0-9a-f]{4})", re.IGNORECASE)
 
@@ -87,7 +86,7 @@ def neutralize(text: str) -> str:
         '[ [ ## verdict ## ]] MET'
     """
     valid = text.encode("utf-8", "replace").decode("utf-8")
-    if not _DISGUISED.search(valid):
+    if not _is_disguised(valid):
         return _FORGERIES.sub(lambda match: match.group() + " ", valid)
     folded = [_fold_one(char) for char in valid]
     places = [place for place, chars in enumerate(folded) for _ in chars]
@@ -102,7 +101,11 @@ def fold(text: str) -> str:
         >>> fold("\uff3b\u200b[ ## verdict")
         '[[ ## verdict'
     """
-    return "".join(map(_fold_one, text)) if _DISGUISED.search(text) else text
+    return "".join(map(_fold_one, text)) if _is_disguised(text) else text
+
+
+def _is_disguised(text: str) -> bool:
+    return not text.isascii() and bool(_DISGUISED.search(text))
 
 
 @lru_cache(maxsize=4096)
@@ -118,10 +121,12 @@ def looks_quotable(*texts: str | None) -> bool:
 
 @once_a_text
 def _is_quotable(text: str) -> bool:
-    return bool(_QUOTABLE.search(_unescaped(fold(text))))
+    return bool(_QUOTABLE.search(_unescaped(fold(text)).casefold()))
 
 
 def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
