@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from rubric_integrations.record import Record
 from rubric_integrations.responses import Row
-from rubric_integrations.verdict import EvaluationReport, Spend
+from rubric_integrations.spend import Spend
+from rubric_integrations.verdict import EvaluationReport
 
 
 class Graded(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +10,7 @@ from pydantic import Field
 
 from rubric_integrations.display import frame, html_table
 from rubric_integrations.record import Record, UnitScore, Weight
+from rubric_integrations.spend import Spend, TokenUsage
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -22,6 +24,9 @@ VERDICT_VALUES: dict[Verdict, float | None] = {"MET": 1.0, "UNMET": 0.0, "CANNOT
 """The value in [0, 1] of each verdict; None for the abstention, which has none."""
 
 
+_DRESS = re.compile(r"[\W_]+")
+
+
 def plain_word(text: str) -> str:
     """A word without the form a model may dress it in, for comparison: `**Met.**` and `MET` give the same.
 
@@ -29,8 +34,7 @@ def plain_word(text: str) -> str:
         >>> plain_word("Cannot assess.") == plain_word("CANNOT_ASSESS")
         True
     """
-    word = text.casefold()
-    return word if word.isalnum() else "".join(ch for ch in word if ch.isalnum())
+    return _DRESS.sub("", text.casefold())
 
 
 def parse_verdict(text: object) -> Verdict | None:
@@ -39,57 +43,6 @@ def parse_verdict(text: object) -> Verdict | None:
 
 
 _VERDICTS: dict[str, Verdict] = {plain_word(verdict): verdict for verdict in VERDICT_VALUES}
-
-
-class TokenUsage(Record):
-    """Tokens that were paid for; what a cache of ours answered costs none.
-
-    Attributes:
-        prompt_tokens: Tokens sent.
-        completion_tokens: Tokens received.
-        cached_tokens: Of those sent, how many the provider had in its prefix cache.
-    """
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
-
-    @property
-    def total_tokens(self) -> int:
-        """Sent and received."""
-        return self.prompt_tokens + self.completion_tokens
-
-    def __add__(self, other: TokenUsage) -> TokenUsage:
-        return TokenUsage(
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-        )
-
-
-class Spend(Record):
-    """What some judgments cost, failed attempts included.
-
-    Attributes:
-        calls: Requests to a model.
-        usage: Their tokens.
-        cost: US dollars; None where the price of a call is not known (which is not zero).
-    """
-
-    calls: int = 0
-    usage: TokenUsage = TokenUsage()
-    cost: float | None = 0.0
-
-    def __add__(self, other: Spend) -> Spend:
-        if not other.calls and other == _NOTHING:
-            return self
-        if not self.calls and self == _NOTHING:
-            return other
-        cost = None if self.cost is None or other.cost is None else self.cost + other.cost
-        return Spend(calls=self.calls + other.calls, usage=self.usage + other.usage, cost=cost)
-
-
-_NOTHING = Spend()
 
 
 class Judgment(Record):

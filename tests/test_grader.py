@@ -13,7 +13,8 @@ from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubri
 from rubric_integrations.background import run_sync
 from rubric_integrations.graders import retrying
 from rubric_integrations.judges import Question
-from rubric_integrations.verdict import JudgeFailure, Judgment, Spend, TokenUsage
+from rubric_integrations.spend import Spend, TokenUsage
+from rubric_integrations.verdict import JudgeFailure, Judgment
 
 Answer = Callable[[Question, int], Awaitable[str]]
 

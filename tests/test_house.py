@@ -21,7 +21,7 @@ FLOORS = {
     "record": 0,
     "display": 0, "results": 2,
     "tree": 0, "quantity": 0, "background": 0, "check": 0, "criterion": 0, "rubric": 0, "submission": 0,
-    "conversation": 0, "verdict": 0,
+    "conversation": 0, "spend": 0, "verdict": 0,
     "answers": 1, "length": 1, "responses": 1,
     "scoring": 2, "score_range": 3, "scoring_arrays": 3, "voting": 2, "labels": 2, "formats": 3, "lint": 3,
     "judges": 3,

@@ -21,7 +21,8 @@ from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.judges.store import JudgmentStore
 from rubric_integrations.ledger import Ledger, LedgerError, claims
 from rubric_integrations.ledger.file import APPLICATION_ID, SCHEMA_VERSION
-from rubric_integrations.verdict import JudgeFailure, Judgment, Spend, TokenUsage
+from rubric_integrations.spend import Spend, TokenUsage
+from rubric_integrations.verdict import JudgeFailure, Judgment
 from tests.openai_server import OpenAIServer
 
 FULL = Judgment(

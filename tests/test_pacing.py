@@ -15,7 +15,8 @@ from rubric_integrations import Criterion, PerCriterionGrader, Rubric
 from rubric_integrations.graders.pacing import Pace
 from rubric_integrations.judges import Question
 from rubric_integrations.judges.metered import Meter, MeteredJudge, RunStopped
-from rubric_integrations.verdict import JudgeFailure, Judgment, Spend
+from rubric_integrations.spend import Spend
+from rubric_integrations.verdict import JudgeFailure, Judgment
 from tests.openai_server import Call, OpenAIServer, Reply
 
 

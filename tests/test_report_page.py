@@ -19,7 +19,8 @@ from rubric_integrations.judges.base import Question
 from rubric_integrations.labels import LabelsError, read_labels
 from rubric_integrations.reporting.page import RunFile, RunFileError, read_run, report_page
 from rubric_integrations.reporting.page.figures import compare, criteria_of, mean_of, summary_of
-from rubric_integrations.verdict import JudgeFailure, Judgment, Spend
+from rubric_integrations.spend import Spend
+from rubric_integrations.verdict import JudgeFailure, Judgment
 
 EVIL = [
     "<script>window.hacked = 1</script>",

@@ -22,7 +22,8 @@ from rubric_integrations.judges import Question
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.ledger import Ledger, LedgerError
 from rubric_integrations.rescoring import rescore
-from rubric_integrations.verdict import Judgment, Spend
+from rubric_integrations.spend import Spend
+from rubric_integrations.verdict import Judgment
 from tests.openai_server import Call, OpenAIServer, Reply
 from tests.test_store import RUBRIC as KINDS
 from tests.test_store import answers

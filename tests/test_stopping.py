@@ -17,7 +17,8 @@ from rubric_integrations.check import HybridMetric
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.judges.base import Question
 from rubric_integrations.length import LengthPenalty
-from rubric_integrations.verdict import EvaluationReport, JudgeFailure, Judgment, Spend
+from rubric_integrations.spend import Spend
+from rubric_integrations.verdict import EvaluationReport, JudgeFailure, Judgment
 
 
 class Known:

@@ -6,8 +6,9 @@ import threading
 from collections import Counter, deque
 from typing import Literal, TypedDict
 
+from rubric_integrations.spend import Spend
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import EvaluationReport, Spend
+from rubric_integrations.verdict import EvaluationReport
 
 
 class MetricSummary(TypedDict):

@@ -12,8 +12,9 @@ from rubric_integrations.graders.base import Grader, Member
 from rubric_integrations.judges.base import OverallJudge
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.scoring import Part, Score, failure_answer, reaches, score_overall, score_parts
+from rubric_integrations.spend import Spend, total_spend
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import EvaluationReport, JudgeFailure, Spend
+from rubric_integrations.verdict import EvaluationReport, JudgeFailure
 
 _JOIN: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
@@ -101,7 +102,7 @@ class RubricAsJudgeGrader(Grader):
             coverage=1.0 if given else 0.0,
             failed_count=0 if given else len(rubric),
             error=f"{len(lost)} of {len(found)} judges gave no score: {lost[0].reason}" if lost else None,
-            spend=sum((opinion.spend for opinion in found), Spend()),
+            spend=total_spend(opinion.spend for opinion in found),
             judge_scores=self._judge_scores(rubric, percents) if len(found) > 1 else {},
             report=None,
             reason="; ".join(opinion.reason for opinion in given),

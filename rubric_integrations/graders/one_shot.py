@@ -11,8 +11,9 @@ from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.reports import Answer, Ballot
 from rubric_integrations.judges.base import BatchJudge
 from rubric_integrations.rubric import Rubric
+from rubric_integrations.spend import Spend, total_spend
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import JudgeFailure, Spend
+from rubric_integrations.verdict import JudgeFailure
 
 
 class PerCriterionOneShotGrader(CriterionGrader):
@@ -67,7 +68,7 @@ class PerCriterionOneShotGrader(CriterionGrader):
         for group in (chunks[:1], chunks[1:]) if self.one_ahead else (chunks,):
             asked += await asyncio.gather(*(self._chunk(member, rubric, submission, chunk) for chunk in group))
         answers = {index: answer for chunk, _ in asked for index, answer in chunk.items()}
-        return Ballot(answers, member.name, member.weight, sum((spend for _, spend in asked), Spend()))
+        return Ballot(answers, member.name, member.weight, total_spend(spend for _, spend in asked))
 
     async def _chunk(
         self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]

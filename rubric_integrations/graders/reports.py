@@ -21,8 +21,9 @@ from rubric_integrations.scoring import (
     reaches,
     score_parts,
 )
+from rubric_integrations.spend import Spend, total_spend
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import CriterionReport, EvaluationReport, JudgeFailure, Judgment, Spend, Vote
+from rubric_integrations.verdict import CriterionReport, EvaluationReport, JudgeFailure, Judgment, Vote
 from rubric_integrations.voting import tally
 
 Answer = Judgment | JudgeFailure
@@ -144,7 +145,7 @@ def _summed(rubric: Rubric, ballots: Sequence[Ballot], rows: Sequence[CriterionR
         cannot_assess_count=sum(row.value is None and not row.error and row.was_asked for row in rows),
         failed_count=len(failed),
         error=_error_line(rows),
-        spend=sum((ballot.spend for ballot in ballots), sum((row.spend for row in rows), Spend())),
+        spend=total_spend(asked.spend for asked in (*rows, *ballots)),
         mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
         report=tuple(rows),
     )
@@ -219,7 +220,7 @@ def _row(
         "requirement": criterion.requirement,
         "weight": criterion.weight,
         "required": criterion.is_gate,
-        "spend": sum((answer.spend for answer in answers), Spend()),
+        "spend": total_spend(answer.spend for answer in answers),
         "neutralized": any(isinstance(answer, Judgment) and answer.neutralized for answer in answers),
         "votes": tuple(votes) if len(ballots) > 1 else (),
         "not_asked": tuple(ballot.judge for ballot in ballots if index not in ballot.answers),

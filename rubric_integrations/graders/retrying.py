@@ -20,7 +20,8 @@ from tenacity import (
 from rubric_integrations.graders.pacing import Pace
 from rubric_integrations.judges.metered import RunStopped
 from rubric_integrations.judges.store import StoreError
-from rubric_integrations.verdict import JudgeFailure, Spend
+from rubric_integrations.spend import Spend, total_spend
+from rubric_integrations.verdict import JudgeFailure
 
 T = TypeVar("T")
 
@@ -81,9 +82,9 @@ class Budget:
             reraise=True,
         )
         try:
-            return await retrying(next_attempt), sum((failure.spend for failure in failures), Spend())
+            return await retrying(next_attempt), total_spend(failure.spend for failure in failures)
         except JudgeFailure as last:
-            last.spend = sum((failure.spend for failure in failures), Spend())
+            last.spend = total_spend(failure.spend for failure in failures)
             raise
 
     async def _once(self, attempt: Callable[[], Awaitable[T]]) -> T:

@@ -14,7 +14,8 @@ from dspy.utils.exceptions import (
     is_retryable_lm_error,
 )
 
-from rubric_integrations.verdict import JudgeFailure, Spend, TokenUsage
+from rubric_integrations.spend import Spend, TokenUsage, total_spend
+from rubric_integrations.verdict import JudgeFailure
 
 
 def spend_of(entries: Sequence[Mapping[str, Any]], lm: dspy.BaseLM) -> Spend:
@@ -22,7 +23,7 @@ def spend_of(entries: Sequence[Mapping[str, Any]], lm: dspy.BaseLM) -> Spend:
     if not entries:
         return Spend(calls=1)
     # Without usage it was answered by DSPy's own cache, at no cost.
-    return sum((spent(entry) for entry in entries if entry["usage"] or not lm.cache), Spend())
+    return total_spend(spent(entry) for entry in entries if entry["usage"] or not lm.cache)
 
 
 def spent(entry: Mapping[str, Any]) -> Spend:

@@ -64,6 +64,10 @@ class JudgeAdapter(dspy.JSONAdapter):
         return cls(quotable, frozenset(map(int, _NUMBERED.findall(str(inputs.get("criteria", ""))))))
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+        """`read`, for DSPy, whose callbacks hear of it."""
+        return self.read(signature, completion)
+
+    def read(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         """Read the output fields of a reply.
 
         Raises:
@@ -129,9 +133,11 @@ def _the_object(completion: str, quotable: bool) -> dict[str, Any]:
     if "{" in rest or (quotable and rest):
         raise ValueError("the reply holds more than one JSON object, or text after it")
     for alias, name in _ALIASES.items():
+        if alias not in reply:
+            continue
         if name != "explanation" and _differ(reply, (alias, name)):
             raise ValueError(f"the reply gives both `{name}` and `{alias}`")
-        if alias in reply and name not in reply:
+        if name not in reply:
             reply[name] = reply.pop(alias)
     return reply
 
@@ -164,7 +170,7 @@ def _field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
         return cast("list[Any]", value)
     if isinstance(value, bool):
         raise ValueError(f"`{name}` is {value!r}, which is no answer")
-    if isinstance(value, str) and parse_verdict(value) == "CANNOT_ASSESS":
+    if isinstance(value, str) and name != "explanation" and parse_verdict(value) == "CANNOT_ASSESS":
         value = "CANNOT_ASSESS"
     if annotation is str and isinstance(value, int | float):
         value = str(value)

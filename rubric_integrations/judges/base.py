@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from rubric_integrations.answers import read_answer
 from rubric_integrations.criterion import Criterion, Option
 from rubric_integrations.rubric import Rubric
+from rubric_integrations.spend import Spend
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import JudgeFailure, Judgment, Spend
+from rubric_integrations.verdict import JudgeFailure, Judgment
 
 
 class Question(NamedTuple):

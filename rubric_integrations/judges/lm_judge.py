@@ -34,8 +34,9 @@ from rubric_integrations.judges.prompting import (
 from rubric_integrations.judges.state import from_state, prompts_of, to_state
 from rubric_integrations.labels import LabelledJudgment, choose_examples, own_examples
 from rubric_integrations.rubric import Rubric
+from rubric_integrations.spend import Spend
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import JudgeFailure, Judgment, Spend
+from rubric_integrations.verdict import JudgeFailure, Judgment
 
 # As whom a model is asked, not what: it must not be readable where a judge's state is kept.
 _SECRET = re.compile(r"key|secret|password|credential|headers|auth|token(?!s)", re.IGNORECASE)
@@ -239,7 +240,7 @@ class LMJudge(dspy.Module):
             if request is not None:
                 reply = await request.ask(texts.inputs)
                 entries.append(reply.entry)
-                fields = adapter.parse(signature, reply.text)
+                fields = adapter.read(signature, reply.text)
             else:
                 # The copy sends what DSPy would append to its histories to us: tokens and cost, without the memory.
                 lm = self.lm.copy(num_retries=0, update_history=entries.append)
@@ -284,11 +285,11 @@ def _alone(adapter: JudgeAdapter) -> AbstractContextManager[None]:
 
 
 def _without_absent(signature: Any, inputs: Mapping[str, Any]) -> Any:
-    return _without(signature, tuple(name for name in signature.input_fields if name not in inputs))
+    return _only(signature, tuple(inputs))
 
 
 @lru_cache(maxsize=256)
-def _without(signature: Any, absent: tuple[str, ...]) -> Any:
-    for name in absent:
+def _only(signature: Any, inputs: tuple[str, ...]) -> Any:
+    for name in set(signature.input_fields).difference(inputs):
         signature = signature.delete(name)
     return signature

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from rubric_integrations.judges.base import Batch, Judge, Overall, Question
 from rubric_integrations.rubric import Rubric
+from rubric_integrations.spend import Bill, Spend
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import JudgeFailure, Judgment, Spend
+from rubric_integrations.verdict import JudgeFailure, Judgment
 
 Answer = TypeVar("Answer", Judgment, Batch, Overall)
 
@@ -41,10 +42,16 @@ class Meter:
             if limit is not None and not limit >= 0:
                 raise ValueError(f"`{name}` must be at least 0, got {limit!r}")
         self.max_calls, self.max_cost = max_calls, max_cost
-        self.spend = Spend()
+        self._bill = Bill()
         self._started = self._under_way = 0
         self._dearest: float | None = None
         self._lock = threading.Lock()
+
+    @property
+    def spend(self) -> Spend:
+        """What all calls cost that have ended."""
+        with self._lock:
+            return self._bill.total
 
     async def call(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Make one call, and count what it cost, whatever became of it.
@@ -70,18 +77,18 @@ class Meter:
             if self.max_calls is not None and self._started >= self.max_calls:
                 raise RunStopped(f"`max_calls` of {self.max_calls} is reached")
             if self.max_cost is not None:
-                if self.spend.cost is None:
+                if self._bill.cost is None:
                     raise RunStopped(
                         "the price of a call is not known, so that `max_cost` cannot be kept: use `max_calls`"
                     )
                 if self._dearest is None and self._under_way:
                     return False
-                expected = self.spend.cost + (self._under_way + 1) * (self._dearest or 0.0)
-                if expected > self.max_cost or self.spend.cost >= self.max_cost:
+                expected = self._bill.cost + (self._under_way + 1) * (self._dearest or 0.0)
+                if expected > self.max_cost or self._bill.cost >= self.max_cost:
                     if self._under_way:
                         return False
                     raise RunStopped(
-                        f"`max_cost` of ${self.max_cost:g} is reached: ${self.spend.cost:.4f} are spent, and a call "
+                        f"`max_cost` of ${self.max_cost:g} is reached: ${self._bill.cost:.4f} are spent, and a call "
                         f"costs up to ${self._dearest or 0.0:.4f}"
                     )
             self._started += 1
@@ -91,7 +98,7 @@ class Meter:
     def _end(self, spend: Spend) -> None:
         with self._lock:
             self._under_way -= 1
-            self.spend += spend
+            self._bill.add(spend)
             # A judge may ask again within what is one call here.
             self._started += max(0, spend.calls - 1)
             if spend.cost is not None:

@@ -43,7 +43,7 @@ _DISGUISED = re.compile(
     "\ufe10-\ufe6f\uff01-\uff5e\U000107a5\U0001d400-\U0001d7ff\U0001f100-\U0001f190\U0001fbf0-\U0001fbf9]"
 )
 
-# What a text, in lower case, must hold for a judge to quote a verdict, a choice, a score or a list of judgments from it.
+# What a text in lower case must hold for a judge to quote a verdict, a choice, a score or a list of judgments.
 _QUOTABLE = re.compile(
     r"verdict|criterion_status|criteria_evaluations|judgments|overall_score"
     r"|[\"'“](?:choice|score|answer)\\?[\"'”]"

@@ -13,8 +13,9 @@ from rubric_integrations.criterion import Criterion
 from rubric_integrations.judges.base import Batch, Judge, Overall, Question, checked
 from rubric_integrations.judges.prompting import describe_rubric, own_texts
 from rubric_integrations.rubric import Rubric
+from rubric_integrations.spend import Spend, total_spend
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import JudgeFailure, Judgment, Spend
+from rubric_integrations.verdict import JudgeFailure, Judgment
 
 # Part of every key. To be raised when prompts change in a way that no signature shows.
 PROMPT_VERSION = 1
@@ -117,7 +118,7 @@ class KeptJudge:
         }
         async with self._store.claim(list(keys.values())) as claim:
             kept = {n: _valued(questions[n], claim.kept[key]) for n, key in keys.items() if key in claim.kept}
-            spend = sum((judgment.spend for judgment in kept.values()), Spend())
+            spend = total_spend(judgment.spend for judgment in kept.values())
             answers = {number: judgment.model_copy(update={"spend": Spend()}) for number, judgment in kept.items()}
             left = {number: question for number, question in questions.items() if number not in kept}
             if not left:

@@ -17,8 +17,9 @@ from pydantic_core import PydanticSerializationError
 from rubric_integrations.judges.store import Claim
 from rubric_integrations.ledger.claims import Claims
 from rubric_integrations.ledger.file import LedgerError, LedgerFile
+from rubric_integrations.spend import Spend
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import FailureKind, JudgeFailure, Judgment, Spend
+from rubric_integrations.verdict import FailureKind, JudgeFailure, Judgment
 
 MAX_MESSAGE = 1_000
 

@@ -12,8 +12,9 @@ from rubric_integrations.probe.attacks import ATTACKS, Attack
 from rubric_integrations.probe.report import Breach, FamilyReport, ProbeReport, Rate, Success
 from rubric_integrations.probe.structural import breach
 from rubric_integrations.rubric import Rubric
+from rubric_integrations.spend import Spend, total_spend
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import CriterionReport, Spend
+from rubric_integrations.verdict import CriterionReport
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
@@ -127,7 +128,7 @@ async def probe(
         return report.criteria, report.spend
 
     plain = await asyncio.gather(*(grade(task, task.response, task.rubric) for task in TASKS))
-    spend = sum((cost for _, cost in plain), Spend())
+    spend = total_spend(cost for _, cost in plain)
     rows = [row for criteria, _ in plain for row in criteria]
     right = {
         task.name: [c for c, row in zip(task.rubric.criteria, criteria, strict=True) if _is_right(c, row)]

@@ -6,7 +6,7 @@ import math
 
 from rubric_integrations.probe.attacks import Family
 from rubric_integrations.record import Record, UnitScore
-from rubric_integrations.verdict import Spend
+from rubric_integrations.spend import Spend
 
 _Z = 1.959963984540054  # the normal distribution's 97.5 % quantile
 
