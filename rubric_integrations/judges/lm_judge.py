@@ -108,7 +108,7 @@ class LMJudge(dspy.Module):
 
     def fingerprint(self) -> str:
         """What this judge's answers depend on: model, endpoint, sampling, instructions and demonstrations."""
-        sampling = {name: value for name, value in self.lm.kwargs.items() if not _SECRET.search(name)}
+        sampling = {name: value for name, value in self.lm.kwargs.items() if not _is_secret(name)}
         for name in ("api_base", "base_url"):
             if name in sampling:
                 sampling[name] = _USER_IN_URL.sub("", str(sampling[name]))
@@ -282,6 +282,11 @@ def _alone(adapter: JudgeAdapter) -> AbstractContextManager[None]:
     return dspy.context(
         adapter=adapter, trace=None, disable_history=False, track_usage=False, usage_tracker=None, send_stream=None
     )
+
+
+@lru_cache(maxsize=256)
+def _is_secret(name: str) -> bool:
+    return bool(_SECRET.search(name))
 
 
 def _without_absent(signature: Any, inputs: Mapping[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Protocol, cast
 
@@ -12,6 +13,7 @@ from rubric_integrations.answers import read_answer
 from rubric_integrations.criterion import Criterion
 from rubric_integrations.judges.base import Batch, Judge, Overall, Question, checked
 from rubric_integrations.judges.prompting import describe_rubric, own_texts
+from rubric_integrations.judges.shield import MEMORABLE
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.spend import Spend, total_spend
 from rubric_integrations.submission import Submission
@@ -77,7 +79,7 @@ class KeptJudge:
                 "(model, settings, prompts): without it, another judge's answers would be taken for its own"
             )
         self._judge: Any = judge
-        self._store, self._number = store, [sample, twin]
+        self._store, self._number = store, (sample, twin)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -165,9 +167,31 @@ class KeptJudge:
         return self._digest(how, question.submission, question.guidelines, shown)
 
     def _digest(self, how: str, submission: Submission, guidelines: str, shown: object) -> str:
-        told = submission.model_dump(mode="json", include={"response", "thinking", "query", "reference"})
-        content = [PROMPT_VERSION, self._judge.fingerprint(), self._number, how, told, guidelines, shown]
-        return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        told = (submission.response, submission.thinking, submission.query, submission.reference)
+        short = sum(len(text) for text in told if text) <= MEMORABLE
+        begin = _begun if short else _begun.__wrapped__
+        digest = begin(self._judge.fingerprint(), *self._number, how, guidelines, *told).copy()
+        digest.update(f"{json.dumps(shown, sort_keys=True)}]".encode())
+        return digest.hexdigest()
+
+
+@lru_cache(maxsize=512)
+def _begun(
+    judge: str,
+    sample: int,
+    twin: int,
+    how: str,
+    guidelines: str,
+    response: str,
+    thinking: str | None,
+    query: str | None,
+    reference: str | None,
+) -> Any:
+    """A `hashlib` object that has seen what a question shares with the others about its submission."""
+    told = {"response": response, "thinking": thinking, "query": query, "reference": reference}
+    content = [PROMPT_VERSION, judge, [sample, twin], how, told, guidelines]
+    # One JSON array with what is to follow.
+    return sha256(f"{json.dumps(content, sort_keys=True)[:-1]}, ".encode())
 
 
 def _shown(criterion: Criterion) -> dict[str, str]:

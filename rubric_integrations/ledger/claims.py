@@ -132,11 +132,10 @@ class Claims:
             row = db.execute(_FIND, (key,)).fetchone()
         if row is None:
             with self._file.writing() as db:
-                row = db.execute(_FIND, (key,)).fetchone()
-                if row is None:
-                    db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?)", self._owner)
-                    asked = (key, time.time(), self._owner.name)
-                    db.execute("INSERT INTO judgments VALUES (?, 'asked', NULL, ?, ?)", asked)
+                db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?)", self._owner)
+                asked = (key, time.time(), self._owner.name)
+                if not db.execute("INSERT OR IGNORE INTO judgments VALUES (?, 'asked', NULL, ?, ?)", asked).rowcount:
+                    row = db.execute(_FIND, (key,)).fetchone()
         if row is None:
             self._hold(key)
             return None

@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 from rubric_integrations.judges.store import Claim
 from rubric_integrations.ledger.claims import Claims
 from rubric_integrations.ledger.file import LedgerError, LedgerFile
-from rubric_integrations.spend import Spend
+from rubric_integrations.spend import Bill, Spend
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import FailureKind, JudgeFailure, Judgment
 
@@ -101,7 +101,7 @@ class Ledger:
     @property
     def spent(self) -> Spend:
         """What the judgments cost that this object has kept, in this process; failures are not in it."""
-        return self._here.spent
+        return self._here.bill.total
 
     def __len__(self) -> int:
         """How many judgments the file has."""
@@ -214,7 +214,7 @@ class Ledger:
             here = self._here
             here.claims.done(key)
             here.bought += 1
-            here.spent += judgment.spend
+            here.bill.add(judgment.spend)
 
     def _note(self, key: str, failure: JudgeFailure) -> None:
         message = str(failure).removeprefix(f"{failure.kind}: ").encode("utf-8", "replace").decode()
@@ -233,7 +233,7 @@ class _Process:
         self.pid = os.getpid()
         self.claims = Claims(file)
         self.bought = self.reused = 0
-        self.spent = Spend()
+        self.bill = Bill()
 
 
 class _Claim:
