@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rubric_integrations.criterion import Criterion
 from rubric_integrations.verdict import VERDICT_VALUES, Judgment, parse_verdict
 
 
+class Worth(NamedTuple):
+    """What an answer is to a criterion: its verdict, and the value of that in [0, 1] or None for an abstention."""
+
+    verdict: str
+    value: float | None
+
+
 def read_answer(criterion: Criterion, answer: object, may_abstain: bool = True) -> Judgment:
-    """Make a judgment, without a reason, of an answer to a criterion of any kind.
+    """Make a judgment, without a reason, of an answer to a criterion of any kind; raises as `worth` does.
+
+    Example:
+        >>> read_answer(Criterion(requirement="r"), "**met**").verdict
+        'MET'
+    """
+    verdict, value = worth(criterion, answer, may_abstain)
+    return Judgment(verdict=verdict, value=value)
+
+
+def worth(criterion: Criterion, answer: object, may_abstain: bool = True) -> Worth:
+    """What an answer to a criterion of any kind is worth.
 
     Args:
         criterion: What was asked.
@@ -21,35 +39,35 @@ def read_answer(criterion: Criterion, answer: object, may_abstain: bool = True) 
         ValueError: It is no answer to this criterion; never read as the nearest one.
 
     Example:
-        >>> read_answer(Criterion(requirement="r"), "**met**").value
+        >>> worth(Criterion(requirement="r"), "**met**").value
         1.0
     """
     verdict = None if isinstance(answer, bool) else parse_verdict(answer)
     if criterion.kind == "binary":
         if verdict is None:
             raise ValueError(f"{answer!r} is no verdict: use MET, UNMET or CANNOT_ASSESS")
-        return Judgment(verdict=verdict, value=VERDICT_VALUES[verdict])
+        return Worth(verdict, VERDICT_VALUES[verdict])
     if criterion.options is not None:
         option = criterion.find_option(str(answer))
         if option is None and verdict == "CANNOT_ASSESS":
             option = criterion.na_option
         if option is not None:
-            return Judgment(verdict=option.label, value=None if option.na else option.value)
+            return Worth(option.label, None if option.na else option.value)
         if verdict != "CANNOT_ASSESS" or not may_abstain:
             raise ValueError(f"{answer!r} is no option: use one of {[o.label for o in criterion.options]!r}")
     elif verdict != "CANNOT_ASSESS":
         return _on_scale(criterion, answer)
-    return Judgment(verdict="CANNOT_ASSESS", value=None)
+    return Worth("CANNOT_ASSESS", None)
 
 
-def _on_scale(criterion: Criterion, answer: object) -> Judgment:
+def _on_scale(criterion: Criterion, answer: object) -> Worth:
     try:
         number = math.nan if isinstance(answer, bool) else float(str(answer))
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or criterion.scale is None:
         raise ValueError(f"{answer!r} is not a number")
-    return Judgment(verdict=f"{number:g}", value=criterion.scale.value_of(number))
+    return Worth(f"{number:g}", criterion.scale.value_of(number))
 
 
 def extreme(criterion: Criterion, end: Literal["worst", "low", "high"]) -> Judgment:

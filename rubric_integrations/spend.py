@@ -43,6 +43,10 @@ class Spend(Record):
         return total_spend((self, other))
 
 
+NOTHING = Spend()
+"""What costs no call."""
+
+
 class Bill:
     """Spends added up one by one, without a record of each sum.
 

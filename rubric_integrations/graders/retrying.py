@@ -20,7 +20,7 @@ from tenacity import (
 from rubric_integrations.graders.pacing import Pace
 from rubric_integrations.judges.metered import RunStopped
 from rubric_integrations.judges.store import StoreError
-from rubric_integrations.spend import Spend, total_spend
+from rubric_integrations.spend import NOTHING, Spend, total_spend
 from rubric_integrations.verdict import JudgeFailure
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Budget:
             JudgeFailure: The last one; its `spend` is that of all attempts.
         """
         try:
-            return await self._once(attempt), Spend()
+            return await self._once(attempt), NOTHING
         except JudgeFailure as failure:
             if not failure.retryable or not self.max_retries:
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from rubric_integrations.answers import read_answer
+from rubric_integrations.answers import worth
 from rubric_integrations.criterion import Criterion, Option
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.spend import Spend
@@ -104,10 +104,10 @@ def checked(criterion: Criterion, judgment: Judgment) -> Judgment:
         JudgeFailure: Of kind `parse`: the verdict is no answer, or its value is not what it is worth.
     """
     try:
-        worth = read_answer(criterion, judgment.verdict).value
+        value = worth(criterion, judgment.verdict).value
     except ValueError as error:
         raise JudgeFailure("parse", str(error), spend=judgment.spend) from None
-    if worth != judgment.value and (worth is None or judgment.value is None or abs(worth - judgment.value) > 1e-6):
-        message = f"the verdict {judgment.verdict!r} came with the value {judgment.value!r}, and is worth {worth!r}"
+    if value != judgment.value and (value is None or judgment.value is None or abs(value - judgment.value) > 1e-6):
+        message = f"the verdict {judgment.verdict!r} came with the value {judgment.value!r}, and is worth {value!r}"
         raise JudgeFailure("parse", message, spend=judgment.spend)
     return judgment

@@ -166,17 +166,17 @@ class LMJudge(dspy.Module):
         asked = await self._ask(predict, texts, examples, question.in_turn)
         answer, belief = read_belief(asked.fields[_ANSWERS[kind]])
         try:
-            judgment = read_reply(question, str(answer))
+            verdict, value = read_reply(question, str(answer))
         except ValueError as error:
             raise JudgeFailure("parse", str(error), retryable=True, spend=asked.spend) from None
-        return judgment.model_copy(
-            update={
-                "reason": asked.fields["explanation"],
-                "spend": asked.spend,
-                "neutralized": texts.neutralized,
-                "confidence": belief.confidence,
-                "expected_value": belief.expected_value,
-            }
+        return Judgment(
+            verdict=verdict,
+            value=value,
+            reason=asked.fields["explanation"],
+            spend=asked.spend,
+            neutralized=texts.neutralized,
+            confidence=belief.confidence,
+            expected_value=belief.expected_value,
         )
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> Batch:
@@ -202,12 +202,13 @@ class LMJudge(dspy.Module):
                 faults[number] = f"{len(entries)} answers" if entries else "no answer"
                 continue
             try:
-                judgment = read_reply(question, entries[0].answer)
+                verdict, value = read_reply(question, entries[0].answer)
             except ValueError as error:
                 faults[number] = str(error)
                 continue
-            update = {"reason": entries[0].explanation, "neutralized": texts.neutralized}
-            answers[number] = judgment.model_copy(update=update)
+            answers[number] = Judgment(
+                verdict=verdict, value=value, reason=entries[0].explanation, neutralized=texts.neutralized
+            )
         return Batch(answers, faults, asked.spend)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> Overall:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from rubric_integrations.judges.base import Batch, Judge, Overall, Question
 from rubric_integrations.rubric import Rubric
-from rubric_integrations.spend import Bill, Spend
+from rubric_integrations.spend import NOTHING, Bill, Spend
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import JudgeFailure, Judgment
 
@@ -61,7 +61,7 @@ class Meter:
         """
         while not self._start():  # noqa: ASYNC110 -- shared by several event loops, which an asyncio.Event is not
             await asyncio.sleep(0.005)
-        spent = Spend()
+        spent = NOTHING
         try:
             answer = await ask()
             spent = answer.spend

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from rubric_integrations.answers import read_answer
+from rubric_integrations.answers import Worth, worth
 from rubric_integrations.criterion import Criterion, Option, Scale
 from rubric_integrations.judges.base import Question
 from rubric_integrations.judges.shield import MEMORABLE, Fenced, fence, fence_code, looks_quotable
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import Judgment, parse_verdict
+from rubric_integrations.verdict import parse_verdict
 
 
 class Texts(NamedTuple):
@@ -129,7 +129,7 @@ def _label(option: Option) -> str:
     return f"{option.label}: {option.description}" if option.description else option.label
 
 
-def read_choice(question: Question, reply: str) -> Judgment:
+def read_choice(question: Question, reply: str) -> Worth:
     """What a reply to `describe_options` chooses.
 
     Raises:
@@ -139,7 +139,7 @@ def read_choice(question: Question, reply: str) -> Judgment:
     codes = option_codes(question.options or question.criterion.options or ())
     code = word.split(":", 1)[0].strip().upper()
     chosen = codes.get(code) if code == word.upper() or _completes(codes, code, word) else None
-    return read_answer(question.criterion, chosen.label if chosen else word, question.may_abstain)
+    return worth(question.criterion, chosen.label if chosen else word, question.may_abstain)
 
 
 def _completes(codes: Mapping[str, Option], code: str, word: str) -> bool:
@@ -168,7 +168,7 @@ def describe_rubric(rubric: Rubric) -> str:
     return "\n".join(f"({c.weight:+g}) {_one_line(describe_criterion(c))}" for c in rubric.criteria)
 
 
-def read_reply(question: Question, answer: str) -> Judgment:
+def read_reply(question: Question, answer: str) -> Worth:
     """What an answer to a question of any kind means.
 
     Raises:
@@ -176,7 +176,7 @@ def read_reply(question: Question, answer: str) -> Judgment:
     """
     if question.criterion.options is not None and parse_verdict(answer) is None:
         return read_choice(question, answer)
-    return read_answer(question.criterion, answer, question.may_abstain)
+    return worth(question.criterion, answer, question.may_abstain)
 
 
 def _one_line(text: str) -> str:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Protocol, cast
 
-from rubric_integrations.answers import read_answer
+from rubric_integrations.answers import worth
 from rubric_integrations.criterion import Criterion
 from rubric_integrations.judges.base import Batch, Judge, Overall, Question, checked
 from rubric_integrations.judges.prompting import describe_rubric, own_texts
@@ -199,5 +199,5 @@ def _shown(criterion: Criterion) -> dict[str, str]:
 
 
 def _valued(question: Question, kept: Judgment) -> Judgment:
-    value = read_answer(question.criterion, kept.verdict, question.may_abstain).value
+    value = worth(question.criterion, kept.verdict, question.may_abstain).value
     return kept.model_copy(update={"value": value})
