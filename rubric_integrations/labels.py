@@ -92,6 +92,8 @@ def choose_examples(
     One about the text being graded is left out: it would give the answer away. The choice does not depend on the
     criterion, so that the prompt stays the same for all criteria of a submission.
     """
+    if not examples:
+        return []
     by_verdict: dict[str, list[LabelledJudgment]] = {}
     for example in examples:
         if example.criterion.kind == kind and example.submission.response.strip() != graded.strip():

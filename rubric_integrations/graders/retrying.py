@@ -113,9 +113,10 @@ class Budget:
     def pace(self) -> Pace:
         """The cap on calls under way in the running event loop."""
         loop = asyncio.get_running_loop()
-        if loop not in self._paces:
-            self._paces[loop] = Pace(self.max_concurrency)
-        return self._paces[loop]
+        pace = self._paces.get(loop)
+        if pace is None:
+            pace = self._paces[loop] = Pace(self.max_concurrency)
+        return pace
 
     def with_cap(self, max_concurrency: int) -> Budget:
         """The same budget with another cap."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -49,13 +49,13 @@ class Request:
         parts[1::2] = [_encoded(inputs[name]) for name in self._names]
         return b"".join(parts)
 
-    async def ask(self, inputs: Mapping[str, str]) -> wire.Reply:
+    def ask(self, inputs: Mapping[str, str]) -> Awaitable[wire.Reply]:
         """Send it with these texts.
 
         Raises:
             dspy.utils.exceptions.DSPyError: As `dspy.LM` does, after one attempt.
         """
-        return await wire.send(self._wired, self.body(inputs), self._lm)
+        return wire.send(self._wired, self.body(inputs), self._lm)
 
 
 class Requests:

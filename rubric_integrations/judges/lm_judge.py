@@ -231,30 +231,31 @@ class LMJudge(dspy.Module):
         """Run one predictor on the judge's own LM and adapter, and keep the account."""
         entries: list[dict[str, Any]] = []
         fields: Any
-        kind = MarkingAdapter if in_turn and takes_marks(self.lm) else JudgeAdapter
+        model = self.lm
+        kind = MarkingAdapter if in_turn and takes_marks(model) else JudgeAdapter
         adapter, demos = kind.reading(texts.inputs, texts.quotable), [*predict.demos, *examples]
         signature, context = _without_absent(predict.signature, texts.inputs), partial(_alone, adapter)
         try:
             request = None
             if not self.confidence:  # probabilities are decoded beside the adapter
-                request = await self._requests.of(predict, self.lm, signature, demos, texts.inputs, context)
+                request = await self._requests.of(predict, model, signature, demos, texts.inputs, context)
             if request is not None:
                 reply = await request.ask(texts.inputs)
                 entries.append(reply.entry)
                 fields = adapter.read(signature, reply.text)
             else:
                 # The copy sends what DSPy would append to its histories to us: tokens and cost, without the memory.
-                lm = self.lm.copy(num_retries=0, update_history=entries.append)
+                lm = model.copy(num_retries=0, update_history=entries.append)
                 with context():
                     fields = await predict.acall(lm=lm, signature=signature, demos=demos, **texts.inputs)
         except DSPyError as error:
-            raise failure_of(error, spend_of(entries, self.lm)) from error
+            raise failure_of(error, spend_of(entries, model)) from error
         except (ValueError, TypeError, ImportError) as error:
             # What DSPy says of probabilities that do not fit is about the reply; anything else about the settings.
             about_reply = self.confidence and bool(entries)
-            failed, spend = "parse" if about_reply else "config", spend_of(entries, self.lm)
+            failed, spend = "parse" if about_reply else "config", spend_of(entries, model)
             raise JudgeFailure(failed, first_line(error), retryable=about_reply, spend=spend) from error
-        return _Asked(fields, spend_of(entries, self.lm))
+        return _Asked(fields, spend_of(entries, model))
 
 
 def as_example(labelled: LabelledJudgment) -> dspy.Example:
