@@ -109,7 +109,7 @@ class _Recorded:
 class _Found(NamedTuple):
     kept: Mapping[str, Judgment]
 
-    def keep(self, key: str, judgment: Judgment) -> None:
+    async def keep(self, judgments: Mapping[str, Judgment]) -> None:
         """Nothing is bought here."""
 
     def lost(self, key: str, failure: JudgeFailure) -> None:

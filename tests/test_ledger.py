@@ -68,7 +68,7 @@ async def buy(ledger: JudgmentStore, *keys: str, judgment: Judgment = MET, work:
         bought = [key for key in keys if key not in claim.kept]
         for key in bought:
             await asyncio.sleep(work)
-            claim.keep(key, judgment)
+            await claim.keep({key: judgment})
         return bought
 
 
@@ -102,8 +102,8 @@ async def test_a_judgment_comes_back_whole_also_after_reopening(path: Path, judg
 async def test_the_first_judgment_stays(path: Path) -> None:
     with Ledger(path) as ledger:
         async with ledger.claim([KEY, KEY]) as claim:
-            claim.keep(KEY, FULL)
-            claim.keep(KEY, MET)
+            await claim.keep({KEY: FULL})
+            await claim.keep({KEY: MET})
         assert await kept(ledger) == FULL
         assert (len(ledger), ledger.bought, ledger.spent) == (1, 2, FULL.spend + MET.spend)
 
@@ -112,7 +112,7 @@ async def test_nothing_that_was_kept_dies_with_the_process(path: Path) -> None:
     code = """
 async with ledger.claim(keys) as claim:
     for key in keys[:-1]:
-        claim.keep(key, MET)
+        await claim.keep({key: MET})
     os.kill(os.getpid(), 9)
 """
     process(path, code, *KEYS[:5]).communicate()
@@ -227,7 +227,7 @@ async def ask(key):
     async with ledger.claim([key]) as claim:
         if key not in claim.kept:
             await asyncio.sleep(0.001)
-            claim.keep(key, MET)
+            await claim.keep({key: MET})
             print(key)
 await asyncio.gather(*map(ask, keys))
 """
@@ -307,10 +307,16 @@ async def test_whoever_gives_up_leaves_the_key_to_others(path: Path) -> None:
                 await task
         with pytest.raises(ZeroDivisionError):
             await fail()
-        # Never ended, only forgotten.
-        forgotten = hang()
-        forgotten.send(None)
-        forgotten.close()
+        # Never ended, only forgotten: before the answer, with it, and with the key.
+        for steps in range(3):
+            forgotten = hang()
+            forgotten.send(None)
+            if steps:
+                await asyncio.sleep(0)
+            if steps > 1:
+                forgotten.send(None)
+            forgotten.close()
+            await asyncio.sleep(0)
         assert await buy(ledger, KEY, least) == [KEY, least]
         assert ledger.bought == 2
 
@@ -322,7 +328,7 @@ async def test_a_closed_ledger_holds_nothing_any_more(path: Path) -> None:
         with Ledger(path) as other:
             assert await buy(other, KEY) == [KEY]
         with pytest.raises(LedgerError, match="is closed"):
-            claim.keep(KEY, MET)
+            await claim.keep({KEY: MET})
 
 
 async def test_overlapping_claims_in_opposite_order_end(path: Path) -> None:
@@ -341,8 +347,16 @@ def test_a_fork_shares_the_file_and_nothing_else(path: Path) -> None:
             async with ledger.claim([KEYS[2]]):
                 await asyncio.sleep(0)
 
-        held = hold()
-        held.send(None)
+        async def begun() -> Any:
+            holding = hold()
+            holding.send(None)
+            await asyncio.sleep(0)
+            holding.send(None)
+            return holding
+
+        loop = asyncio.new_event_loop()
+        held = loop.run_until_complete(begun())
+        loop.close()
         asyncio.run(buy(ledger, KEYS[0]))
         child = os.fork()
         if child == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -34,8 +34,8 @@ class DictStore:
         self.rows: dict[str, Judgment] = {}
         self.failures: list[JudgeFailure] = []
 
-    def keep(self, key: str, judgment: Judgment) -> None:
-        self.rows[key] = judgment
+    async def keep(self, judgments: Mapping[str, Judgment]) -> None:
+        self.rows |= judgments
 
     def lost(self, key: str, failure: JudgeFailure) -> None:
         self.failures.append(failure)

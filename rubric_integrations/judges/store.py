@@ -35,8 +35,8 @@ class Claim(Protocol):
         """What the store has already, by key."""
         ...
 
-    def keep(self, key: str, judgment: Judgment) -> None:
-        """Take a judgment that was bought; it is safe when this returns."""
+    async def keep(self, judgments: Mapping[str, Judgment]) -> None:
+        """Take what was bought, by key; it is safe when this returns, and taken although the caller is cancelled."""
         ...
 
     def lost(self, key: str, failure: JudgeFailure) -> None:
@@ -105,7 +105,7 @@ class KeptJudge:
             except JudgeFailure as failure:
                 claim.lost(key, failure)
                 raise
-            claim.keep(key, judgment)
+            await claim.keep({key: judgment})
             return judgment
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> Batch:
@@ -131,11 +131,12 @@ class KeptJudge:
                 for number in left:
                     claim.lost(keys[number], failure)
                 raise
-            cost = batch.spend
+            cost, bought = batch.spend, dict[str, Judgment]()
             for number, judgment in batch.answers.items():
                 # What the call cost is kept once, with its first answer.
-                claim.keep(keys[number], judgment.model_copy(update={"spend": judgment.spend + cost}))
+                bought[keys[number]] = judgment.model_copy(update={"spend": judgment.spend + cost})
                 cost = Spend()
+            await claim.keep(bought)
             for number, fault in batch.faults.items():
                 claim.lost(keys[number], JudgeFailure("parse", fault, retryable=True))
         return Batch({**answers, **batch.answers}, batch.faults, spend + batch.spend)
@@ -158,7 +159,8 @@ class KeptJudge:
                 raise
             percent, reason, spend, neutralized = overall
             verdict = repr(float(percent))
-            claim.keep(key, Judgment(verdict=verdict, value=None, reason=reason, spend=spend, neutralized=neutralized))
+            found = Judgment(verdict=verdict, value=None, reason=reason, spend=spend, neutralized=neutralized)
+            await claim.keep({key: found})
             return overall
 
     def _key(self, how: str, question: Question, beside: Sequence[object]) -> str:

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,11 +16,13 @@ from uuid import uuid4
 from weakref import ref
 
 from rubric_integrations.ledger.file import LedgerError, LedgerFile
+from rubric_integrations.ledger.together import Together
 
 # Seconds without a sign of life after which an owner's claims are taken over.
 LEASE = 5.0
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
 
+_ASK = "INSERT OR IGNORE INTO judgments VALUES (?, 'asked', NULL, ?, ?)"
 _FIND = "SELECT judgment, judgments.owner, host, pid, beat FROM judgments LEFT JOIN owners USING (owner) WHERE key = ?"
 
 
@@ -70,6 +72,7 @@ class Claims:
         """Claim in a file; a thread shows that the owner lives while it holds any key."""
         self._file, self._owner = file, Owner.new()
         self._held: set[str] = set()
+        self._ask = Together(self._ask_all, self._drop)
         self._stop = threading.Event()
         self._heart: threading.Thread | None = None
 
@@ -80,7 +83,7 @@ class Claims:
             LedgerError: The file cannot be used any more.
         """
         last, silence, pause = None, 0.0, SHORTEST_PAUSE
-        while isinstance(found := self._ask(key), Owner):
+        while isinstance(found := await self._ask(key), Owner):
             silence = silence if found == last else 0.0
             if found.is_dead or silence >= LEASE:
                 self._bury(found)
@@ -90,9 +93,9 @@ class Claims:
             last, silence, pause = found, silence + pause, min(pause * 1.5, LONGEST_PAUSE)
         return found
 
-    def done(self, key: str) -> None:
-        """Note that a key was kept."""
-        self._held.discard(key)
+    def done(self, keys: Iterable[str]) -> None:
+        """Note that keys were kept."""
+        self._held.difference_update(keys)
 
     def release(self, keys: Iterable[str]) -> None:
         """Let others ask about keys that were not kept."""
@@ -127,22 +130,33 @@ class Claims:
             with suppress(LedgerError), self._file.working() as db:
                 db.execute("UPDATE owners SET beat = beat + 1 WHERE owner = ?", (self._owner.name,))
 
-    def _ask(self, key: str) -> str | Owner | None:
+    def _ask_all(self, keys: Sequence[str]) -> list[str | Owner | None]:
+        """For each key its judgment, who has it, or None where it is the caller's from now on."""
         with self._file.working() as db:
-            row = db.execute(_FIND, (key,)).fetchone()
-        if row is None:
+            found = {key: db.execute(_FIND, (key,)).fetchone() for key in keys}
+        if new := [key for key, row in found.items() if row is None]:
             with self._file.writing() as db:
                 db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?)", self._owner)
-                asked = (key, time.time(), self._owner.name)
-                if not db.execute("INSERT OR IGNORE INTO judgments VALUES (?, 'asked', NULL, ?, ?)", asked).rowcount:
-                    row = db.execute(_FIND, (key,)).fetchone()
-        if row is None:
-            self._hold(key)
-            return None
-        return row[0] if row[0] is not None else Owner(*row[1:])
+                for key in new:
+                    asked = (key, time.time(), self._owner.name)
+                    if not db.execute(_ASK, asked).rowcount:
+                        found[key] = db.execute(_FIND, (key,)).fetchone()
+            self._hold(key for key in new if found[key] is None)
+        answers: list[str | Owner | None] = []
+        for key in keys:
+            row = found[key]
+            answers.append(row if row is None else row[0] if row[0] is not None else Owner(*row[1:]))
+            # Who asks for the same key in the same turn waits, too.
+            found[key] = row or (None, *self._owner)
+        return answers
 
-    def _hold(self, key: str) -> None:
-        self._held.add(key)
+    def _drop(self, key: str, found: str | Owner | None) -> None:
+        """Release a key whose asker was cancelled in the meantime."""
+        if found is None:
+            self.release([key])
+
+    def _hold(self, keys: Iterable[str]) -> None:
+        self._held.update(keys)
         if self._heart is None:
             self._heart = threading.Thread(target=_beat, args=(ref(self), self._stop), daemon=True)
             self._heart.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from os import PathLike
@@ -17,6 +17,7 @@ from pydantic_core import PydanticSerializationError
 from rubric_integrations.judges.store import Claim
 from rubric_integrations.ledger.claims import Claims
 from rubric_integrations.ledger.file import LedgerError, LedgerFile
+from rubric_integrations.ledger.together import Together
 from rubric_integrations.spend import Bill, Spend
 from rubric_integrations.submission import Submission
 from rubric_integrations.verdict import FailureKind, JudgeFailure, Judgment
@@ -75,7 +76,7 @@ class Ledger:
         """
         self.path = Path(path)
         self._file = LedgerFile(self.path)
-        self._process = _Process(self._file)
+        self._process = self._in_this_process()
 
     def __enter__(self) -> Self:
         return self
@@ -169,7 +170,8 @@ class Ledger:
         Raises:
             LedgerError: The file cannot be used any more.
         """
-        claim, claims = _Claim(self._keep, self._note), self._here.claims
+        here = self._here
+        claim, claims = _Claim(here.keep, self._note), here.claims
         try:
             # In one order for all: two askers could wait for each other else.
             for key in sorted(set(keys)):
@@ -188,8 +190,11 @@ class Ledger:
         if self._process.pid != os.getpid():
             with self._file.lock:
                 if self._process.pid != os.getpid():
-                    self._process = _Process(self._file)
+                    self._process = self._in_this_process()
         return self._process
+
+    def _in_this_process(self) -> _Process:
+        return _Process(self._file, self._keep_all)
 
     def _read(self, key: str, text: str) -> Judgment:
         try:
@@ -203,18 +208,23 @@ class Ledger:
             self._here.reused += 1
         return judgment
 
-    def _keep(self, key: str, judgment: Judgment) -> None:
-        with self._file.working() as db:
-            db.execute(
-                # The first one stays: others may have read it by the time an owner that was given up comes back.
+    def _keep_all(self, bought: Sequence[Mapping[str, Judgment]]) -> list[None]:
+        now = time.time()
+        rows = [(key, _text(judgment), now) for judgments in bought for key, judgment in judgments.items()]
+        with self._file.writing() as db:
+            # The first one stays: others may have read it by the time an owner that was given up comes back.
+            db.executemany(
                 "INSERT INTO judgments VALUES (?, 'kept', ?, ?, NULL) ON CONFLICT (key) DO UPDATE SET status = 'kept',"
                 " judgment = excluded.judgment, at = excluded.at, owner = NULL WHERE status = 'asked'",
-                (key, _text(judgment), time.time()),
+                rows,
             )
             here = self._here
-            here.claims.done(key)
-            here.bought += 1
-            here.bill.add(judgment.spend)
+            here.claims.done(key for key, _, _ in rows)
+            here.bought += len(rows)
+            for judgments in bought:
+                for judgment in judgments.values():
+                    here.bill.add(judgment.spend)
+        return [None] * len(bought)
 
     def _note(self, key: str, failure: JudgeFailure) -> None:
         message = str(failure).removeprefix(f"{failure.kind}: ").encode("utf-8", "replace").decode()
@@ -229,22 +239,26 @@ class Ledger:
 class _Process:
     """What a ledger is in one process; a forked one claims in its own name, and counts from zero."""
 
-    def __init__(self, file: LedgerFile):
+    def __init__(self, file: LedgerFile, keep_all: Callable[[Sequence[Mapping[str, Judgment]]], Sequence[None]]):
         self.pid = os.getpid()
-        self.claims = Claims(file)
+        self.claims, self.keep = Claims(file), Together(keep_all)
         self.bought = self.reused = 0
         self.bill = Bill()
 
 
 class _Claim:
-    def __init__(self, keep: Callable[[str, Judgment], None], note: Callable[[str, JudgeFailure], None]):
+    def __init__(
+        self,
+        keep: Callable[[Mapping[str, Judgment]], Awaitable[None]],
+        note: Callable[[str, JudgeFailure], None],
+    ):
         self._keep, self._note = keep, note
         self.held: set[str] = set()
         self.kept: dict[str, Judgment] = {}
 
-    def keep(self, key: str, judgment: Judgment) -> None:
-        self._keep(key, judgment)
-        self.held.discard(key)
+    async def keep(self, judgments: Mapping[str, Judgment]) -> None:
+        await self._keep(judgments)
+        self.held.difference_update(judgments)
 
     def lost(self, key: str, failure: JudgeFailure) -> None:
         self._note(key, failure)
