@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 from weakref import ref
 
@@ -22,7 +23,7 @@ from rubric_integrations.ledger.together import Together
 LEASE = 5.0
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
 
-_ASK = "INSERT OR IGNORE INTO judgments VALUES (?, 'asked', NULL, ?, ?)"
+_CLAIM = "INSERT OR IGNORE INTO judgments VALUES (?, 'asked', NULL, ?, ?)"
 _FIND = "SELECT judgment, judgments.owner, host, pid, beat FROM judgments LEFT JOIN owners USING (owner) WHERE key = ?"
 
 
@@ -65,6 +66,10 @@ def _host() -> str:
     return f"{socket.gethostname()} {space}"
 
 
+_Answer = str | Owner | None
+"""Of a key that was asked for: its judgment, who else has it, or None for the asker's own."""
+
+
 class Claims:
     """The claims of one process, as rows of the file that only their owner releases while it lives."""
 
@@ -76,14 +81,18 @@ class Claims:
         self._stop = threading.Event()
         self._heart: threading.Thread | None = None
 
-    async def obtain(self, key: str) -> str | None:
-        """Wait until nobody else asks about a key: its judgment, or None if the caller holds the key from now on.
+    async def obtain(self, keys: Sequence[str]) -> list[str | None]:
+        """Wait until nobody else asks about the first of some keys.
+
+        Returns:
+            For it, and for those after it up to one that somebody else has: the judgment, or None if the caller holds
+            the key from now on.
 
         Raises:
             LedgerError: The file cannot be used any more.
         """
         last, silence, pause = None, 0.0, SHORTEST_PAUSE
-        while isinstance(found := await self._ask(key), Owner):
+        while isinstance(found := (answers := await self._ask(keys))[0], Owner):
             silence = silence if found == last else 0.0
             if found.is_dead or silence >= LEASE:
                 self._bury(found)
@@ -91,7 +100,7 @@ class Claims:
             await asyncio.sleep(pause)
             # Pauses and not the clock: while we were stopped ourselves, the other's silence means nothing.
             last, silence, pause = found, silence + pause, min(pause * 1.5, LONGEST_PAUSE)
-        return found
+        return [answer for answer in answers if not isinstance(answer, Owner)]
 
     def done(self, keys: Iterable[str]) -> None:
         """Note that keys were kept."""
@@ -130,30 +139,42 @@ class Claims:
             with suppress(LedgerError), self._file.working() as db:
                 db.execute("UPDATE owners SET beat = beat + 1 WHERE owner = ?", (self._owner.name,))
 
-    def _ask_all(self, keys: Sequence[str]) -> list[str | Owner | None]:
-        """For each key its judgment, who has it, or None where it is the caller's from now on."""
+    def _ask_all(self, askers: Sequence[Sequence[str]]) -> list[list[_Answer]]:
+        """For each asker, key by key: the judgment, None where the asker holds the key from now on, or who else has it.
+
+        An owner ends an answer: who waits for a key must not hold later ones, or two askers could wait for each other.
+        """
         with self._file.working() as db:
-            found = {key: db.execute(_FIND, (key,)).fetchone() for key in keys}
-        if new := [key for key, row in found.items() if row is None]:
-            with self._file.writing() as db:
-                db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?)", self._owner)
-                for key in new:
-                    asked = (key, time.time(), self._owner.name)
-                    if not db.execute(_ASK, asked).rowcount:
-                        found[key] = db.execute(_FIND, (key,)).fetchone()
-            self._hold(key for key in new if found[key] is None)
-        answers: list[str | Owner | None] = []
-        for key in keys:
-            row = found[key]
-            answers.append(row if row is None else row[0] if row[0] is not None else Owner(*row[1:]))
-            # Who asks for the same key in the same turn waits, too.
-            found[key] = row or (None, *self._owner)
+            rows = {key: db.execute(_FIND, (key,)).fetchone() for keys in askers for key in keys}
+            if None not in rows.values():
+                return [self._answer(db, keys, rows) for keys in askers]
+        with self._file.writing() as db:
+            db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?)", self._owner)
+            answers = [self._answer(db, keys, rows) for keys in askers]
+        self._hold(key for keys, answer in zip(askers, answers, strict=True) for key in _claimed(keys, answer))
         return answers
 
-    def _drop(self, key: str, found: str | Owner | None) -> None:
-        """Release a key whose asker was cancelled in the meantime."""
-        if found is None:
-            self.release([key])
+    def _answer(self, db: sqlite3.Connection, keys: Sequence[str], rows: dict[str, Any]) -> list[_Answer]:
+        """One asker's answer; `rows` are what the file has by key, and are kept up to date."""
+        answer: list[_Answer] = []
+        for key in keys:
+            row = rows[key]
+            if row is None:
+                if db.execute(_CLAIM, (key, time.time(), self._owner.name)).rowcount:
+                    # Who asks for it in the same turn waits, too.
+                    rows[key] = (None, *self._owner)
+                    answer.append(None)
+                    continue
+                row = rows[key] = db.execute(_FIND, (key,)).fetchone()
+            answer.append(Owner(*row[1:]) if row[0] is None else row[0])
+            if row[0] is None:
+                break
+        return answer
+
+    def _drop(self, keys: Sequence[str], answer: list[_Answer]) -> None:
+        """Release the keys of an asker who was cancelled in the meantime."""
+        if claimed := _claimed(keys, answer):
+            self.release(claimed)
 
     def _hold(self, keys: Iterable[str]) -> None:
         self._held.update(keys)
@@ -172,6 +193,10 @@ class Claims:
             )
             # Those who died without any claim left a row behind.
             db.execute("DELETE FROM owners WHERE owner NOT IN (SELECT owner FROM judgments WHERE status = 'asked')")
+
+
+def _claimed(keys: Sequence[str], answer: Sequence[_Answer]) -> list[str]:
+    return [key for key, found in zip(keys, answer, strict=False) if found is None]
 
 
 def _beat(claims: ref[Claims], stop: threading.Event) -> None:

@@ -174,12 +174,15 @@ class Ledger:
         claim, claims = _Claim(here.keep, self._note), here.claims
         try:
             # In one order for all: two askers could wait for each other else.
-            for key in sorted(set(keys)):
-                found = await claims.obtain(key)
-                if found is None:
-                    claim.held.add(key)
-                else:
-                    claim.kept[key] = self._read(key, found)
+            left = sorted(set(keys))
+            while left:
+                found = await claims.obtain(left)
+                # First of all what we hold now: it must be released if a judgment cannot be read.
+                claim.held.update(key for key, text in zip(left, found, strict=False) if text is None)
+                claim.kept |= {
+                    key: self._read(key, text) for key, text in zip(left, found, strict=False) if text is not None
+                }
+                left = left[len(found) :]
             yield claim
         finally:
             if claim.held:
