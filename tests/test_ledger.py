@@ -338,6 +338,20 @@ async def test_overlapping_claims_in_opposite_order_end(path: Path) -> None:
         assert mine.bought + other.bought == len(mine) == 15
 
 
+async def test_who_waits_for_a_key_holds_those_before_it_and_none_behind(path: Path) -> None:
+    before, wanted, behind = sorted(KEYS[:3])
+    with Ledger(path) as ledger:
+        async with ledger.claim([wanted]):
+            waiting = asyncio.create_task(buy(ledger, before, wanted, behind))
+            await asyncio.sleep(0.01)
+            assert await buy(ledger, behind) == [behind]
+            late = asyncio.create_task(buy(ledger, before))
+            await asyncio.sleep(0.01)
+            assert not late.done()
+        assert await waiting == [before, wanted]
+        assert await late == []
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_fork_shares_the_file_and_nothing_else(path: Path) -> None:
     turn, done = os.pipe(), os.pipe()  # the parent's turn to speak, and the child's
