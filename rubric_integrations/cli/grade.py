@@ -6,19 +6,22 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rubric_integrations.cli.console import Exit, app, err, out, refuse
 from rubric_integrations.progress import in_a_line
 from rubric_integrations.reporting.terminal import groups_table, plain, ranking_table, report_table
-from rubric_integrations.responses import ResponsesError, Row, read_responses
-from rubric_integrations.results import Graded, RunSummary
-from rubric_integrations.rubric import Rubric, RubricError
+
+if TYPE_CHECKING:
+    from rubric_integrations.responses import Row
+    from rubric_integrations.results import Graded, RunSummary
+    from rubric_integrations.rubric import Rubric
 
 # Up to this many submissions each get a table; of more, the ranking says enough, and `--out` has the rest.
 MAX_TABLES = 12
@@ -76,6 +79,8 @@ def grade(
     from rubric_integrations.graders import PerCriterionGrader
     from rubric_integrations.judges.offline import WHAT_IT_IS
     from rubric_integrations.judges.store import StoreError
+    from rubric_integrations.responses import ResponsesError, read_responses
+    from rubric_integrations.rubric import Rubric, RubricError
     from rubric_integrations.runner import grade_many
 
     kept_in = ledger or (out_file.with_suffix(".sqlite") if out_file and judge != "offline" else None)
@@ -88,7 +93,7 @@ def grade(
             judge=judge, api_base=api_base, cannot_assess=cannot_assess, on_failure=on_failure,
             max_retries=max_retries, timeout=timeout, stop_when_decided=stop_when_decided,
         )  # fmt: skip
-        rows = _Rows(responses, query)
+        rows = _Rows(partial(read_responses, responses, query))
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
         refuse(str(error))
     if not len(rows):
@@ -131,15 +136,15 @@ def grade(
 class _Rows:
     """The rows of a file, counted once before anything is paid for, and read again as they are graded."""
 
-    def __init__(self, path: Path, query: str | None):
-        self._path, self._query = path, query
-        self._count = sum(1 for _ in read_responses(path, query))
+    def __init__(self, read: Callable[[], Iterator[Row]]):
+        self._read = read
+        self._count = sum(1 for _ in read())
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Row]:
-        return read_responses(self._path, self._query)
+        return self._read()
 
 
 class _Shown:

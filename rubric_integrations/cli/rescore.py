@@ -11,8 +11,6 @@ import typer
 
 from rubric_integrations.cli.console import app, err, out, refuse
 from rubric_integrations.reporting.terminal import plain, ranking_table
-from rubric_integrations.results import Graded
-from rubric_integrations.rubric import Rubric, RubricError
 
 MAX_RANKED = 50
 
@@ -36,6 +34,8 @@ def rescore(
     from rubric_integrations.ledger import Ledger, LedgerError
     from rubric_integrations.rescoring import Rescored
     from rubric_integrations.rescoring import rescore as rescored
+    from rubric_integrations.results import Graded
+    from rubric_integrations.rubric import Rubric, RubricError
 
     if not ledger.exists():
         refuse(f"{ledger}: there is no such ledger")

@@ -9,7 +9,6 @@ import typer
 
 from rubric_integrations.cli.console import Exit, app, err, out, refuse
 from rubric_integrations.reporting.terminal import plain
-from rubric_integrations.rubric import Rubric, RubricError
 
 
 @app.command()
@@ -54,6 +53,7 @@ def convert(
     Exit codes: 0 written, with or without losses; 2 the rubric is broken or cannot be written.
     """
     from rubric_integrations.formats import write_document
+    from rubric_integrations.rubric import Rubric, RubricError
 
     try:
         document, losses = write_document(Rubric.from_file(rubric), to)
@@ -76,6 +76,7 @@ def migrate(
     """
     from rubric_integrations.formats import openrubricrl
     from rubric_integrations.formats.files import load
+    from rubric_integrations.rubric import RubricError
 
     try:
         document, changes = openrubricrl.migrate(load(rubric)[0], to_version)

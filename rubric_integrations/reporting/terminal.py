@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
-from rubric_integrations.results import Graded
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.tree import node_values
-from rubric_integrations.verdict import CriterionReport, EvaluationReport
+if TYPE_CHECKING:
+    from rubric_integrations.results import Graded
+    from rubric_integrations.rubric import Rubric
+    from rubric_integrations.verdict import CriterionReport, EvaluationReport
 
 _STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow"}
 
@@ -36,6 +37,8 @@ def report_table(graded: Graded) -> Table:
 
 def groups_table(graded: Graded, rubric: Rubric) -> Table:
     """One submission: what each group of a rubric with a tree comes to."""
+    from rubric_integrations.tree import node_values
+
     table = Table(title="Groups", title_justify="left", title_style="bold")
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("group")
