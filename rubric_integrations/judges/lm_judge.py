@@ -108,7 +108,7 @@ class LMJudge(dspy.Module):
 
     def fingerprint(self) -> str:
         """What this judge's answers depend on: model, endpoint, sampling, instructions and demonstrations."""
-        sampling = {name: value for name, value in self.lm.kwargs.items() if not _is_secret(name)}
+        sampling = {name: value for name, value in self.lm.kwargs.items() if not _SECRET.search(name)}
         for name in ("api_base", "base_url"):
             if name in sampling:
                 sampling[name] = _USER_IN_URL.sub("", str(sampling[name]))
@@ -286,17 +286,12 @@ def _alone(adapter: JudgeAdapter) -> AbstractContextManager[None]:
     )
 
 
-@lru_cache(maxsize=256)
-def _is_secret(name: str) -> bool:
-    return bool(_SECRET.search(name))
-
-
 def _without_absent(signature: Any, inputs: Mapping[str, Any]) -> Any:
-    return _only(signature, tuple(inputs))
+    return _with_only(signature, tuple(inputs))
 
 
 @lru_cache(maxsize=256)
-def _only(signature: Any, inputs: tuple[str, ...]) -> Any:
+def _with_only(signature: Any, inputs: tuple[str, ...]) -> Any:
     for name in set(signature.input_fields).difference(inputs):
         signature = signature.delete(name)
     return signature

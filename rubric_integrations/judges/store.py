@@ -169,31 +169,22 @@ class KeptJudge:
         return self._digest(how, question.submission, question.guidelines, shown)
 
     def _digest(self, how: str, submission: Submission, guidelines: str, shown: object) -> str:
-        told = (submission.response, submission.thinking, submission.query, submission.reference)
+        asked = json.dumps([PROMPT_VERSION, self._judge.fingerprint(), self._number, how])
+        told = (submission.query, submission.reference, submission.response, submission.thinking)
         short = sum(len(text) for text in told if text) <= MEMORABLE
-        begin = _begun if short else _begun.__wrapped__
-        digest = begin(self._judge.fingerprint(), *self._number, how, guidelines, *told).copy()
+        digest = (_begun if short else _begun.__wrapped__)(asked, *told, guidelines).copy()
         digest.update(f"{json.dumps(shown, sort_keys=True)}]".encode())
         return digest.hexdigest()
 
 
 @lru_cache(maxsize=512)
 def _begun(
-    judge: str,
-    sample: int,
-    twin: int,
-    how: str,
-    guidelines: str,
-    response: str,
-    thinking: str | None,
-    query: str | None,
-    reference: str | None,
+    asked: str, query: str | None, reference: str | None, response: str, thinking: str | None, guidelines: str
 ) -> Any:
     """A `hashlib` object that has seen what a question shares with the others about its submission."""
-    told = {"response": response, "thinking": thinking, "query": query, "reference": reference}
-    content = [PROMPT_VERSION, judge, [sample, twin], how, told, guidelines]
+    told = {"query": query, "reference": reference, "response": response, "thinking": thinking}
     # One JSON array with what is to follow.
-    return sha256(f"{json.dumps(content, sort_keys=True)[:-1]}, ".encode())
+    return sha256(f"{asked[:-1]}, {json.dumps(told)}, {json.dumps(guidelines)}, ".encode())
 
 
 def _shown(criterion: Criterion) -> dict[str, str]:

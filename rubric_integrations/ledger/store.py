@@ -102,7 +102,8 @@ class Ledger:
     @property
     def spent(self) -> Spend:
         """What the judgments cost that this object has kept, in this process; failures are not in it."""
-        return self._here.bill.total
+        with self._file.lock:
+            return self._here.bill.total
 
     def __len__(self) -> int:
         """How many judgments the file has."""
