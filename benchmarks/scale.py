@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.judges import Question
-from rubric_integrations.verdict import Judgment
+from rubric_integrations.results.judgment import Judgment
 
 
 class Instant:

@@ -61,7 +61,7 @@ def dspy_predict(url: str, cap: int) -> Grade:
     """Our own signature in `dspy.Predict.acall`, with DSPy's default adapter."""
     import dspy
 
-    from rubric_integrations.judges.signatures import JudgeCriterion
+    from rubric_integrations.judges.prompts.signatures import JudgeCriterion
 
     lm = dspy.LM("openai/mock", api_base=url, api_key="none", cache=False)
     predict = dspy.Predict(JudgeCriterion)

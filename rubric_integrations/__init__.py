@@ -7,35 +7,37 @@ fetched when it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rubric_integrations.check import Check
-    from rubric_integrations.criterion import Criterion, Option, Scale
-    from rubric_integrations.graders import PerCriterionGrader
-    from rubric_integrations.length import LengthPenalty
-    from rubric_integrations.rubric import Rubric, RubricError
-    from rubric_integrations.runner import agrade_many, grade_many
-    from rubric_integrations.scoring_arrays import score_many
-    from rubric_integrations.submission import Submission
-    from rubric_integrations.verdict import EvaluationReport, JudgeError
+from rubric_integrations._util.lazy import lazy_names
 
-_ROOMS = {
-    "Check": "check",
-    "Criterion": "criterion",
-    "EvaluationReport": "verdict",
-    "JudgeError": "verdict",
-    "LengthPenalty": "length",
-    "Option": "criterion",
+if TYPE_CHECKING:
+    from rubric_integrations.graders import PerCriterionGrader
+    from rubric_integrations.results.report import EvaluationReport, JudgeError
+    from rubric_integrations.rubric.check import Check
+    from rubric_integrations.rubric.criterion import Criterion, Option, Scale
+    from rubric_integrations.rubric.errors import RubricError
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.runner import agrade_many, grade_many
+    from rubric_integrations.scoring.length import LengthPenalty
+    from rubric_integrations.scoring.vectorized import score_many
+    from rubric_integrations.submission.submission import Submission
+
+_MODULES = {
+    "Check": "rubric.check",
+    "Criterion": "rubric.criterion",
+    "EvaluationReport": "results.report",
+    "JudgeError": "results.report",
+    "LengthPenalty": "scoring.length",
+    "Option": "rubric.criterion",
     "PerCriterionGrader": "graders",
-    "Rubric": "rubric",
-    "RubricError": "rubric",
-    "Scale": "criterion",
-    "Submission": "submission",
-    "agrade_many": "runner",
-    "grade_many": "runner",
-    "score_many": "scoring_arrays",
+    "Rubric": "rubric.rubric",
+    "RubricError": "rubric.errors",
+    "Scale": "rubric.criterion",
+    "Submission": "submission.submission",
+    "agrade_many": "runs.runner",
+    "grade_many": "runs.runner",
+    "score_many": "scoring.vectorized",
 }
 
 __all__ = [
@@ -56,10 +58,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name in _ROOMS:
-        return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 os.environ["DSPY_CACHEDIR"] = tempfile.mkdtemp(prefix="rubric-tests-")
 
-from rubric_integrations.graders import retrying
+from rubric_integrations.graders import limits
 from tests.openai_server import OpenAIServer
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -36,7 +36,7 @@ def _short_wait(_state: object) -> float:
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     monkeypatch.setattr(socket.socket, "connect", _loopback_only)
-    monkeypatch.setattr(retrying, "_backoff", _short_wait)
+    monkeypatch.setattr(limits, "_backoff", _short_wait)
     for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.judges.engines import lm_from_fn
+from rubric_integrations.judges.models.from_name import lm_from_fn
 
 RUBRIC = Rubric.from_file(Path(__file__).with_name("rubric.yaml"))
 MAIL = [

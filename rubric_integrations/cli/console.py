@@ -8,7 +8,7 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
-from rubric_integrations.reporting.terminal import plain
+from rubric_integrations._util.terminal import plain
 
 app = typer.Typer(
     name="rubric-integrations",

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, app, err, out, refuse
-from rubric_integrations.progress import in_a_line
-from rubric_integrations.reporting.terminal import groups_table, plain, ranking_table, report_table
+from rubric_integrations.reporting.terminal import groups_table, ranking_table, report_table
+from rubric_integrations.runs.progress import in_a_line
 
 if TYPE_CHECKING:
-    from rubric_integrations.responses import Row
-    from rubric_integrations.results import Graded, RunSummary
-    from rubric_integrations.rubric import Rubric
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.summary import Graded, RunSummary
+    from rubric_integrations.submission.files import Row
 
 # Up to this many submissions each get a table; of more, the ranking says enough, and `--out` has the rest.
 MAX_TABLES = 12
@@ -78,10 +79,11 @@ def grade(
     """
     from rubric_integrations.graders import PerCriterionGrader
     from rubric_integrations.judges.offline import WHAT_IT_IS
-    from rubric_integrations.judges.store import StoreError
-    from rubric_integrations.responses import ResponsesError, read_responses
-    from rubric_integrations.rubric import Rubric, RubricError
-    from rubric_integrations.runner import grade_many
+    from rubric_integrations.judges.stored import StoreError
+    from rubric_integrations.rubric.errors import RubricError
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.runner import grade_many
+    from rubric_integrations.submission.files import ResponsesError, read_responses
 
     kept_in = ledger or (out_file.with_suffix(".sqlite") if out_file and judge != "offline" else None)
     if resume and not (kept_in and kept_in.exists()):

@@ -23,7 +23,7 @@ def probe(
 
     Exit codes: 0 done; 1 an attack on the structure got through; 2 bad usage; 3 the judge gave no verdict at all.
     """
-    from rubric_integrations.reporting.probe_table import run_probe
+    from rubric_integrations.redteam.table import run_probe
 
     if out_file and out_file.exists():
         refuse(f"{out_file}: exists: name another file, or what it holds would be lost")

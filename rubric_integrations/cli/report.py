@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import app, out, refuse
-from rubric_integrations.reporting.terminal import plain
 
 
 @app.command()

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import app, err, out, refuse
-from rubric_integrations.reporting.terminal import plain, ranking_table
+from rubric_integrations.reporting.terminal import ranking_table
 
 MAX_RANKED = 50
 
@@ -31,11 +32,12 @@ def rescore(
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
-    from rubric_integrations.ledger import Ledger, LedgerError
-    from rubric_integrations.rescoring import Rescored
-    from rubric_integrations.rescoring import rescore as rescored
-    from rubric_integrations.results import Graded
-    from rubric_integrations.rubric import Rubric, RubricError
+    from rubric_integrations.rubric.errors import RubricError
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.ledger import Ledger, LedgerError
+    from rubric_integrations.runs.rescoring import Rescored
+    from rubric_integrations.runs.rescoring import rescore as rescored
+    from rubric_integrations.runs.summary import Graded
 
     if not ledger.exists():
         refuse(f"{ledger}: there is no such ledger")

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, app, err, out, refuse
-from rubric_integrations.reporting.terminal import plain
 
 
 @app.command()
@@ -53,7 +53,8 @@ def convert(
     Exit codes: 0 written, with or without losses; 2 the rubric is broken or cannot be written.
     """
     from rubric_integrations.formats import write_document
-    from rubric_integrations.rubric import Rubric, RubricError
+    from rubric_integrations.rubric.errors import RubricError
+    from rubric_integrations.rubric.rubric import Rubric
 
     try:
         document, losses = write_document(Rubric.from_file(rubric), to)
@@ -75,8 +76,8 @@ def migrate(
     Exit codes: 0 written; 2 the file cannot be read, or is broken in other ways.
     """
     from rubric_integrations.formats import openrubricrl
-    from rubric_integrations.formats.files import load
-    from rubric_integrations.rubric import RubricError
+    from rubric_integrations.formats.parsing import load
+    from rubric_integrations.rubric.errors import RubricError
 
     try:
         document, changes = openrubricrl.migrate(load(rubric)[0], to_version)
@@ -97,7 +98,7 @@ def schema(output: Annotated[Path | None, typer.Option(help="Where to; by defaul
 
 
 def _write(document: dict[str, Any], output: Path | None, syntax: Literal["json", "yaml"] = "yaml") -> None:
-    from rubric_integrations.formats.documents import dump
+    from rubric_integrations.formats.parsing import dump
 
     text = dump(document, "json" if output and output.suffix == ".json" else syntax)
     if output is None:

@@ -1,8 +1,8 @@
 """The grade inside DSPy: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`, and every optimizer."""
 
-from rubric_integrations.dspy.account import HistoryRow, MetricSummary
 from rubric_integrations.dspy.examples import MisnamedField, to_examples
-from rubric_integrations.dspy.feedback import feedback
+from rubric_integrations.dspy.feedback_text import feedback
+from rubric_integrations.dspy.history import HistoryRow, MetricSummary
 from rubric_integrations.dspy.metric import RubricMetric
 from rubric_integrations.dspy.noise import JudgeNoise, NoiseAwareAcceptance
 from rubric_integrations.dspy.outage import JudgeOutage

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import dspy
 
-from rubric_integrations.conversation import Messages, is_conversation, json_lines, render
 from rubric_integrations.formats.agentv import EvalCase
+from rubric_integrations.submission.messages import Messages, is_conversation, json_lines, render
 
 Field = str | Callable[[Any], str | Messages | None]
 """Where a text comes from: a field's name, or a function of the example (for a response: of the prediction)."""

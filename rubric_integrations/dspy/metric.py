@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import dspy
 
-from rubric_integrations.background import run_sync
-from rubric_integrations.conversation import Respond, check_respond
-from rubric_integrations.dspy.account import Account, HistoryRow, MetricSummary
+from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.dspy.examples import Field, pick, query_of, response_of
-from rubric_integrations.dspy.feedback import feedback, objective_scores
-from rubric_integrations.dspy.memo import Memo
+from rubric_integrations.dspy.feedback_text import feedback, objective_scores
+from rubric_integrations.dspy.history import Account, HistoryRow, MetricSummary
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.dspy.outage import OutageGuard
+from rubric_integrations.dspy.report_cache import Memo
 from rubric_integrations.dspy.score import RubricScore
 from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.graders.by_criterion import CriterionGrader
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.scoring import CannotAssess
-from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import EvaluationReport, JudgeError
+from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.formula import CannotAssess
+from rubric_integrations.submission.messages import Respond, check_respond
+from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.judges.store import JudgmentStore
+    from rubric_integrations.judges.stored import JudgmentStore
 
 
 class RubricMetric:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations.graders import Grader
-from rubric_integrations.record import Record, UnitScore
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import EvaluationReport
+from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.submission import Submission
 
 _DRAWS = 20_000
 

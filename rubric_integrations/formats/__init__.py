@@ -6,9 +6,8 @@ from os import PathLike
 from typing import IO, Any, Literal, get_args
 
 from rubric_integrations.formats import agentv, native, openrubricrl
-from rubric_integrations.formats.documents import Syntax, dump
-from rubric_integrations.formats.files import bounded, load, load_text
-from rubric_integrations.rubric import Rubric
+from rubric_integrations.formats.parsing import Syntax, bounded, dump, load, load_text
+from rubric_integrations.rubric.rubric import Rubric
 
 Format = Literal["native", "agentv", "openrubricrl"]
 FORMATS: tuple[Format, ...] = get_args(Format)

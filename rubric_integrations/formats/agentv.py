@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from rubric_integrations.criterion import Criterion
 from rubric_integrations.formats.faults import faults_of, short, unknown_key
-from rubric_integrations.formats.files import load
-from rubric_integrations.rubric import Fault, Rubric, RubricError
+from rubric_integrations.formats.parsing import load
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.errors import Fault, RubricError
+from rubric_integrations.rubric.rubric import Rubric
 
 _OUTCOMES = ("expected_outcome", "outcome", "criteria")
 _ITEM_KEYS = {"id", *_OUTCOMES, "weight", "required", "min_score", "score_ranges"}

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from rubric_integrations.check import Check, HybridMetric, Metric, NumberCheck
-from rubric_integrations.criterion import Aspect, Option, Scale, WorkedExample
-from rubric_integrations.rubric import Fault
+from rubric_integrations.rubric.check import Check, HybridMetric, Metric, NumberCheck
+from rubric_integrations.rubric.criterion import Aspect, Option, Scale, WorkedExample
+from rubric_integrations.rubric.errors import Fault
 
 _MODELS: Mapping[str, type[BaseModel]] = {
     "aspects": Aspect,

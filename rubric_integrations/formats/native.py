@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from rubric_integrations.answers import read_answer
-from rubric_integrations.criterion import DEFAULT_WEIGHT, Criterion
+from rubric_integrations._util.records import Weight
 from rubric_integrations.formats.faults import faults_of, short, unknown_key
-from rubric_integrations.record import Weight
-from rubric_integrations.rubric import Fault, Rubric, RubricError
-from rubric_integrations.tree import Node
+from rubric_integrations.results.interpret import read_answer
+from rubric_integrations.rubric.criterion import DEFAULT_WEIGHT, Criterion
+from rubric_integrations.rubric.errors import Fault, RubricError
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.tree import Node
 
 _WRAPPERS = ("criteria", "sections", "rubric")
 _SECTION_NOTES = {"name", "title", "description"}

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, ValidationError, model_validator
 
-from rubric_integrations.check import HybridMetric
-from rubric_integrations.criterion import Aspect, Criterion, Scale, WorkedExample
+from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations.formats.faults import faults_of
-from rubric_integrations.record import Record, UnitScore
-from rubric_integrations.rubric import Fault, Rubric, RubricError
+from rubric_integrations.rubric.check import HybridMetric
+from rubric_integrations.rubric.criterion import Aspect, Criterion, Scale, WorkedExample
+from rubric_integrations.rubric.errors import Fault, RubricError
+from rubric_integrations.rubric.rubric import Rubric
 
 Domain = Literal["code", "dialogue", "creative_writing", "reasoning", "general"]
 SCALE_TOLERANCE = 1e-6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rubric_integrations.criterion import Criterion
-from rubric_integrations.rubric import Rubric
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Rubric
 
 
 def json_schema() -> dict[str, Any]:

@@ -8,16 +8,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from rubric_integrations.background import run_sync
-from rubric_integrations.criterion import Kind
-from rubric_integrations.graders.reports import Policies, blended, least_score, with_scores
-from rubric_integrations.graders.retrying import Budget
+from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.checks.metrics import run_metric
+from rubric_integrations.graders.limits import Budget
 from rubric_integrations.judges import as_judge
-from rubric_integrations.judges.base import BatchJudge, Judge
-from rubric_integrations.judges.store import JudgmentStore, KeptJudge
-from rubric_integrations.length import LengthPenalty, compute_length_penalty
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.scoring import (
+from rubric_integrations.judges.protocol import BatchJudge, Judge
+from rubric_integrations.judges.stored import JudgmentStore, KeptJudge
+from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.rubric.criterion import Kind
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.aggregate import MetricResults, Policies, blended, least_score, with_scores
+from rubric_integrations.scoring.formula import (
     CannotAssess,
     DefaultFallbackVerdicts,
     OnFailure,
@@ -25,14 +27,14 @@ from rubric_integrations.scoring import (
     check_policy,
     reaches,
 )
-from rubric_integrations.submission import Submission, ToGradeInput, as_submission
-from rubric_integrations.verdict import EvaluationReport, JudgeError
-from rubric_integrations.voting import DEFAULT_STRATEGIES, check_strategies
+from rubric_integrations.scoring.length import LengthPenalty, compute_length_penalty
+from rubric_integrations.scoring.voting import DEFAULT_STRATEGIES, check_strategies
+from rubric_integrations.submission.submission import Submission, ToGradeInput, as_submission
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.judges.engines import GenerateFn
-    from rubric_integrations.labels import LabelledJudgment
+    from rubric_integrations.judges.models.from_name import GenerateFn
+    from rubric_integrations.results.labels import LabelledJudgment
 
 
 class Member:
@@ -254,7 +256,9 @@ class Grader(ABC):
 
     def _blended(self, rubric: Rubric, submission: Submission, found: Sequence[Any]) -> EvaluationReport:
         report = self.aggregate(rubric, submission, found)
-        return blended(rubric, submission, report, self.policies) if rubric.hybrid_metrics else report
+        if not rubric.hybrid_metrics:
+            return report
+        return blended(rubric, report, _compute_metrics(rubric, submission, self.policies), self.policies)
 
     def _shortened(self, rubric: Rubric, submission: Submission, report: EvaluationReport) -> EvaluationReport:
         if self.length_penalty is None:
@@ -268,6 +272,19 @@ class Grader(ABC):
         report = with_scores(report, shorten).model_copy(update={"length_penalty": penalty})
         passed = report.passed and (not normalized or reaches(least_score(report), rubric.pass_mark))
         return report.model_copy(update={"passed": passed})
+
+
+def _compute_metrics(rubric: Rubric, submission: Submission, policies: Policies) -> MetricResults:
+    """Compute a rubric's hybrid metrics; one that fails is left out where failures abstain, else it counts as 0."""
+    values: dict[str, float | None] = {}
+    errors: dict[str, str] = {}
+    for metric in rubric.hybrid_metrics:
+        try:
+            values[metric.name] = run_metric(metric, submission)
+        except JudgeFailure as failure:
+            values[metric.name] = None if policies.on_failure in ("raise", "abstain") else 0.0
+            errors[metric.name] = str(failure)
+    return MetricResults(values, errors)
 
 
 def _with_examples(judge: Judge, examples: Sequence[LabelledJudgment], count: int) -> Judge:

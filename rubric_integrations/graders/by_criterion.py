@@ -9,14 +9,15 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TypeVar
 
+from rubric_integrations.checks.checks import run_check
 from rubric_integrations.graders.base import Grader, Member
-from rubric_integrations.graders.reports import Answer, Ballot, make_report, votes_on
-from rubric_integrations.judges.base import Question
-from rubric_integrations.judges.checks import run_check
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import EvaluationReport, JudgeFailure
-from rubric_integrations.voting import is_decided
+from rubric_integrations.judges.protocol import Question
+from rubric_integrations.results.judgment import Answer, Ballot, JudgeFailure
+from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.aggregate import make_report, votes_on
+from rubric_integrations.scoring.voting import is_decided
+from rubric_integrations.submission.submission import Submission
 
 
 class CriterionGrader(Grader):

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from rubric_integrations.graders.base import Grader, Member
-from rubric_integrations.judges.base import OverallJudge
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.scoring import Part, Score, failure_answer, reaches, score_overall, score_parts
-from rubric_integrations.spend import Spend, total_spend
-from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import EvaluationReport, JudgeFailure
+from rubric_integrations.judges.protocol import OverallJudge
+from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.results.usage import Spend, total_spend
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.formula import Part, Score, failure_answer, reaches, score_overall, score_parts
+from rubric_integrations.submission.submission import Submission
 
 _JOIN: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,

@@ -8,12 +8,11 @@ from typing import Any
 
 from rubric_integrations.graders.base import Member
 from rubric_integrations.graders.by_criterion import CriterionGrader
-from rubric_integrations.graders.reports import Answer, Ballot
-from rubric_integrations.judges.base import BatchJudge
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.spend import Spend, total_spend
-from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import JudgeFailure
+from rubric_integrations.judges.protocol import BatchJudge
+from rubric_integrations.results.judgment import Answer, Ballot, JudgeFailure
+from rubric_integrations.results.usage import Spend, total_spend
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.submission import Submission
 
 
 class PerCriterionOneShotGrader(CriterionGrader):

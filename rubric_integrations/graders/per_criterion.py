@@ -9,12 +9,11 @@ from typing import Any
 
 from rubric_integrations.graders.base import Member
 from rubric_integrations.graders.by_criterion import CriterionGrader
-from rubric_integrations.graders.deciding import asking_order, is_settled
-from rubric_integrations.graders.reports import CANCELLED, Answer, Ballot
-from rubric_integrations.judges.base import checked
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import JudgeFailure, Judgment
+from rubric_integrations.graders.early_stopping import asking_order, is_settled
+from rubric_integrations.judges.protocol import checked
+from rubric_integrations.results.judgment import CANCELLED, Answer, Ballot, JudgeFailure, Judgment
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.submission import Submission
 
 
 class PerCriterionGrader(CriterionGrader):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from rubric_integrations.judges.base import Judge, Question
+from rubric_integrations.judges.protocol import Judge, Question
 
 if TYPE_CHECKING:
     import dspy
     from langchain_core.language_models import BaseChatModel
 
-    from rubric_integrations.judges.engines import GenerateFn
+    from rubric_integrations.judges.models.from_name import GenerateFn
 
     JudgeLike = str | Judge | dspy.BaseLM | BaseChatModel | GenerateFn
 
@@ -49,9 +49,9 @@ def as_judge(
 
     import dspy
 
-    from rubric_integrations.judges.chat_model import is_chat_model, lm_from_chat_model
-    from rubric_integrations.judges.engines import lm_from_fn, lm_from_name
     from rubric_integrations.judges.lm_judge import LMJudge
+    from rubric_integrations.judges.models.from_name import lm_from_fn, lm_from_name
+    from rubric_integrations.judges.models.langchain import is_chat_model, lm_from_chat_model
 
     if isinstance(judge, str):
         return LMJudge(lm_from_name(judge, api_base, api_key), system_prompt)

@@ -14,15 +14,13 @@ from typing import Any, NamedTuple, cast
 import dspy
 from dspy.utils.exceptions import DSPyError
 
-from rubric_integrations.criterion import Kind
-from rubric_integrations.judges import signatures
-from rubric_integrations.judges.accounting import failure_of, first_line, spend_of
-from rubric_integrations.judges.adapter import JudgeAdapter
-from rubric_integrations.judges.base import Batch, Overall, Question
-from rubric_integrations.judges.caching import MarkingAdapter, takes_marks
-from rubric_integrations.judges.compiled import Requests
-from rubric_integrations.judges.confidence import read_belief, with_probabilities
-from rubric_integrations.judges.prompting import (
+from rubric_integrations.judges._direct.template import Requests
+from rubric_integrations.judges.models.usage import failure_of, first_line, spend_of
+from rubric_integrations.judges.prompts import signatures
+from rubric_integrations.judges.prompts.cache_control import MarkingAdapter, takes_marks
+from rubric_integrations.judges.prompts.parse import JudgeAdapter
+from rubric_integrations.judges.prompts.probabilities import read_belief, with_probabilities
+from rubric_integrations.judges.prompts.render import (
     Texts,
     code_of,
     describe_batch,
@@ -31,12 +29,14 @@ from rubric_integrations.judges.prompting import (
     read_reply,
     shared_texts,
 )
-from rubric_integrations.judges.state import from_state, prompts_of, to_state
-from rubric_integrations.labels import LabelledJudgment, choose_examples, own_examples
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.spend import Spend
-from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import JudgeFailure, Judgment
+from rubric_integrations.judges.protocol import Batch, Overall, Question
+from rubric_integrations.judges.saving import from_state, prompts_of, to_state
+from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.results.labels import LabelledJudgment, choose_examples, own_examples
+from rubric_integrations.results.usage import Spend
+from rubric_integrations.rubric.criterion import Kind
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.submission import Submission
 
 # As whom a model is asked, not what: it must not be readable where a judge's state is kept.
 _SECRET = re.compile(r"key|secret|password|credential|headers|auth|token(?!s)", re.IGNORECASE)

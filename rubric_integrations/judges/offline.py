@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from rubric_integrations.judges.base import Question
-from rubric_integrations.quantity import Quantity, read_quantities
-from rubric_integrations.verdict import VERDICT_VALUES, Judgment, Verdict
+from rubric_integrations._util.numbers import Quantity, read_quantities
+from rubric_integrations.judges.protocol import Question
+from rubric_integrations.results.judgment import VERDICT_VALUES, Judgment, Verdict
 
 WHAT_IT_IS = (
     "The offline judge uses no model: it runs checks, looks for the numbers and quoted words that a requirement names, "

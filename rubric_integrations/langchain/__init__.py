@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rubric_integrations.langchain.asserting import assert_rubric
-    from rubric_integrations.langchain.comparing import compare_by_rubric
+    from rubric_integrations.langchain.annotation import annotation_queue_rubric, labels_from_feedback
+    from rubric_integrations.langchain.assertion import assert_rubric
     from rubric_integrations.langchain.evaluator import RubricEvaluator
     from rubric_integrations.langchain.middleware import RubricMiddleware
     from rubric_integrations.langchain.offline import offline_client
-    from rubric_integrations.langchain.people import annotation_queue_rubric, labels_from_feedback
+    from rubric_integrations.langchain.pairwise import compare_by_rubric
     from rubric_integrations.langchain.runnable import RubricInput, RubricRunnable
     from rubric_integrations.langchain.strings import RubricPairwiseStringEvaluator, RubricStringEvaluator
 
@@ -25,10 +25,10 @@ _ROOMS = {
     "RubricPairwiseStringEvaluator": "strings",
     "RubricRunnable": "runnable",
     "RubricStringEvaluator": "strings",
-    "annotation_queue_rubric": "people",
-    "assert_rubric": "asserting",
-    "compare_by_rubric": "comparing",
-    "labels_from_feedback": "people",
+    "annotation_queue_rubric": "annotation",
+    "assert_rubric": "assertion",
+    "compare_by_rubric": "pairwise",
+    "labels_from_feedback": "annotation",
     "offline_client": "offline",
 }
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
 from langsmith.schemas import Example, Run
 
-from rubric_integrations.background import run_sync
-from rubric_integrations.conversation import Respond
-from rubric_integrations.criterion import Criterion
+from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.langchain.fields import Field, Fields, rubric_for
 from rubric_integrations.langchain.offline import quiet_if_local
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.verdict import CriterionReport, EvaluationReport, JudgeError
+from rubric_integrations.results.report import CriterionReport, EvaluationReport, JudgeError
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.messages import Respond
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader

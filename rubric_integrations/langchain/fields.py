@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
-from rubric_integrations.conversation import Respond, is_conversation
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.submission import Submission
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.messages import Respond, is_conversation
+from rubric_integrations.submission.submission import Submission
 
 Field = str | Callable[[Any], Any]
 """Where a text comes from: a key of the mapping, or a function of it."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NotRequired
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_config
 from langchain_core.messages import AIMessage, HumanMessage
 
-from rubric_integrations.background import run_sync
+from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.langchain.evaluator import grader_of
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import EvaluationReport
+from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader

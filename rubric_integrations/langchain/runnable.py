@@ -9,12 +9,13 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import patch_config
 from pydantic import BaseModel, Field
 
-from rubric_integrations.background import run_sync
-from rubric_integrations.conversation import Respond
+from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.langchain.evaluator import grader_of
 from rubric_integrations.langchain.fields import Fields
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.verdict import EvaluationReport, Judgment
+from rubric_integrations.results.judgment import Judgment
+from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.messages import Respond
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader

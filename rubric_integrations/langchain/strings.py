@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_classic.evaluation import PairwiseStringEvaluator, StringEvaluator
 
-from rubric_integrations.background import run_sync
-from rubric_integrations.langchain.comparing import checked_margin, preference
+from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.langchain.evaluator import grader_of
 from rubric_integrations.langchain.fields import Fields
-from rubric_integrations.rubric import Rubric
-from rubric_integrations.verdict import EvaluationReport
+from rubric_integrations.langchain.pairwise import checked_margin, preference
+from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.rubric.rubric import Rubric
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader

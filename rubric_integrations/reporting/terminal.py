@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from rubric_integrations._util.terminal import plain
+
 if TYPE_CHECKING:
-    from rubric_integrations.results import Graded
-    from rubric_integrations.rubric import Rubric
-    from rubric_integrations.verdict import CriterionReport, EvaluationReport
+    from rubric_integrations.results.report import CriterionReport, EvaluationReport
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.summary import Graded
 
 _STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow"}
-
-
-def plain(text: str) -> Text:
-    """Untrusted text for a terminal: no markup, and no control characters, which could repaint the screen."""
-    return Text("".join(ch if ch.isprintable() or ch in "\n\t" else "\N{REPLACEMENT CHARACTER}" for ch in text))
 
 
 def report_table(graded: Graded) -> Table:
@@ -37,7 +34,7 @@ def report_table(graded: Graded) -> Table:
 
 def groups_table(graded: Graded, rubric: Rubric) -> Table:
     """One submission: what each group of a rubric with a tree comes to."""
-    from rubric_integrations.tree import node_values
+    from rubric_integrations.rubric.tree import node_values
 
     table = Table(title="Groups", title_justify="left", title_style="bold")
     table.add_column("value", justify="right", no_wrap=True)

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rubric_integrations.lint import RULES, LintWarning, lint
-from rubric_integrations.rubric import Fault, Rubric, RubricError
+from rubric_integrations.formats.lint import RULES, LintWarning, lint
+from rubric_integrations.rubric.errors import Fault, RubricError
+from rubric_integrations.rubric.rubric import Rubric
 
 
 class Checked(NamedTuple):
@@ -43,7 +44,7 @@ def check_file(path: Path) -> Checked:
 
 def _rubrics(path: Path) -> list[Rubric]:
     from rubric_integrations.formats.agentv import load_eval_cases
-    from rubric_integrations.formats.files import load
+    from rubric_integrations.formats.parsing import load
 
     document, _ = load(path)
     if isinstance(document, dict) and document.get("evalcases"):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rubric_integrations.reporting.page.loading import GradedRow, RunFile
-from rubric_integrations.verdict import CriterionReport
+from rubric_integrations.results.report import CriterionReport
 
 _RESAMPLES = 9_999
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from rubric_integrations.submission import Submission
-from rubric_integrations.verdict import EvaluationReport
+from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.submission.submission import Submission
 
 
 class RunFileError(ValueError):

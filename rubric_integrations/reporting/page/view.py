@@ -9,7 +9,7 @@ from typing import Any
 
 from rubric_integrations.reporting.page.figures import goodness
 from rubric_integrations.reporting.page.loading import GradedRow, RunFile
-from rubric_integrations.verdict import CriterionReport
+from rubric_integrations.results.report import CriterionReport
 
 
 def view_of(runs: Sequence[RunFile]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Small helpers that every package may use: records, the background event loop, number parsing, notebook tables."""

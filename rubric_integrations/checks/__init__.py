@@ -1,0 +1,1 @@
+"""Answers computed in code: checks and automatic metrics."""

@@ -1,0 +1,101 @@
+"""Automatic metrics of a response, each with a value in [0, 1]. What cannot be computed is a failure, not 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.rubric.check import Metric
+from rubric_integrations.submission.submission import Submission
+
+MetricFn = Callable[[Submission], float]
+"""A custom metric: a value in [0, 1] of a submission."""
+
+F = TypeVar("F", bound=MetricFn)
+
+_registered: dict[str, MetricFn] = {}
+
+
+def register_metric(name: str) -> Callable[[F], F]:
+    """Make a function available to rubric files as a `custom` metric of this name.
+
+    Example:
+        >>> @register_metric("has_a_number")
+        ... def has_a_number(submission: Submission) -> float:
+        ...     return float(any(ch.isdigit() for ch in submission.response))
+        >>> metric = Metric(type="custom", config={"metric_function": "has_a_number"})
+        >>> run_metric(metric, Submission(response="42"))
+        1.0
+    """
+
+    def register(function: F) -> F:
+        _registered[name] = function
+        return function
+
+    return register
+
+
+def run_metric(metric: Metric, submission: Submission) -> float:
+    """Compute a metric.
+
+    Raises:
+        JudgeFailure: Of kind `check`: what it needs is missing, or its value is not in [0, 1].
+    """
+    compute = {
+        "bleu": _bleu, "rouge": _rouge, "accuracy": _accuracy, "perplexity": _perplexity, "custom": _custom,
+    }[metric.type]  # fmt: skip
+    value = compute(metric, submission)
+    if not 0.0 <= value <= 1.0:
+        raise JudgeFailure("check", f"the metric `{metric.type}` gave {value!r}, which is not in [0, 1]")
+    return value
+
+
+def _reference(metric: Metric, submission: Submission) -> str:
+    if not submission.reference:
+        raise JudgeFailure("check", f"the metric `{metric.type}` needs the submission's `reference`, which is missing")
+    return submission.reference
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise JudgeFailure("check", f"`{name}` is not installed: pip install 'rubric-integrations[metrics]'") from None
+
+
+def _bleu(metric: Metric, submission: Submission) -> float:
+    reference = _reference(metric, submission)
+    score = _library("sacrebleu").sentence_bleu(submission.response, [reference]).score
+    return min(1.0, float(score) / 100)
+
+
+def _rouge(metric: Metric, submission: Submission) -> float:
+    reference = _reference(metric, submission)
+    variant = metric.config.get("variant", "rougeL")
+    scorer = _library("rouge_score.rouge_scorer").RougeScorer([variant], use_stemmer=True)
+    return float(scorer.score(reference, submission.response)[variant].fmeasure)
+
+
+def _accuracy(metric: Metric, submission: Submission) -> float:
+    return float(_reference(metric, submission).strip().casefold() == submission.response.strip().casefold())
+
+
+def _perplexity(_metric: Metric, submission: Submission) -> float:
+    """The inverse of the perplexity, which is the geometric mean of the tokens' probabilities."""
+    if not submission.logprobs:
+        raise JudgeFailure("check", "the metric `perplexity` needs the submission's `logprobs`, which are missing")
+    return math.exp(math.fsum(submission.logprobs) / len(submission.logprobs))
+
+
+def _custom(metric: Metric, submission: Submission) -> float:
+    name = str(metric.config.get("metric_function"))
+    if name not in _registered:
+        known = ", ".join(sorted(_registered)) or "none"
+        raise JudgeFailure("check", f"the custom metric {name!r} is not registered (registered: {known})")
+    try:
+        return float(_registered[name](submission))
+    except Exception as error:  # whatever a metric of the user's own raises, it is one metric's failure
+        raise JudgeFailure("check", f"the custom metric {name!r} raised {type(error).__name__}: {error}") from error

@@ -1,0 +1,1 @@
+"""Language models from names, functions and LangChain, each as a `dspy.LM`."""

@@ -1,0 +1,145 @@
+"""A LangChain chat model as a `dspy.LM`: the judge's prompts through LangChain, with its callbacks and rate limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import dspy
+from dspy import lm15
+
+from rubric_integrations._util.event_loop import in_background
+from rubric_integrations.judges.models.from_name import as_lm_error
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+_FINISH = {"length": "length", "max_tokens": "length", "MAX_TOKENS": "length", "content_filter": "content_filter"}
+_SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
+
+
+def is_chat_model(judge: object) -> bool:
+    """Whether this is a LangChain chat model, told without importing LangChain."""
+    return any(
+        parent.__name__ == "BaseChatModel" and parent.__module__.startswith("langchain_core.")
+        for parent in type(judge).__mro__
+    )
+
+
+def lm_from_chat_model(model: BaseChatModel) -> dspy.LM:
+    """A `dspy.LM` that asks a LangChain chat model.
+
+    DSPy's response cache stays off: its key sees the model's name, not what is set on the LangChain side. What the
+    model raises is mapped so that retries work.
+    """
+    name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
+    engine = _Engine(model)
+    return dspy.LM(f"langchain/{name}", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
+
+
+class _Engine:
+    """Asks for the reply's JSON Schema where the model can keep to one, and for prose where it cannot."""
+
+    supports_response_schema = True
+    supported_params = frozenset({*_SETTINGS, "stop", "response_format"})
+
+    def __init__(self, model: BaseChatModel):
+        self.model = model
+        self._structured = True
+
+    def __deepcopy__(self, memo: object) -> Self:
+        # DSPy's optimizers copy programs; the model's client must not be cloned with them.
+        return self
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        runnable, messages, settings = self.plan(request)
+        try:
+            return _response(request, runnable.invoke(messages, **settings))
+        except Exception as error:
+            raise as_lm_error(error) from error
+
+    def plan(self, request: lm15.Request) -> tuple[Any, list[Any], dict[str, Any]]:
+        """What to ask, with which messages and settings."""
+        config: Any = request.config
+        settings = {name: getattr(config, name, None) for name in _SETTINGS} | {"stop": list(config.stop or ()) or None}
+        schema = _schema(config.response_format) if self._structured else None
+        runnable: Any = self.model
+        if schema is not None:
+            try:
+                # As a dict: given a pydantic class, a client validates and raises before the reply can be read.
+                runnable = self.model.with_structured_output(schema, include_raw=True)
+            except (NotImplementedError, ValueError, TypeError):
+                self._structured = False  # such as the fake models of langchain-core
+        return runnable, _messages(request), {name: value for name, value in settings.items() if value is not None}
+
+    def fingerprint(self) -> str:
+        """What the model's answers depend on, as far as LangChain tells: its class and settings, without secrets."""
+        model: Any = self.model
+        return json.dumps([type(model).__qualname__, model._identifying_params], default=str, sort_keys=True)
+
+
+class _AsyncEngine:
+    supports_response_schema = _Engine.supports_response_schema
+    supported_params = _Engine.supported_params
+
+    def __init__(self, engine: _Engine):
+        self._engine = engine
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    async def complete(self, request: lm15.Request) -> lm15.Response:
+        if in_background():
+            # For a synchronous caller: LangChain's async clients are shared, and keep to the loop of whoever is async.
+            return await asyncio.to_thread(self._engine.complete, request)
+        runnable, messages, settings = self._engine.plan(request)
+        try:
+            return _response(request, await runnable.ainvoke(messages, **settings))
+        except Exception as error:
+            raise as_lm_error(error) from error
+
+
+def _schema(response_format: Any) -> dict[str, Any] | None:
+    if not isinstance(response_format, Mapping):
+        return None
+    form = cast("Mapping[str, Any]", response_format)
+    if form.get("type") != "json_schema":
+        return None
+    schema = form.get("schema") or form.get("json_schema", {}).get("schema")
+    return {**schema, "title": form.get("name") or "Judgment", "description": "The judgment."} if schema else None
+
+
+def _messages(request: lm15.Request) -> list[Any]:
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+    kinds: dict[str, Any] = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
+    system = request.system if isinstance(request.system, str) else _text(request.system or ())
+    turns = [kinds.get(message.role, SystemMessage)(_text(message.parts)) for message in request.messages]
+    return [SystemMessage(system), *turns] if system else turns
+
+
+def _text(parts: Any) -> str:
+    return "".join(part.text for part in parts)
+
+
+def _response(request: lm15.Request, reply: Any) -> lm15.Response:
+    raw, parsed = (reply["raw"], reply["parsed"]) if isinstance(reply, dict) else (reply, None)
+    if isinstance(reply, dict) and parsed is None and not raw.text and raw.tool_calls:
+        parsed = raw.tool_calls[0]["args"]
+    usage: Any = raw.usage_metadata or {}
+    told: dict[str, Any] = raw.response_metadata or {}
+    finish = _FINISH.get(str(told.get("finish_reason") or told.get("stop_reason")), "stop")
+    return lm15.Response(
+        id=raw.id or None,
+        model=told.get("model_name") or request.model,
+        message=lm15.Message.assistant(json.dumps(parsed) if parsed is not None else str(raw.text)),
+        finish_reason=cast("Any", finish),
+        usage=lm15.Usage(
+            input_tokens=usage.get("input_tokens"),
+            output_tokens=usage.get("output_tokens"),
+            total_tokens=usage.get("total_tokens"),
+            cache_read_tokens=(usage.get("input_token_details") or {}).get("cache_read"),
+        ),
+    )

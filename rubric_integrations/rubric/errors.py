@@ -1,0 +1,37 @@
+"""What is wrong with a rubric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong with a rubric file.
+
+    Attributes:
+        where: The place in the document, such as `criteria[2]`; empty for the document itself.
+        field: The field's name; empty where the fault is not one field's.
+        message: What is wrong and what to write instead.
+    """
+
+    where: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        place = " ".join(part for part in (self.where, f"`{self.field}`" if self.field else "") if part)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class RubricError(ValueError):
+    """A rubric that cannot be used.
+
+    Attributes:
+        source: The file or form that was read.
+        faults: Everything wrong with it, in the order of the document.
+    """
+
+    def __init__(self, source: str, faults: Sequence[Fault]):
+        self.source, self.faults = source, tuple(faults)
+        super().__init__("\n".join(f"{source}: {fault}" for fault in self.faults))

@@ -1,0 +1,6 @@
+"""Judgments on disk, each bought once by all tasks, threads and processes that share the file, and across crashes."""
+
+from rubric_integrations.runs.ledger.sqlite import LedgerError
+from rubric_integrations.runs.ledger.store import Ledger, Lost
+
+__all__ = ["Ledger", "LedgerError", "Lost"]

@@ -1,0 +1,1 @@
+"""From answers to a score: pure functions, without I/O, models or randomness."""

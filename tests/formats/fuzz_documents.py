@@ -1,0 +1,91 @@
+"""A longer fuzz than the test suite has time for: `python -m tests.fuzz_documents [documents] [seconds under atheris]`.
+
+First so many mutated documents by chance, then, where atheris is installed, guided by the coverage of the readers.
+Nothing may come of any of them but a rubric or a `RubricError`, within a second, in bounded memory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import resource
+import sys
+import tempfile
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rubric_integrations import Rubric, RubricError, formats
+from rubric_integrations.formats import (
+    FORMATS,
+    agentv,
+    faults,
+    native,
+    openrubricrl,
+    parsing,
+    read_document,
+    write_document,
+)
+from tests.formats.test_formats import SEEDS, mutate
+
+
+def read(document: Any) -> bool:
+    """Whether a document is a rubric; any exception but a `RubricError` is the fuzz's finding."""
+    try:
+        rubric = read_document(document, "fuzz")
+        for to in FORMATS:
+            write_document(rubric, to)
+    except RubricError:
+        return False
+    return True
+
+
+def by_chance(count: int) -> None:
+    chance = random.Random(20261121)
+    slowest, loaded, start = 0.0, 0, time.perf_counter()
+    for _ in range(count):
+        document = mutate(chance.choice(SEEDS), chance, chance.randrange(1, 7))
+        began = time.perf_counter()
+        loaded += read(document)
+        slowest = max(slowest, time.perf_counter() - began)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(
+        f"{count} mutated documents in {time.perf_counter() - start:.0f} s: {loaded} load, {count - loaded} refused, "
+        f"nothing else; slowest {slowest * 1000:.0f} ms; peak memory {peak} MB"
+    )
+    assert slowest < 1.0
+
+
+def by_coverage(seconds: int) -> None:
+    atheris: Any = importlib.import_module("atheris")
+
+    def one_input(data: bytes) -> None:
+        text = data.decode("utf-8", "ignore")
+        for reader in (Rubric.from_yaml, Rubric.from_json):
+            try:
+                reader(text)
+            except RubricError:
+                continue
+
+    readers = (agentv, parsing, faults, formats, native, openrubricrl)
+    for module in readers:
+        for name, function in vars(module).items():
+            if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:
+                setattr(module, name, atheris.instrument_func(function))
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, seed in enumerate(SEEDS):
+            Path(corpus, f"{number}.json").write_text(json.dumps(seed), encoding="utf-8")
+            Path(corpus, f"{number}.yaml").write_text(yaml.safe_dump(seed), encoding="utf-8")
+        limits = [f"-max_total_time={seconds}", "-timeout=1", "-rss_limit_mb=1024", "-max_len=8000"]
+        atheris.Setup([sys.argv[0], *limits, corpus], one_input)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    by_chance(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+    if importlib.util.find_spec("atheris") and len(sys.argv) > 2:
+        by_coverage(int(sys.argv[2]))
