@@ -39,7 +39,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def in_background() -> bool:
+def on_background_loop() -> bool:
     """Whether the caller runs on the background loop, for someone synchronous."""
     return _loop is not None and _running_loop() is _loop
 

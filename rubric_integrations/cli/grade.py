@@ -17,7 +17,7 @@ import typer
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, app, err, out, refuse
 from rubric_integrations.reporting.terminal import groups_table, ranking_table, report_table
-from rubric_integrations.runs.progress import in_a_line
+from rubric_integrations.runs.progress import summary_line
 
 if TYPE_CHECKING:
     from rubric_integrations.rubric.rubric import Rubric
@@ -173,7 +173,7 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 def _tell_how_to_go_on(why: str, summary: RunSummary, ledger: Path | None) -> None:
     command = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
-    lines = [f"{why} {summary.submissions} submissions were done: {in_a_line(summary)}."]
+    lines = [f"{why} {summary.submissions} submissions were done: {summary_line(summary)}."]
     if ledger and ledger.exists():
         lines.append(
             f"What was bought is in {ledger}. To go on: {shlex.join(['rubric-integrations', *command, '--resume'])}"
@@ -196,13 +196,13 @@ def _show(shown: _Shown, summary: RunSummary, rubric: Rubric, out_file: Path | N
         err.print(plain(f"and {shown.more_problems} more"), style="red")
     of = f" of {summary.scored}" if summary.scored < summary.graded else ""
     mean = "no score" if summary.mean_score is None else f"mean{of} {summary.mean_score:.3f}"
-    cost = "price unknown" if summary.bought.cost is None else f"${summary.bought.cost:.4f}"
+    cost = "price unknown" if summary.spend.cost is None else f"${summary.spend.cost:.4f}"
     reused = f", {summary.reused} judgments from the ledger" if summary.reused else ""
     out.print(
         plain(
             f"{summary.graded} of {summary.submissions} graded by {rubric.name or 'the rubric'}: {mean}, "
             f"{summary.passed} passed; "
-            f"{summary.bought.calls} calls, {summary.bought.usage.total_tokens} tokens, {cost}{reused}."
+            f"{summary.spend.calls} calls, {summary.spend.usage.total_tokens} tokens, {cost}{reused}."
             + (f" Reports: {out_file}" if out_file else "")
         ),
         soft_wrap=True,

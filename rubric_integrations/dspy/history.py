@@ -22,7 +22,7 @@ class MetricSummary(TypedDict):
         failed: Those that ended in a judge's failure.
         nothing_to_grade: Calls for programs that raised or returned nothing.
         mean_coverage: Over `gradings`; None where there are none.
-        calls: Requests to the judge.
+        calls: TemplateCache to the judge.
         tokens: Their tokens.
         cost: US dollars; None where a price is not known.
         seconds: Spent in grading, by the clock; of grades side by side each counts.
@@ -52,7 +52,7 @@ class HistoryRow(TypedDict):
         coverage: The share of the weights that was assessed.
         unmet: The names of the criteria that do not hold.
         error: Why the grade is not complete.
-        calls: Requests to the judge.
+        calls: TemplateCache to the judge.
         tokens: Their tokens.
         cost: US dollars; None where a price is not known.
         seconds: How long it took.
@@ -71,7 +71,7 @@ class HistoryRow(TypedDict):
     seconds: float
 
 
-class Account:
+class MetricHistory:
     """The sums, and the last `size` grades."""
 
     def __init__(self, size: int):

@@ -12,10 +12,10 @@ import dspy
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.dspy.examples import Field, pick, query_of, response_of
 from rubric_integrations.dspy.feedback_text import feedback, objective_scores
-from rubric_integrations.dspy.history import Account, HistoryRow, MetricSummary
+from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.dspy.outage import OutageGuard
-from rubric_integrations.dspy.report_cache import Memo
+from rubric_integrations.dspy.report_cache import ReportCache
 from rubric_integrations.dspy.score import RubricScore
 from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.graders.by_criterion import CriterionGrader
@@ -99,15 +99,15 @@ class RubricMetric:
             raise ValueError(f"`memory` must be at least 0 reports, got {memory!r}")
         self.rubric = rubric
         grader = grader or PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
-        self.grader = grader if store is None else grader.keeping(store)
+        self.grader = grader if store is None else grader.with_store(store)
         self.feedback = feedback
         self.criteria_for = {name: frozenset(criteria) for name, criteria in (criteria_for or {}).items()}
         if isinstance(rubric, Rubric):
             _check_names(self.criteria_for, rubric)
-        self._memo, self._guard = Memo(memory), OutageGuard(max_judge_failures)
+        self._memo, self._guard = ReportCache(memory), OutageGuard(max_judge_failures)
         check_respond(respond)
         self.query, self.response, self.reference, self.respond = query, response, reference, respond
-        self._account = Account(memory)
+        self._account = MetricHistory(memory)
 
     def __call__(
         self, example: Any, pred: Any, trace: object = None, pred_name: str | None = None, pred_trace: object = None

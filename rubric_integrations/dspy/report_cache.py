@@ -11,14 +11,14 @@ from typing import NamedTuple
 from rubric_integrations.results.report import EvaluationReport
 
 
-class Bought(NamedTuple):
+class CachedReport(NamedTuple):
     """A report, and whether this caller is the one who paid for it."""
 
     report: EvaluationReport
     paid: bool
 
 
-class Memo:
+class ReportCache:
     """The reports of the last `size` grades by key; safe under threads.
 
     Only complete reports are kept: a judge's failure says nothing of the text, and asking again may help.
@@ -26,7 +26,7 @@ class Memo:
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
         >>> rubric = Rubric.from_dict([{"requirement": "Says 42", "check": {"number": 42}}])
-        >>> grader, memo = PerCriterionGrader(judge="offline"), Memo(size=10)
+        >>> grader, memo = PerCriterionGrader(judge="offline"), ReportCache(size=10)
         >>> [memo.once("42", lambda: grader.grade_sync(rubric, "42")).paid for _ in range(3)]
         [True, False, False]
     """
@@ -37,7 +37,7 @@ class Memo:
         self._under_way: dict[str, Future[EvaluationReport]] = {}
         self._lock = threading.Lock()
 
-    def once(self, key: str, grade: Callable[[], EvaluationReport]) -> Bought:
+    def once(self, key: str, grade: Callable[[], EvaluationReport]) -> CachedReport:
         """The report under `key`: a kept one, that of a grade under way, or else `grade()`.
 
         Raises:
@@ -47,13 +47,13 @@ class Memo:
             with self._lock:
                 if key in self._kept:
                     self._kept.move_to_end(key)
-                    return Bought(self._kept[key], paid=False)
+                    return CachedReport(self._kept[key], paid=False)
                 if key not in self._under_way:
                     mine = self._under_way[key] = Future[EvaluationReport]()
                     break
                 awaited = self._under_way[key]
             try:
-                return Bought(awaited.result(), paid=False)
+                return CachedReport(awaited.result(), paid=False)
             except CancelledError:
                 continue  # whoever was grading was interrupted: it is our turn
         try:
@@ -68,7 +68,7 @@ class Memo:
             raise
         self._finish(key, report if report.complete else None)
         mine.set_result(report)
-        return Bought(report, paid=True)
+        return CachedReport(report, paid=True)
 
     def _finish(self, key: str, report: EvaluationReport | None = None) -> None:
         with self._lock:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from rubric_integrations.formats.faults import faults_of, short, unknown_key
+from rubric_integrations.formats.faults import faults_from_error, short, unknown_key
 from rubric_integrations.formats.parsing import load
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
@@ -203,7 +203,7 @@ def _rubric(criteria: list[Criterion], document: Any, source: str, faults: list[
         try:
             return Rubric(criteria, **({"name": name} if isinstance(name, str) else {}))
         except ValidationError as error:
-            faults = [*faults, *faults_of("", Rubric, error)]
+            faults = [*faults, *faults_from_error("", Rubric, error)]
     raise RubricError(source, faults)
 
 
@@ -219,7 +219,7 @@ def _items(items: Any, where: str, faults: list[Fault]) -> list[Criterion]:
             try:
                 criteria.append(Criterion.model_validate(fields))
             except ValidationError as error:
-                faults += faults_of(place, Criterion, error)
+                faults += faults_from_error(place, Criterion, error)
     return criteria
 
 

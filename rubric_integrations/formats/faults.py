@@ -25,7 +25,7 @@ _MODELS: Mapping[str, type[BaseModel]] = {
 }
 
 
-def faults_of(where: str, model: type[BaseModel], error: ValidationError) -> list[Fault]:
+def faults_from_error(where: str, model: type[BaseModel], error: ValidationError) -> list[Fault]:
     """A pydantic error as faults of the thing at `where`."""
     return [_fault(where, model, details) for details in error.errors()]
 

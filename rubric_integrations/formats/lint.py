@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.formula import reaches
+from rubric_integrations.scoring.formula import reaches_mark
 
 FEWEST, MOST = 2, 40
 # Comparing every pair of more would take longer than the warning is worth.
@@ -131,7 +131,7 @@ def _near_duplicates(rubric: Rubric) -> Iterator[LintWarning]:
 
 def _whole(rubric: Rubric) -> Iterator[LintWarning]:
     best = _best_score(rubric)
-    if not reaches(best, rubric.pass_mark):
+    if not reaches_mark(best, rubric.pass_mark):
         message = f"the best possible score is {best:.3g}, below the pass mark of {rubric.pass_mark:g}: nothing passes"
         yield LintWarning("unreachable-pass-mark", "", message)
     if not FEWEST <= len(rubric) <= MOST:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, cast
 from pydantic import TypeAdapter, ValidationError
 
 from rubric_integrations._util.records import Weight
-from rubric_integrations.formats.faults import faults_of, short, unknown_key
-from rubric_integrations.results.interpret import read_answer
+from rubric_integrations.formats.faults import faults_from_error, short, unknown_key
+from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import DEFAULT_WEIGHT, Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
@@ -48,7 +48,7 @@ def read(document: Any, source: str) -> Rubric:
         try:
             return Rubric(criteria, **fields)
         except ValidationError as error:
-            faults += faults_of("", Rubric, error)
+            faults += faults_from_error("", Rubric, error)
     raise RubricError(source, faults)
 
 
@@ -87,7 +87,7 @@ def _grow(item: _Item, share: float, criteria: list[Criterion], faults: list[Fau
             {key: value for key, value in data.items() if key != "criteria"} if children is not None else data
         )
     except ValidationError as error:
-        faults += faults_of(item.where, Criterion, error)
+        faults += faults_from_error(item.where, Criterion, error)
         return Node(requirement="", weight=0.0, leaf=place)
     if children is None:
         faults += [Fault(item.where, f"examples.{i}.score", message) for i, message in _bad_examples(own)]
@@ -131,7 +131,7 @@ def _children(data: Any) -> Any:
 def _bad_examples(criterion: Criterion) -> Iterator[tuple[int, str]]:
     for index, example in enumerate(criterion.examples):
         try:
-            read_answer(criterion, example.score)
+            to_judgment(criterion, example.score)
         except ValueError as error:
             yield index, f"is no answer to the criterion: {error}"
 

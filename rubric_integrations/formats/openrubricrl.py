@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, ValidationError, model_validator
 
 from rubric_integrations._util.records import Record, UnitScore
-from rubric_integrations.formats.faults import faults_of
+from rubric_integrations.formats.faults import faults_from_error
 from rubric_integrations.rubric.check import HybridMetric
 from rubric_integrations.rubric.criterion import Aspect, Criterion, Scale, WorkedExample
 from rubric_integrations.rubric.errors import Fault, RubricError
@@ -91,7 +91,7 @@ def read(document: Any, source: str) -> Rubric:
     try:
         data = _Document.model_validate(document)
     except ValidationError as error:
-        faults = faults_of("", _Document, error)
+        faults = faults_from_error("", _Document, error)
         faults += [
             Fault("", "version", "was added to the schema later: run `rubric-integrations migrate` on the file")
             for fault in faults
@@ -112,7 +112,7 @@ def read(document: Any, source: str) -> Rubric:
         set_fields = {key: value for key, value in fields.items() if key in data.model_fields_set}
         return Rubric(criteria, scale=scale, **set_fields)
     except ValidationError as error:
-        raise RubricError(source, faults_of("", Rubric, error)) from None
+        raise RubricError(source, faults_from_error("", Rubric, error)) from None
     except ValueError as error:
         raise RubricError(source, [Fault("criteria", "examples", str(error))]) from None
 

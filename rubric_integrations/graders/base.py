@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.checks.metrics import run_metric
-from rubric_integrations.graders.limits import Budget
+from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.protocol import BatchJudge, Judge
-from rubric_integrations.judges.stored import JudgmentStore, KeptJudge
+from rubric_integrations.judges.stored import JudgmentStore, StoredJudge
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.criterion import Kind
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.aggregate import MetricResults, Policies, blended, least_score, with_scores
+from rubric_integrations.scoring.aggregate import MetricResults, ScoringPolicies, lowest_score, map_scores, with_metrics
 from rubric_integrations.scoring.formula import (
     CannotAssess,
     DefaultFallbackVerdicts,
     OnFailure,
-    check_on_failure,
-    check_policy,
-    reaches,
+    reaches_mark,
+    validate_abstention_policy,
+    validate_failure_policy,
 )
 from rubric_integrations.scoring.length import LengthPenalty, compute_length_penalty
-from rubric_integrations.scoring.voting import DEFAULT_STRATEGIES, check_strategies
+from rubric_integrations.scoring.voting import DEFAULT_STRATEGIES, validate_strategies
 from rubric_integrations.submission.submission import Submission, ToGradeInput, as_submission
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from rubric_integrations.results.labels import LabelledJudgment
 
 
-class Member:
+class PanelMember:
     """A judge on a panel: its name in reports, and how much its votes count."""
 
     def __init__(self, judge: Judge, name: str, weight: float):
         self.judge, self.name, self.weight = judge, name, weight
 
-    def with_judge(self, judge: Judge) -> Member:
+    def with_judge(self, judge: Judge) -> PanelMember:
         """The same seat for another judge."""
-        return Member(judge, self.name, self.weight)
+        return PanelMember(judge, self.name, self.weight)
 
 
 class Grader(ABC):
@@ -126,18 +126,20 @@ class Grader(ABC):
             if on_failure != "raise":
                 raise ValueError("`default_fallback_verdicts` and `on_failure` are two names of one thing: pass one")
             on_failure = default_fallback_verdicts
-        check_policy(cannot_assess, partial_credit)
-        check_on_failure(on_failure)
+        validate_abstention_policy(cannot_assess, partial_credit)
+        validate_failure_policy(on_failure)
         strategies: Mapping[Kind, str] = {
             "binary": aggregation,
             "ordinal": ordinal_aggregation,
             "scaled": ordinal_aggregation,
             "nominal": nominal_aggregation,
         }
-        check_strategies(strategies)
-        self.policies = Policies(normalize, cannot_assess, partial_credit, on_failure, strategies, auto_na_option)
-        self.budget = Budget(max_retries, max_concurrency, timeout)
-        self.length_penalty, self.sequential, self.one_ahead = length_penalty, sequential, False
+        validate_strategies(strategies)
+        self.policies = ScoringPolicies(
+            normalize, cannot_assess, partial_credit, on_failure, strategies, auto_na_option
+        )
+        self.call_limiter = CallLimiter(max_retries, max_concurrency, timeout)
+        self.length_penalty, self.sequential, self.warm_prompt_cache = length_penalty, sequential, False
         self.shuffle_options, self.seed = shuffle_options, seed
         self._generate_fn = generate_fn
         named: list[JudgeLike] = list(judges or ()) + [j for j in (judge, generate_fn and self.generate) if j]
@@ -186,7 +188,7 @@ class Grader(ABC):
         told = [getattr(judge, "fingerprint", None) for judge in self.judges]
         return [fingerprint() if fingerprint else "" for fingerprint in told]
 
-    def described(self) -> dict[str, Any]:
+    def configuration(self) -> dict[str, Any]:
         """What of this grader its questions depend on, and its policies, as JSON: a ledger keeps it for `rescore`."""
         return {
             "grader": type(self).__name__,
@@ -205,7 +207,7 @@ class Grader(ABC):
         """This grader with judges that ask anew where a cache or a store would repeat an earlier answer."""
         return self.with_judges([getattr(j, "without_cache", lambda j=j: j)() for j in self.judges])
 
-    def keeping(self, store: JudgmentStore, sample: int = 0) -> Self:
+    def with_store(self, store: JudgmentStore, sample: int = 0) -> Self:
         """This grader with judges that ask a store before a model, so that no judgment is bought twice.
 
         Args:
@@ -218,11 +220,11 @@ class Grader(ABC):
         twins, kept = Counter[str](), list[Judge]()
         for judge, state in zip(self.judges, self.fingerprints(), strict=True):
             # Two votes of one model are two answers, not one counted twice.
-            kept.append(KeptJudge(judge, store, sample, twin=twins[state]))
+            kept.append(StoredJudge(judge, store, sample, twin=twins[state]))
             twins[state] += 1
         return self.with_judges(kept)
 
-    def for_many(self, max_concurrency: int) -> Self:
+    def for_run(self, max_concurrency: int) -> Self:
         """This grader for a run of many submissions.
 
         One call of each submission goes ahead of its others: providers share a prompt's beginning only once they have
@@ -232,7 +234,7 @@ class Grader(ABC):
             max_concurrency: The cap on calls under way at once, at least 1.
         """
         grader = copy.copy(self)
-        grader.budget, grader.one_ahead = self.budget.with_cap(max_concurrency), True
+        grader.call_limiter, grader.warm_prompt_cache = self.call_limiter.with_cap(max_concurrency), True
         return grader
 
     @property
@@ -258,7 +260,7 @@ class Grader(ABC):
         report = self.aggregate(rubric, submission, found)
         if not rubric.hybrid_metrics:
             return report
-        return blended(rubric, report, _compute_metrics(rubric, submission, self.policies), self.policies)
+        return with_metrics(rubric, report, _compute_metrics(rubric, submission, self.policies), self.policies)
 
     def _shortened(self, rubric: Rubric, submission: Submission, report: EvaluationReport) -> EvaluationReport:
         if self.length_penalty is None:
@@ -269,12 +271,12 @@ class Grader(ABC):
         def shorten(score: float) -> float:
             return max(0.0, score - penalty) if normalized else score - penalty
 
-        report = with_scores(report, shorten).model_copy(update={"length_penalty": penalty})
-        passed = report.passed and (not normalized or reaches(least_score(report), rubric.pass_mark))
+        report = map_scores(report, shorten).model_copy(update={"length_penalty": penalty})
+        passed = report.passed and (not normalized or reaches_mark(lowest_score(report), rubric.pass_mark))
         return report.model_copy(update={"passed": passed})
 
 
-def _compute_metrics(rubric: Rubric, submission: Submission, policies: Policies) -> MetricResults:
+def _compute_metrics(rubric: Rubric, submission: Submission, policies: ScoringPolicies) -> MetricResults:
     """Compute a rubric's hybrid metrics; one that fails is left out where failures abstain, else it counts as 0."""
     values: dict[str, float | None] = {}
     errors: dict[str, str] = {}
@@ -293,7 +295,7 @@ def _with_examples(judge: Judge, examples: Sequence[LabelledJudgment], count: in
     raise ValueError(f"`examples` are for judges that are models: {type(judge).__name__} could not be shown any")
 
 
-def _panel(judges: Sequence[Judge], weights: Sequence[float] | None) -> tuple[Member, ...]:
+def _panel(judges: Sequence[Judge], weights: Sequence[float] | None) -> tuple[PanelMember, ...]:
     counted = [1.0] * len(judges) if weights is None else list(weights)
     if len(counted) != len(judges):
         raise ValueError(f"`judge_weights` has {len(counted)} entries for {len(judges)} judges: give one for each")
@@ -301,10 +303,10 @@ def _panel(judges: Sequence[Judge], weights: Sequence[float] | None) -> tuple[Me
         if isinstance(weight, bool) or not 0 < weight < float("inf"):
             raise ValueError(f"`judge_weights` must be finite and above 0, got {weight!r}")
     if len(judges) == 1:
-        return (Member(judges[0], "default", counted[0]),)
-    members: list[Member] = []
+        return (PanelMember(judges[0], "default", counted[0]),)
+    members: list[PanelMember] = []
     for judge, weight in zip(judges, counted, strict=True):
         name = str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
         same = sum(member.name.split("#")[0] == name for member in members)
-        members.append(Member(judge, f"{name}#{same + 1}" if same else name, weight))
+        members.append(PanelMember(judge, f"{name}#{same + 1}" if same else name, weight))
     return tuple(members)

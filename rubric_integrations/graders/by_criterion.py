@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from rubric_integrations.checks.checks import run_check
-from rubric_integrations.graders.base import Grader, Member
+from rubric_integrations.graders.base import Grader, PanelMember
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import Answer, Ballot, JudgeFailure
+from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.aggregate import make_report, votes_on
-from rubric_integrations.scoring.voting import is_decided
+from rubric_integrations.scoring.aggregate import aggregate_answers, votes_for
+from rubric_integrations.scoring.voting import vote_is_decided
 from rubric_integrations.submission.submission import Submission
 
 
@@ -30,57 +30,72 @@ class CriterionGrader(Grader):
     may_leave_open = False
 
     @abstractmethod
-    async def poll(self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> Ballot:
+    async def poll(
+        self, member: PanelMember, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+    ) -> JudgeAnswers:
         """Ask one judge about the criteria at these places."""
 
-    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Ballot]:
+    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
         """Obtain each judge's answers to the criteria that have no check, in the order of the panel."""
         wanted = [index for index, criterion in enumerate(rubric.criteria) if criterion.check is None]
         return await self.vote(rubric, submission, wanted)
 
-    async def vote(self, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> list[Ballot]:
+    async def vote(self, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> list[JudgeAnswers]:
         """Obtain each judge's answers to the criteria at these places, side by side or in turn."""
         if not self.sequential:
             return list(await asyncio.gather(*(self.poll(member, rubric, submission, wanted) for member in self.panel)))
-        ballots: list[Ballot] = []
+        panel_answers: list[JudgeAnswers] = []
         for place, member in enumerate(self.panel):
             waiting = [later.weight for later in self.panel[place:]]
-            undecided = [index for index in wanted if not self._decided(rubric, index, ballots, waiting)]
-            ballots.append(await self.poll(member, rubric, submission, undecided))
-        return ballots
+            undecided = [index for index in wanted if not self._decided(rubric, index, panel_answers, waiting)]
+            panel_answers.append(await self.poll(member, rubric, submission, undecided))
+        return panel_answers
 
-    def aggregate(self, rubric: Rubric, submission: Submission, found: Sequence[Ballot]) -> EvaluationReport:
+    def aggregate(self, rubric: Rubric, submission: Submission, found: Sequence[JudgeAnswers]) -> EvaluationReport:
         """Turn the judges' answers, and those of the checks, into the report."""
-        computed: dict[int, Answer] = {}
+        computed: dict[int, Outcome] = {}
         for index, criterion in enumerate(rubric.criteria):
             if criterion.check is not None:
                 try:
                     computed[index] = run_check(criterion.check, submission)
                 except JudgeFailure as failure:
                     computed[index] = failure
-        return make_report(rubric, found, Ballot(computed, judge="check"), self.policies, self.may_leave_open)
+        return aggregate_answers(
+            rubric, found, JudgeAnswers(computed, judge="check"), self.policies, self.may_leave_open
+        )
 
     def question(
-        self, rubric: Rubric, submission: Submission, index: int, member: Member, beside: Sequence[int] = ()
+        self,
+        rubric: Rubric,
+        submission: Submission,
+        index: int,
+        member: PanelMember,
+        batch_criteria: Sequence[int] = (),
     ) -> Question:
         """The question that a criterion is, with its options in the order to show them."""
         criterion = rubric.criteria[index]
         options = criterion.options or ()
         if options and self.shuffle_options:
             options = shuffled(options, self.seed, submission.response, index, member.name)
-        others = tuple(rubric.criteria[place] for place in beside)
-        in_turn = (self.one_ahead or self.may_leave_open) and len(beside or (index,)) < len(rubric)
-        return Question(submission, criterion, rubric.instructions, options, self.policies.may_abstain, others, in_turn)
+        others = tuple(rubric.criteria[place] for place in batch_criteria)
+        warm_prompt_cache = (self.warm_prompt_cache or self.may_leave_open) and len(batch_criteria or (index,)) < len(
+            rubric
+        )
+        return Question(
+            submission, criterion, rubric.instructions, options, self.policies.may_abstain, others, warm_prompt_cache
+        )
 
     @property
     def stops_at_once(self) -> bool:
         """Whether the first failure ends the grade, so that its siblings need not be paid for."""
         return self.policies.on_failure == "raise" and len(self.panel) == 1
 
-    def _decided(self, rubric: Rubric, index: int, ballots: Sequence[Ballot], waiting: Sequence[float]) -> bool:
+    def _decided(
+        self, rubric: Rubric, index: int, panel_answers: Sequence[JudgeAnswers], waiting: Sequence[float]
+    ) -> bool:
         criterion = rubric.criteria[index]
-        votes = [vote for vote in votes_on(index, ballots) if vote.error is None]
-        return is_decided(criterion, votes, waiting, self.policies.strategy(criterion))
+        votes = [vote for vote in votes_for(index, panel_answers) if vote.error is None]
+        return vote_is_decided(criterion, votes, waiting, self.policies.strategy(criterion))
 
 
 T = TypeVar("T")

@@ -7,14 +7,14 @@ import time
 from types import TracebackType
 
 
-class Pace:
+class AdaptiveConcurrency:
     """A cap on the calls under way in one event loop, halved by a rate limit and regained call by call.
 
     It is the additive increase and multiplicative decrease of TCP (Chiu & Jain, 1989): each answer adds the share of
     a slot that gives back one slot after as many answers as there are slots.
 
     Example:
-        >>> pace = Pace(8)
+        >>> pace = AdaptiveConcurrency(8)
         >>> pace.limited(since=time.monotonic())
         >>> pace.slots
         4

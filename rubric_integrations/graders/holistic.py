@@ -8,13 +8,20 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from rubric_integrations.graders.base import Grader, Member
+from rubric_integrations.graders.base import Grader, PanelMember
 from rubric_integrations.judges.protocol import OverallJudge
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.results.usage import Spend, total_spend
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.formula import Part, Score, failure_answer, reaches, score_overall, score_parts
+from rubric_integrations.scoring.formula import (
+    Score,
+    WeightedValue,
+    fallback_judgment,
+    reaches_mark,
+    score_overall,
+    score_parts,
+)
 from rubric_integrations.submission.submission import Submission
 
 _JOIN: dict[str, Callable[[Sequence[float]], float]] = {
@@ -25,7 +32,7 @@ _JOIN: dict[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-class Opinion(NamedTuple):
+class OverallAnswer(NamedTuple):
     """One judge's score of 0 to 100, or why there is none."""
 
     judge: str
@@ -72,19 +79,19 @@ class RubricAsJudgeGrader(Grader):
                     "PerCriterionGrader, or give it a method `judge_overall`"
                 )
 
-    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Opinion]:
+    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[OverallAnswer]:
         """Obtain each judge's score."""
         return await asyncio.gather(*(self._ask(member, rubric, submission) for member in self.panel))
 
-    async def _ask(self, member: Member, rubric: Rubric, submission: Submission) -> Opinion:
+    async def _ask(self, member: PanelMember, rubric: Rubric, submission: Submission) -> OverallAnswer:
         judge: Any = member.judge
         try:
-            overall, lost = await self.budget.ask(lambda: judge.judge_overall(submission, rubric))
+            overall, lost = await self.call_limiter.ask(lambda: judge.judge_overall(submission, rubric))
         except JudgeFailure as failure:
-            return Opinion(member.name, None, str(failure), failure.spend)
-        return Opinion(member.name, overall.percent, overall.reason, overall.spend + lost)
+            return OverallAnswer(member.name, None, str(failure), failure.spend)
+        return OverallAnswer(member.name, overall.percent, overall.reason, overall.spend + lost)
 
-    def aggregate(self, rubric: Rubric, submission: Submission, found: Sequence[Opinion]) -> EvaluationReport:
+    def aggregate(self, rubric: Rubric, submission: Submission, found: Sequence[OverallAnswer]) -> EvaluationReport:
         """Join the judges' scores into the report."""
         given = [opinion for opinion in found if opinion.percent is not None]
         lost = [opinion for opinion in found if opinion.percent is None]
@@ -97,7 +104,7 @@ class RubricAsJudgeGrader(Grader):
             raw_score=score.raw,
             llm_raw_score=percent,
             passed=bool(given)
-            and reaches(score.normalized, rubric.pass_mark)
+            and reaches_mark(score.normalized, rubric.pass_mark)
             and not any(criterion.is_gate for criterion in rubric.criteria),
             complete=not lost,
             coverage=1.0 if given else 0.0,
@@ -111,11 +118,13 @@ class RubricAsJudgeGrader(Grader):
 
     def _instead(self, rubric: Rubric) -> Score:
         """The score that stands in for a failure: that of every criterion's fallback; undefined for an abstention."""
-        answers = [failure_answer(criterion, self.policies.on_failure) for criterion in rubric.criteria]
+        answers = [fallback_judgment(criterion, self.policies.on_failure) for criterion in rubric.criteria]
         if any(answer is None for answer in answers):
             return Score(None, None)
         values = [answer.value if answer else math.nan for answer in answers]
-        return score_parts([Part(c.weight, v, c.worst_value) for c, v in zip(rubric.criteria, values, strict=True)])
+        return score_parts(
+            [WeightedValue(c.weight, v, c.worst_value) for c, v in zip(rubric.criteria, values, strict=True)]
+        )
 
     def _judge_scores(self, rubric: Rubric, percents: dict[str, float | None]) -> dict[str, float | None]:
         scores = {

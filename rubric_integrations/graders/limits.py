@@ -17,11 +17,11 @@ from tenacity import (
     wait_random,
 )
 
-from rubric_integrations.graders.concurrency import Pace
-from rubric_integrations.judges.spend_limit import RunStopped
+from rubric_integrations.graders.concurrency import AdaptiveConcurrency
+from rubric_integrations.judges.spend_limit import SpendLimitReached
 from rubric_integrations.judges.stored import StoreError
 from rubric_integrations.results.judgment import JudgeFailure
-from rubric_integrations.results.usage import NOTHING, Spend, total_spend
+from rubric_integrations.results.usage import NO_SPEND, Spend, total_spend
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ MAX_WAIT = 60.0
 _backoff = wait_exponential(multiplier=0.5, max=MAX_WAIT) + wait_random(0, 0.25)
 
 
-class Budget:
+class CallLimiter:
     """What one grader may have under way, and how often it may ask again.
 
     One budget serves lost and unreadable replies; the wait doubles from half a second, or is what the server asks for.
@@ -46,7 +46,7 @@ class Budget:
             raise ValueError(f"`timeout` must be above 0 seconds, got {timeout!r}")
         self.max_retries, self.max_concurrency, self.timeout = max_retries, max_concurrency, timeout
         # A semaphore belongs to one event loop; a grader may serve several.
-        self._paces: WeakKeyDictionary[asyncio.AbstractEventLoop, Pace] = WeakKeyDictionary()
+        self._paces: WeakKeyDictionary[asyncio.AbstractEventLoop, AdaptiveConcurrency] = WeakKeyDictionary()
 
     async def ask(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, Spend]:
         """Ask until there is an answer; also tell what failed attempts cost.
@@ -55,7 +55,7 @@ class Budget:
             JudgeFailure: The last one; its `spend` is that of all attempts.
         """
         try:
-            return await self._once(attempt), NOTHING
+            return await self._once(attempt), NO_SPEND
         except JudgeFailure as failure:
             if not failure.retryable or not self.max_retries:
                 raise
@@ -89,38 +89,38 @@ class Budget:
 
     async def _once(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """One attempt, in a slot of its own; whatever ends it is a failure of one question."""
-        pace = self.pace
-        async with pace:
+        concurrency = self.concurrency
+        async with concurrency:
             sent = time.monotonic()
             try:
                 async with asyncio.timeout(self.timeout):
                     answer = await attempt()
-            except (RunStopped, StoreError):
+            except (SpendLimitReached, StoreError):
                 raise
             except JudgeFailure as failure:
                 if failure.rate_limited:
-                    pace.limited(sent, min(MAX_WAIT, failure.retry_after or 0.0))
+                    concurrency.limited(sent, min(MAX_WAIT, failure.retry_after or 0.0))
                 raise
             except TimeoutError:
                 late, spend = f"no reply within {self.timeout:g} s", Spend(calls=1)
                 raise JudgeFailure("transport", late, retryable=True, spend=spend) from None
             except Exception as error:  # whatever a judge of the user's own raises
                 raise JudgeFailure("config", f"{type(error).__name__}: {error}") from error
-            pace.answered()
+            concurrency.answered()
             return answer
 
     @property
-    def pace(self) -> Pace:
+    def concurrency(self) -> AdaptiveConcurrency:
         """The cap on calls under way in the running event loop."""
         loop = asyncio.get_running_loop()
-        pace = self._paces.get(loop)
-        if pace is None:
-            pace = self._paces[loop] = Pace(self.max_concurrency)
-        return pace
+        concurrency = self._paces.get(loop)
+        if concurrency is None:
+            concurrency = self._paces[loop] = AdaptiveConcurrency(self.max_concurrency)
+        return concurrency
 
-    def with_cap(self, max_concurrency: int) -> Budget:
+    def with_cap(self, max_concurrency: int) -> CallLimiter:
         """The same budget with another cap."""
-        return Budget(self.max_retries, max_concurrency, self.timeout)
+        return CallLimiter(self.max_retries, max_concurrency, self.timeout)
 
 
 def _wait(state: RetryCallState) -> float:

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from rubric_integrations.graders.base import Member
+from rubric_integrations.graders.base import PanelMember
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.judges.protocol import BatchJudge
-from rubric_integrations.results.judgment import Answer, Ballot, JudgeFailure
+from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
 from rubric_integrations.results.usage import Spend, total_spend
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
@@ -59,20 +59,22 @@ class PerCriterionOneShotGrader(CriterionGrader):
         """The settings that what is asked depends on."""
         return {**super().question_settings(), "max_criteria_per_call": self.max_criteria_per_call}
 
-    async def poll(self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> Ballot:
+    async def poll(
+        self, member: PanelMember, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+    ) -> JudgeAnswers:
         """Ask one judge about the criteria at these places, in as few calls as the limit allows."""
         size = self.max_criteria_per_call or max(1, len(wanted))
         chunks = [wanted[start : start + size] for start in range(0, len(wanted), size)]
-        asked: list[tuple[dict[int, Answer], Spend]] = []
-        for group in (chunks[:1], chunks[1:]) if self.one_ahead else (chunks,):
+        asked: list[tuple[dict[int, Outcome], Spend]] = []
+        for group in (chunks[:1], chunks[1:]) if self.warm_prompt_cache else (chunks,):
             asked += await asyncio.gather(*(self._chunk(member, rubric, submission, chunk) for chunk in group))
         answers = {index: answer for chunk, _ in asked for index, answer in chunk.items()}
-        return Ballot(answers, member.name, member.weight, total_spend(spend for _, spend in asked))
+        return JudgeAnswers(answers, member.name, member.weight, total_spend(spend for _, spend in asked))
 
     async def _chunk(
-        self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]
-    ) -> tuple[dict[int, Answer], Spend]:
-        answers: dict[int, Answer] = {}
+        self, member: PanelMember, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+    ) -> tuple[dict[int, Outcome], Spend]:
+        answers: dict[int, Outcome] = {}
         spend = Spend()
         left = list(wanted)
         for _ in range(2):  # the call, and one to repair it
@@ -85,13 +87,18 @@ class PerCriterionOneShotGrader(CriterionGrader):
         return answers, spend
 
     async def _call(
-        self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int], beside: Sequence[int]
-    ) -> tuple[dict[int, Answer], Spend]:
+        self,
+        member: PanelMember,
+        rubric: Rubric,
+        submission: Submission,
+        wanted: Sequence[int],
+        batch_criteria: Sequence[int],
+    ) -> tuple[dict[int, Outcome], Spend]:
         # Numbered by their place in the rubric, so that no answer to one call can be read as one to another.
-        questions = {index + 1: self.question(rubric, submission, index, member, beside) for index in wanted}
+        questions = {index + 1: self.question(rubric, submission, index, member, batch_criteria) for index in wanted}
         judge: Any = member.judge
         try:
-            batch, lost = await self.budget.ask(lambda: judge.judge_batch(questions))
+            batch, lost = await self.call_limiter.ask(lambda: judge.judge_batch(questions))
         except JudgeFailure as failed:
             # Each criterion fails for the same reason; what the attempts cost is counted once.
             message = str(failed).removeprefix(f"{failed.kind}: ")
@@ -100,5 +107,5 @@ class PerCriterionOneShotGrader(CriterionGrader):
         return {number - 1: answer for number, answer in {**batch.answers, **faults}.items()}, batch.spend + lost
 
 
-def _may_repair(answer: Answer) -> bool:
+def _may_repair(answer: Outcome) -> bool:
     return isinstance(answer, JudgeFailure) and answer.retryable

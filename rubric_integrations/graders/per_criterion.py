@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from rubric_integrations.graders.base import Member
+from rubric_integrations.graders.base import PanelMember
 from rubric_integrations.graders.by_criterion import CriterionGrader
-from rubric_integrations.graders.early_stopping import asking_order, is_settled
-from rubric_integrations.judges.protocol import checked
-from rubric_integrations.results.judgment import CANCELLED, Answer, Ballot, JudgeFailure, Judgment
+from rubric_integrations.graders.early_stopping import decision_is_final, question_order
+from rubric_integrations.judges.protocol import validate_judgment
+from rubric_integrations.results.judgment import CANCELLED, JudgeAnswers, JudgeFailure, Judgment, Outcome
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
@@ -50,38 +50,42 @@ class PerCriterionGrader(CriterionGrader):
         if self.may_leave_open and not self.policies.normalize:
             raise ValueError("`stop_when_decided` goes by the normalized score: it does not go with `normalize=False`")
 
-    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Ballot]:
+    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
         """Obtain each judge's answers, to all criteria or until the decision is made."""
         if not self.may_leave_open:
             return await super().judge(rubric, submission)
-        ballots = [Ballot({}, member.name, member.weight) for member in self.panel]
-        for place in asking_order(rubric, submission):
-            report = self._blended(rubric, submission, ballots)
+        panel_answers = [JudgeAnswers({}, member.name, member.weight) for member in self.panel]
+        for place in question_order(rubric, submission):
+            report = self._blended(rubric, submission, panel_answers)
             if report.failed_count and self.policies.on_failure == "raise":
                 break
-            if is_settled(self._shortened(rubric, submission, report), rubric.pass_mark, self.threshold):
+            if decision_is_final(self._shortened(rubric, submission, report), rubric.pass_mark, self.threshold):
                 break
             more = await self.vote(rubric, submission, [place])
-            ballots = [ballot.joined(other) for ballot, other in zip(ballots, more, strict=True)]
-        return ballots
+            panel_answers = [
+                answers_of_judge.joined(other) for answers_of_judge, other in zip(panel_answers, more, strict=True)
+            ]
+        return panel_answers
 
-    async def poll(self, member: Member, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> Ballot:
+    async def poll(
+        self, member: PanelMember, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+    ) -> JudgeAnswers:
         """Ask one judge about the criteria at these places, each in a call of its own."""
         if not wanted:
-            return Ballot({}, member.name, member.weight)
+            return JudgeAnswers({}, member.name, member.weight)
 
-        async def answer(index: int) -> Answer:
+        async def answer(index: int) -> Outcome:
             try:
-                judgment, lost = await self.budget.ask(partial(self._ask, member, rubric, submission, index))
+                judgment, lost = await self.call_limiter.ask(partial(self._ask, member, rubric, submission, index))
             except JudgeFailure as failure:
                 if self.stops_at_once:
                     _cancel(tasks, but=asyncio.current_task())
                 return failure
             return judgment.model_copy(update={"spend": judgment.spend + lost}) if lost.calls else judgment
 
-        tasks: list[asyncio.Task[Answer]] = []
+        tasks: list[asyncio.Task[Outcome]] = []
         try:
-            for group in (wanted[:1], wanted[1:]) if self.one_ahead else (wanted,):
+            for group in (wanted[:1], wanted[1:]) if self.warm_prompt_cache else (wanted,):
                 if group and not (self.stops_at_once and _failed(tasks)):
                     tasks += [asyncio.create_task(answer(index)) for index in group]
                     await asyncio.wait(tasks)
@@ -89,19 +93,19 @@ class PerCriterionGrader(CriterionGrader):
             _cancel(tasks)
         said = {i: task.result() for i, task in zip(wanted, tasks, strict=False) if not task.cancelled()}
         not_asked = JudgeFailure("transport", CANCELLED)
-        return Ballot({i: said.get(i, not_asked) for i in wanted}, member.name, member.weight)
+        return JudgeAnswers({i: said.get(i, not_asked) for i in wanted}, member.name, member.weight)
 
-    async def _ask(self, member: Member, rubric: Rubric, submission: Submission, index: int) -> Judgment:
+    async def _ask(self, member: PanelMember, rubric: Rubric, submission: Submission, index: int) -> Judgment:
         question = self.question(rubric, submission, index, member)
-        return checked(question.criterion, await member.judge.judge(question))
+        return validate_judgment(question.criterion, await member.judge.judge(question))
 
 
-def _failed(tasks: Sequence[asyncio.Task[Answer]]) -> JudgeFailure | None:
+def _failed(tasks: Sequence[asyncio.Task[Outcome]]) -> JudgeFailure | None:
     results = [task.result() for task in tasks if not task.cancelled()]
     return next((answer for answer in results if isinstance(answer, JudgeFailure)), None)
 
 
-def _cancel(tasks: Sequence[asyncio.Task[Answer]], but: asyncio.Task[Any] | None = None) -> None:
+def _cancel(tasks: Sequence[asyncio.Task[Outcome]], but: asyncio.Task[Any] | None = None) -> None:
     for task in tasks:
         if task is not but:
             task.cancel()

@@ -14,23 +14,23 @@ from typing import Any, NamedTuple, cast
 import dspy
 from dspy.utils.exceptions import DSPyError
 
-from rubric_integrations.judges._direct.template import Requests
-from rubric_integrations.judges.models.usage import failure_of, first_line, spend_of
+from rubric_integrations.judges._direct.template import TemplateCache
+from rubric_integrations.judges.models.usage import failure_from_error, first_line, spend_from_history
 from rubric_integrations.judges.prompts import signatures
-from rubric_integrations.judges.prompts.cache_control import MarkingAdapter, takes_marks
+from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.parse import JudgeAdapter
-from rubric_integrations.judges.prompts.probabilities import read_belief, with_probabilities
+from rubric_integrations.judges.prompts.probabilities import read_probabilities, with_probabilities
 from rubric_integrations.judges.prompts.render import (
-    Texts,
-    code_of,
+    PromptInputs,
     describe_batch,
     describe_rubric,
-    question_texts,
-    read_reply,
-    shared_texts,
+    interpret_reply,
+    option_code,
+    render_inputs,
+    render_question,
 )
-from rubric_integrations.judges.protocol import Batch, Overall, Question
-from rubric_integrations.judges.saving import from_state, prompts_of, to_state
+from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question
+from rubric_integrations.judges.saving import add_schemas, check_schemas, prompt_state
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.labels import LabelledJudgment, choose_examples, own_examples
 from rubric_integrations.results.usage import Spend
@@ -83,7 +83,7 @@ class LMJudge(dspy.Module):
         self.confidence = confidence
         self.examples: tuple[LabelledJudgment, ...] = ()
         self.n_examples = 0
-        self._requests = Requests()
+        self._requests = TemplateCache()
 
         def predictor(signature: type[dspy.Signature]) -> dspy.Predict:
             return dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
@@ -114,7 +114,7 @@ class LMJudge(dspy.Module):
                 sampling[name] = _USER_IN_URL.sub("", str(sampling[name]))
         shown = [example.model_dump(mode="json") for example in self.examples]
         engine = getattr(getattr(self.lm, "engine", None), "fingerprint", str)()
-        state = [self.lm.model, sampling, engine, prompts_of(self), shown, self.n_examples, self.confidence]
+        state = [self.lm.model, sampling, engine, prompt_state(self), shown, self.n_examples, self.confidence]
         return json.dumps(state, default=str, sort_keys=True)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LMJudge:
@@ -127,7 +127,7 @@ class LMJudge(dspy.Module):
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """The instructions and demonstrations, without the model, as `save` writes them."""
-        return to_state(self, super().dump_state(json_mode=json_mode))
+        return add_schemas(self, super().dump_state(json_mode=json_mode))
 
     def load_state(self, state: dict[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
         """Take over what `dump_state` gave; the model stays this judge's own.
@@ -135,7 +135,7 @@ class LMJudge(dspy.Module):
         Raises:
             ValueError: It was saved for questions of another form.
         """
-        super().load_state(from_state(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
+        super().load_state(check_schemas(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Judge one criterion given as its signature's fields; for DSPy's optimizers."""
@@ -159,14 +159,14 @@ class LMJudge(dspy.Module):
             JudgeFailure: The model gave no reply, or one that is no answer.
         """
         kind = question.criterion.kind
-        texts = question_texts(question)
+        texts = render_question(question)
         shown = choose_examples(self.examples, kind, self.n_examples, question.submission.response)
         shown += own_examples(question.criterion, question.submission.response)
         predict, examples = self._predictor_for(texts.inputs), [as_example(example) for example in shown]
-        asked = await self._ask(predict, texts, examples, question.in_turn)
-        answer, belief = read_belief(asked.fields[_ANSWERS[kind]])
+        asked = await self._ask(predict, texts, examples, question.warm_prompt_cache)
+        answer, belief = read_probabilities(asked.fields[_ANSWERS[kind]])
         try:
-            verdict, value = read_reply(question, str(answer))
+            verdict, value = interpret_reply(question, str(answer))
         except ValueError as error:
             raise JudgeFailure("parse", str(error), retryable=True, spend=asked.spend) from None
         return Judgment(
@@ -179,7 +179,7 @@ class LMJudge(dspy.Module):
             expected_value=belief.expected_value,
         )
 
-    async def judge_batch(self, questions: Mapping[int, Question]) -> Batch:
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria about one submission in one call.
 
         A missing, repeated or unreadable answer is a fault of its question alone; an answer under a number that was
@@ -189,8 +189,8 @@ class LMJudge(dspy.Module):
             JudgeFailure: The model gave no reply, or one that holds no judgments.
         """
         first = next(iter(questions.values()))
-        texts = shared_texts(first.submission, first.guidelines, {"criteria": describe_batch(questions)})
-        asked = await self._ask(self.criteria, texts, in_turn=first.in_turn)
+        texts = render_inputs(first.submission, first.guidelines, {"criteria": describe_batch(questions)})
+        asked = await self._ask(self.criteria, texts, warm_prompt_cache=first.warm_prompt_cache)
         given: dict[int, list[signatures.CriterionJudgment]] = {}
         for entry in cast("list[signatures.CriterionJudgment]", asked.fields["judgments"]):
             given.setdefault(entry.id, []).append(entry)
@@ -202,37 +202,41 @@ class LMJudge(dspy.Module):
                 faults[number] = f"{len(entries)} answers" if entries else "no answer"
                 continue
             try:
-                verdict, value = read_reply(question, entries[0].answer)
+                verdict, value = interpret_reply(question, entries[0].answer)
             except ValueError as error:
                 faults[number] = str(error)
                 continue
             answers[number] = Judgment(
                 verdict=verdict, value=value, reason=entries[0].explanation, neutralized=texts.neutralized
             )
-        return Batch(answers, faults, asked.spend)
+        return BatchResult(answers, faults, asked.spend)
 
-    async def judge_overall(self, submission: Submission, rubric: Rubric) -> Overall:
+    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
         """Give one score from 0 to 100 for the whole rubric.
 
         Raises:
             JudgeFailure: The model gave no reply, or a score that is none; it is never clamped.
         """
-        texts = shared_texts(submission, rubric.instructions, {"criteria": describe_rubric(rubric)})
+        texts = render_inputs(submission, rubric.instructions, {"criteria": describe_rubric(rubric)})
         asked = await self._ask(self.whole, texts)
         percent = cast("float", asked.fields["overall_score"])
         if not (math.isfinite(percent) and 0 <= percent <= 100):
             message = f"the score {percent!r} is not between 0 and 100"
             raise JudgeFailure("parse", message, retryable=True, spend=asked.spend)
-        return Overall(percent, asked.fields["explanation"], asked.spend, texts.neutralized)
+        return OverallResult(percent, asked.fields["explanation"], asked.spend, texts.neutralized)
 
     async def _ask(
-        self, predict: dspy.Predict, texts: Texts, examples: Sequence[dspy.Example] = (), in_turn: bool = False
+        self,
+        predict: dspy.Predict,
+        texts: PromptInputs,
+        examples: Sequence[dspy.Example] = (),
+        warm_prompt_cache: bool = False,
     ) -> _Asked:
         """Run one predictor on the judge's own LM and adapter, and keep the account."""
         entries: list[dict[str, Any]] = []
         fields: Any
         model = self.lm
-        kind = MarkingAdapter if in_turn and takes_marks(model) else JudgeAdapter
+        kind = CacheControlAdapter if warm_prompt_cache and supports_cache_control(model) else JudgeAdapter
         adapter, demos = kind.reading(texts.inputs, texts.quotable), [*predict.demos, *examples]
         signature, context = _without_absent(predict.signature, texts.inputs), partial(_alone, adapter)
         try:
@@ -249,13 +253,13 @@ class LMJudge(dspy.Module):
                 with context():
                     fields = await predict.acall(lm=lm, signature=signature, demos=demos, **texts.inputs)
         except DSPyError as error:
-            raise failure_of(error, spend_of(entries, model)) from error
+            raise failure_from_error(error, spend_from_history(entries, model)) from error
         except (ValueError, TypeError, ImportError) as error:
             # What DSPy says of probabilities that do not fit is about the reply; anything else about the settings.
             about_reply = self.confidence and bool(entries)
-            failed, spend = "parse" if about_reply else "config", spend_of(entries, model)
+            failed, spend = "parse" if about_reply else "config", spend_from_history(entries, model)
             raise JudgeFailure(failed, first_line(error), retryable=about_reply, spend=spend) from error
-        return _Asked(fields, spend_of(entries, model))
+        return _Asked(fields, spend_from_history(entries, model))
 
 
 def as_example(labelled: LabelledJudgment) -> dspy.Example:
@@ -273,9 +277,9 @@ def as_example(labelled: LabelledJudgment) -> dspy.Example:
         'MET'
     """
     question = Question(labelled.submission, labelled.criterion)
-    inputs = question_texts(question).inputs
+    inputs = render_question(question).inputs
     field = _ANSWERS[labelled.criterion.kind]
-    answer = code_of(question, labelled.verdict) if field == "choice" else labelled.verdict
+    answer = option_code(question, labelled.verdict) if field == "choice" else labelled.verdict
     return dspy.Example(**inputs, explanation=labelled.reason, **{field: answer}).with_inputs(*inputs)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from rubric_integrations.results.interpret import worth
+from rubric_integrations.results.interpret import interpret_answer
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend
 from rubric_integrations.rubric.criterion import Criterion, Option
@@ -23,7 +23,7 @@ class Question(NamedTuple):
         options: A multi-choice criterion's options in the order to show them; empty for the author's own order.
         may_abstain: Whether CANNOT_ASSESS is an answer where no option is marked `na`.
         beside: All criteria of the call that first asked this one, if it asked several.
-        in_turn: Whether one question about the submission is answered before its others are asked, so that the
+        warm_prompt_cache: Whether one question about the submission is answered before its others are asked, so that the
             beginning of its prompt is worth caching.
     """
 
@@ -32,11 +32,11 @@ class Question(NamedTuple):
     guidelines: str = ""
     options: Sequence[Option] = ()
     may_abstain: bool = True
-    beside: Sequence[Criterion] = ()
-    in_turn: bool = False
+    batch_criteria: Sequence[Criterion] = ()
+    warm_prompt_cache: bool = False
 
 
-class Batch(NamedTuple):
+class BatchResult(NamedTuple):
     """What one call for several criteria gave.
 
     Attributes:
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
     spend: Spend
 
 
-class Overall(NamedTuple):
+class OverallResult(NamedTuple):
     """One judgment of a whole submission.
 
     Attributes:
@@ -70,7 +70,7 @@ class Overall(NamedTuple):
 class Judge(Protocol):
     """Write your own judge by giving a class this one method.
 
-    Answer with a `Judgment` (`rubric_integrations.results.read_answer` makes one for a criterion of any kind). Where
+    Answer with a `Judgment` (`rubric_integrations.results.to_judgment` makes one for a criterion of any kind). Where
     there is no answer raise `JudgeFailure`; returning UNMET instead would turn your outage into a bad grade.
     """
 
@@ -83,7 +83,7 @@ class Judge(Protocol):
 class BatchJudge(Protocol):
     """A judge that can answer several criteria about one submission in one call."""
 
-    async def judge_batch(self, questions: Mapping[int, Question]) -> Batch:
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer all questions, by number; raise `JudgeFailure` where the reply as a whole is unusable."""
         ...
 
@@ -92,19 +92,19 @@ class BatchJudge(Protocol):
 class OverallJudge(Protocol):
     """A judge that can score a whole submission at once."""
 
-    async def judge_overall(self, submission: Submission, rubric: Rubric) -> Overall:
+    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
         """Give one score from 0 to 100."""
         ...
 
 
-def checked(criterion: Criterion, judgment: Judgment) -> Judgment:
+def validate_judgment(criterion: Criterion, judgment: Judgment) -> Judgment:
     """A judge's answer, if it is one to this criterion; a judge of the user's own may say anything.
 
     Raises:
         JudgeFailure: Of kind `parse`: the verdict is no answer, or its value is not what it is worth.
     """
     try:
-        value = worth(criterion, judgment.verdict).value
+        value = interpret_answer(criterion, judgment.verdict).value
     except ValueError as error:
         raise JudgeFailure("parse", str(error), spend=judgment.spend) from None
     if value != judgment.value and (value is None or judgment.value is None or abs(value - judgment.value) > 1e-6):

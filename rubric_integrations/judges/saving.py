@@ -13,18 +13,18 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
 
-def schemas(module: dspy.Module) -> dict[str, str]:
+def question_schemas(module: dspy.Module) -> dict[str, str]:
     """The form of each predictor's question by the predictor's name: a digest of its fields, their order and types."""
     return {name: _schema(cast("Any", predictor).signature) for name, predictor in module.named_predictors()}
 
 
-def to_state(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
+def add_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
     """What to save of what DSPy would: all but the models, whose headers it would write with the secrets in them."""
     parts = {name: {**part, "lm": None} for name, part in state.items()}
-    return {**parts, "schemas": schemas(module)}
+    return {**parts, "schemas": question_schemas(module)}
 
 
-def from_state(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
+def check_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
     """What DSPy is to load of what was saved; a model that stands there is left out, as its address may be anyone's.
 
     Raises:
@@ -33,7 +33,7 @@ def from_state(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
     saved = state.get("schemas")
     if not isinstance(saved, dict):
         raise ValueError("`schemas` is missing: this is not what `LMJudge.save` writes; its demos would fit by chance")
-    forms = schemas(module)
+    forms = question_schemas(module)
     for name, form in forms.items():
         if name not in state or cast("dict[str, str]", saved).get(name) != form:
             raise ValueError(
@@ -43,7 +43,7 @@ def from_state(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: {**cast("dict[str, Any]", state[name]), "lm": None} for name in forms}
 
 
-def prompts_of(module: dspy.Module) -> dict[str, Any]:
+def prompt_state(module: dspy.Module) -> dict[str, Any]:
     """What each predictor's prompts are made of: a digest of its signature, and its demonstrations."""
     return {
         name: [_digest(predictor.signature), predictor.fields, [dict(demo.items()) for demo in predictor.demos]]

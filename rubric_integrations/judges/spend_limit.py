@@ -8,20 +8,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from rubric_integrations.judges.protocol import Batch, Judge, Overall, Question
+from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.usage import NOTHING, Bill, Spend
+from rubric_integrations.results.usage import NO_SPEND, Spend, SpendTotal
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
-Answer = TypeVar("Answer", Judgment, Batch, Overall)
+Answer = TypeVar("Answer", Judgment, BatchResult, OverallResult)
 
 
-class RunStopped(Exception):  # noqa: N818 -- no error: the run keeps to its limit
+class SpendLimitReached(Exception):  # noqa: N818 -- no error: the run keeps to its limit
     """The next call would go beyond `max_calls` or `max_cost`."""
 
 
-class Meter:
+class SpendLimit:
     """The calls of a run and what they cost, for all tasks and threads.
 
     A call is let through only if it keeps to the limits even where it, and all that are under way, cost as much as
@@ -32,7 +32,7 @@ class Meter:
         """Set the limits.
 
         Args:
-            max_calls: Requests to models, at least 0; None for no limit.
+            max_calls: TemplateCache to models, at least 0; None for no limit.
             max_cost: US dollars, at least 0; None for no limit.
 
         Raises:
@@ -42,7 +42,7 @@ class Meter:
             if limit is not None and not limit >= 0:
                 raise ValueError(f"`{name}` must be at least 0, got {limit!r}")
         self.max_calls, self.max_cost = max_calls, max_cost
-        self._bill = Bill()
+        self._bill = SpendTotal()
         self._started = self._under_way = 0
         self._dearest: float | None = None
         self._lock = threading.Lock()
@@ -57,28 +57,28 @@ class Meter:
         """Make one call, and count what it cost, whatever became of it.
 
         Raises:
-            RunStopped: The limits allow none.
+            SpendLimitReached: The limits allow none.
         """
         while not self._start():  # noqa: ASYNC110 -- shared by several event loops, which an asyncio.Event is not
             await asyncio.sleep(0.005)
-        spent = NOTHING
+        spend = NO_SPEND
         try:
             answer = await ask()
-            spent = answer.spend
+            spend = answer.spend
             return answer
         except JudgeFailure as failure:
-            spent = failure.spend
+            spend = failure.spend
             raise
         finally:
-            self._end(spent)
+            self._end(spend)
 
     def _start(self) -> bool:
         with self._lock:
             if self.max_calls is not None and self._started >= self.max_calls:
-                raise RunStopped(f"`max_calls` of {self.max_calls} is reached")
+                raise SpendLimitReached(f"`max_calls` of {self.max_calls} is reached")
             if self.max_cost is not None:
                 if self._bill.cost is None:
-                    raise RunStopped(
+                    raise SpendLimitReached(
                         "the price of a call is not known, so that `max_cost` cannot be kept: use `max_calls`"
                     )
                 if self._dearest is None and self._under_way:
@@ -87,7 +87,7 @@ class Meter:
                 if expected > self.max_cost or self._bill.cost >= self.max_cost:
                     if self._under_way:
                         return False
-                    raise RunStopped(
+                    raise SpendLimitReached(
                         f"`max_cost` of ${self.max_cost:g} is reached: ${self._bill.cost:.4f} are spent, and a call "
                         f"costs up to ${self._dearest or 0.0:.4f}"
                     )
@@ -105,10 +105,10 @@ class Meter:
                 self._dearest = max(self._dearest or 0.0, spend.cost)
 
 
-class MeteredJudge:
+class SpendLimitedJudge:
     """A judge whose calls a meter counts."""
 
-    def __init__(self, judge: Judge, meter: Meter):
+    def __init__(self, judge: Judge, meter: SpendLimit):
         self._judge: Any = judge
         self._meter = meter
         self.counted = judge
@@ -123,14 +123,14 @@ class MeteredJudge:
 
         Raises:
             JudgeFailure: The judge has no answer.
-            RunStopped: The limits allow no call.
+            SpendLimitReached: The limits allow no call.
         """
         return await self._meter.call(partial(self._judge.judge, question))
 
-    async def judge_batch(self, questions: Mapping[int, Question]) -> Batch:
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria in one call; raises as `judge` does."""
         return await self._meter.call(partial(self._judge.judge_batch, questions))
 
-    async def judge_overall(self, submission: Submission, rubric: Rubric) -> Overall:
+    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
         """Score a whole submission; raises as `judge` does."""
         return await self._meter.call(partial(self._judge.judge_overall, submission, rubric))

@@ -9,17 +9,17 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Protocol, cast
 
-from rubric_integrations.judges.prompts.render import describe_rubric, own_texts
-from rubric_integrations.judges.prompts.sanitize import MEMORABLE
-from rubric_integrations.judges.protocol import Batch, Judge, Overall, Question, checked
-from rubric_integrations.results.interpret import worth
+from rubric_integrations.judges.prompts.render import criterion_inputs, describe_rubric
+from rubric_integrations.judges.prompts.sanitize import MAX_CACHED_CHARS
+from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question, validate_judgment
+from rubric_integrations.results.interpret import interpret_answer
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, total_spend
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
-# Part of every key. To be raised when prompts change in a way that no signature shows.
+# WeightedValue of every key. To be raised when prompts change in a way that no signature shows.
 PROMPT_VERSION = 1
 
 
@@ -27,19 +27,19 @@ class StoreError(Exception):
     """A store cannot be read or written. The run must end: what it bought from now on would be lost."""
 
 
-class Claim(Protocol):
+class Lease(Protocol):
     """Some keys that nobody else asks about meanwhile."""
 
     @property
-    def kept(self) -> Mapping[str, Judgment]:
+    def stored(self) -> Mapping[str, Judgment]:
         """What the store has already, by key."""
         ...
 
-    async def keep(self, judgments: Mapping[str, Judgment]) -> None:
+    async def store(self, judgments: Mapping[str, Judgment]) -> None:
         """Take what was bought, by key; it is safe when this returns, and taken although the caller is cancelled."""
         ...
 
-    def lost(self, key: str, failure: JudgeFailure) -> None:
+    def record_failure(self, key: str, failure: JudgeFailure) -> None:
         """Note that there is none, and why; the key is asked again next time."""
         ...
 
@@ -47,12 +47,12 @@ class Claim(Protocol):
 class JudgmentStore(Protocol):
     """Where judgments are kept by key, for all tasks, threads and processes that share it."""
 
-    def claim(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Claim]:
+    def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
         """Wait until nobody else asks about any of these keys, and hold those that the store has not."""
         ...
 
 
-class KeptJudge:
+class StoredJudge:
     """A judge that asks a store first, and another judge for what the store has not.
 
     A key is made of everything that could change the answer: the judge's fingerprint, what it is shown of the
@@ -97,81 +97,81 @@ class KeptJudge:
             JudgeFailure: The judge has none.
         """
         key = self._key("criterion", question, [])
-        async with self._store.claim([key]) as claim:
-            if key in claim.kept:
-                return _valued(question, claim.kept[key])
+        async with self._store.lease([key]) as lease:
+            if key in lease.stored:
+                return _valued(question, lease.stored[key])
             try:
-                judgment = checked(question.criterion, await self._judge.judge(question))
+                judgment = validate_judgment(question.criterion, await self._judge.judge(question))
             except JudgeFailure as failure:
-                claim.lost(key, failure)
+                lease.record_failure(key, failure)
                 raise
-            await claim.keep({key: judgment})
+            await lease.store({key: judgment})
             return judgment
 
-    async def judge_batch(self, questions: Mapping[int, Question]) -> Batch:
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria; the judge gets those in one call that the store has not.
 
         Raises:
             JudgeFailure: The judge has no answer to any.
         """
         keys = {
-            number: self._key("batch", question, [_shown(criterion) for criterion in question.beside])
+            number: self._key("batch", question, [_shown(criterion) for criterion in question.batch_criteria])
             for number, question in questions.items()
         }
-        async with self._store.claim(list(keys.values())) as claim:
-            kept = {n: _valued(questions[n], claim.kept[key]) for n, key in keys.items() if key in claim.kept}
+        async with self._store.lease(list(keys.values())) as lease:
+            kept = {n: _valued(questions[n], lease.stored[key]) for n, key in keys.items() if key in lease.stored}
             spend = total_spend(judgment.spend for judgment in kept.values())
             answers = {number: judgment.model_copy(update={"spend": Spend()}) for number, judgment in kept.items()}
             left = {number: question for number, question in questions.items() if number not in kept}
             if not left:
-                return Batch(answers, {}, spend)
+                return BatchResult(answers, {}, spend)
             try:
-                batch = cast("Batch", await self._judge.judge_batch(left))
+                batch = cast("BatchResult", await self._judge.judge_batch(left))
             except JudgeFailure as failure:
                 for number in left:
-                    claim.lost(keys[number], failure)
+                    lease.record_failure(keys[number], failure)
                 raise
             cost, bought = batch.spend, dict[str, Judgment]()
             for number, judgment in batch.answers.items():
                 # What the call cost is kept once, with its first answer.
                 bought[keys[number]] = judgment.model_copy(update={"spend": judgment.spend + cost})
                 cost = Spend()
-            await claim.keep(bought)
+            await lease.store(bought)
             for number, fault in batch.faults.items():
-                claim.lost(keys[number], JudgeFailure("parse", fault, retryable=True))
-        return Batch({**answers, **batch.answers}, batch.faults, spend + batch.spend)
+                lease.record_failure(keys[number], JudgeFailure("parse", fault, retryable=True))
+        return BatchResult({**answers, **batch.answers}, batch.faults, spend + batch.spend)
 
-    async def judge_overall(self, submission: Submission, rubric: Rubric) -> Overall:
+    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
         """Score a whole submission, from the store if it has the score.
 
         Raises:
             JudgeFailure: The judge has none.
         """
         key = self._digest("whole", submission, rubric.instructions, describe_rubric(rubric))
-        async with self._store.claim([key]) as claim:
-            if key in claim.kept:
-                kept = claim.kept[key]
-                return Overall(float(kept.verdict), kept.reason, kept.spend, kept.neutralized)
+        async with self._store.lease([key]) as lease:
+            if key in lease.stored:
+                kept = lease.stored[key]
+                return OverallResult(float(kept.verdict), kept.reason, kept.spend, kept.neutralized)
             try:
-                overall = cast("Overall", await self._judge.judge_overall(submission, rubric))
+                overall = cast("OverallResult", await self._judge.judge_overall(submission, rubric))
             except JudgeFailure as failure:
-                claim.lost(key, failure)
+                lease.record_failure(key, failure)
                 raise
             percent, reason, spend, neutralized = overall
             verdict = repr(float(percent))
             found = Judgment(verdict=verdict, value=None, reason=reason, spend=spend, neutralized=neutralized)
-            await claim.keep({key: found})
+            await lease.store({key: found})
             return overall
 
-    def _key(self, how: str, question: Question, beside: Sequence[object]) -> str:
+    def _key(self, how: str, question: Question, batch_criteria: Sequence[object]) -> str:
         examples = [example.model_dump(mode="json") for example in question.criterion.examples]
-        shown = [own_texts(question), examples, question.may_abstain, beside]
+        shown = [criterion_inputs(question), examples, question.may_abstain, batch_criteria]
         return self._digest(how, question.submission, question.guidelines, shown)
 
     def _digest(self, how: str, submission: Submission, guidelines: str, shown: object) -> str:
         asked = json.dumps([PROMPT_VERSION, self._judge.fingerprint(), self._number, how])
         told = (submission.query, submission.reference, submission.response, submission.thinking)
-        short = sum(len(text) for text in told if text) <= MEMORABLE
+        short = sum(len(text) for text in told if text) <= MAX_CACHED_CHARS
         digest = (_begun if short else _begun.__wrapped__)(asked, *told, guidelines).copy()
         digest.update(f"{json.dumps(shown, sort_keys=True)}]".encode())
         return digest.hexdigest()
@@ -188,9 +188,9 @@ def _begun(
 
 
 def _shown(criterion: Criterion) -> dict[str, str]:
-    return own_texts(Question(Submission(response="-"), criterion))
+    return criterion_inputs(Question(Submission(response="-"), criterion))
 
 
 def _valued(question: Question, kept: Judgment) -> Judgment:
-    value = worth(question.criterion, kept.verdict, question.may_abstain).value
+    value = interpret_answer(question.criterion, kept.verdict, question.may_abstain).value
     return kept.model_copy(update={"value": value})

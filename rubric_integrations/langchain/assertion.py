@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langsmith import testing
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.langchain.evaluator import grader_of
+from rubric_integrations.langchain.evaluator import resolve_grader
 from rubric_integrations.results.report import CriterionReport, EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import as_submission
@@ -60,7 +60,7 @@ def assert_rubric(
         report = graded
     else:
         submission = as_submission(graded, query, reference)
-        report = run_sync(grader_of(judge, grader, "assert_rubric")().grade(rubric, submission))
+        report = run_sync(resolve_grader(judge, grader, "assert_rubric")().grade(rubric, submission))
     _log(report, key_prefix)
     enough = report.passed if min_score is None else report.score is not None and report.score >= min_score - 1e-9
     if not enough:

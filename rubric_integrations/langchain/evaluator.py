@@ -11,8 +11,8 @@ from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluat
 from langsmith.schemas import Example, Run
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.langchain.fields import Field, Fields, rubric_for
-from rubric_integrations.langchain.offline import quiet_if_local
+from rubric_integrations.langchain.fields import Field, Fields, resolve_rubric
+from rubric_integrations.langchain.offline import suppress_tracing_if_offline
 from rubric_integrations.results.report import CriterionReport, EvaluationReport, JudgeError
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
@@ -70,7 +70,7 @@ class RubricEvaluator(RunEvaluator):
         """
         self.rubric, self.key_prefix = rubric, key_prefix
         self.fields = Fields(output_key, input_key, reference_key, respond)
-        self._grader = grader_of(judge, grader, "RubricEvaluator")
+        self._grader = resolve_grader(judge, grader, "RubricEvaluator")
 
     @property
     def feedback_keys(self) -> list[str]:
@@ -82,14 +82,14 @@ class RubricEvaluator(RunEvaluator):
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None
     ) -> EvaluationResults:
         """Grade one run; also from threads and from within a running event loop."""
-        with quiet_if_local():
+        with suppress_tracing_if_offline():
             return run_sync(self._evaluate(run, example))
 
     async def aevaluate_run(
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None
     ) -> EvaluationResults:
         """Grade one run."""
-        with quiet_if_local():
+        with suppress_tracing_if_offline():
             return await self._evaluate(run, example)
 
     def __call__(
@@ -118,8 +118,8 @@ class RubricEvaluator(RunEvaluator):
         submission = self.fields.submission(inputs, outputs, reference_outputs)
         if submission is None:
             raise ValueError(f"`outputs` is {outputs!r}: there is nothing to grade")
-        rubric = rubric_for(self.rubric, inputs)
-        with quiet_if_local():
+        rubric = resolve_rubric(self.rubric, inputs)
+        with suppress_tracing_if_offline():
             report = await self._grader().grade(rubric, submission)
         total, *rows = self._results(rubric, report)
         criteria = [row.model_dump(include={"key", "score", "value", "comment"}, exclude_none=True) for row in rows]
@@ -131,7 +131,7 @@ class RubricEvaluator(RunEvaluator):
         }
 
     async def _evaluate(self, run: Run, example: Example | None) -> EvaluationResults:
-        rubric = rubric_for(self.rubric, example)
+        rubric = resolve_rubric(self.rubric, example)
         references = example.outputs if example else None
         submission = None if run.error else self.fields.submission(run.inputs, run.outputs, references)
         if submission is None:
@@ -189,7 +189,7 @@ def feedback_config(criterion: Criterion) -> dict[str, Any]:
     return {"type": "continuous", "min": 0.0, "max": 1.0}
 
 
-def grader_of(judge: JudgeLike | None, grader: Grader | None, who: str) -> Callable[[], Grader]:
+def resolve_grader(judge: JudgeLike | None, grader: Grader | None, who: str) -> Callable[[], Grader]:
     """A grader with this judge, made when it is first needed: until then neither it nor DSPy is loaded.
 
     Raises:

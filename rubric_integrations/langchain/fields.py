@@ -74,7 +74,7 @@ class Fields(NamedTuple):
         return _as_text(given[name]) if name else _as_text(dict(given)) if given else None
 
 
-def rubric_for(rubric: Rubric | Callable[[Any], Rubric], source: Any) -> Rubric:
+def resolve_rubric(rubric: Rubric | Callable[[Any], Rubric], source: Any) -> Rubric:
     """The rubric, or the one that a function gives for this example."""
     return rubric if isinstance(rubric, Rubric) else rubric(source)
 

@@ -9,7 +9,7 @@ from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_
 from langchain_core.messages import AIMessage, HumanMessage
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.langchain.evaluator import grader_of
+from rubric_integrations.langchain.evaluator import resolve_grader
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
@@ -76,7 +76,7 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         if isinstance(max_revisions, bool) or max_revisions < 0:
             raise ValueError(f"`max_revisions` must be at least 0, got {max_revisions!r}")
         self.rubric, self.max_revisions = rubric, max_revisions
-        self._grader = grader_of(judge, grader, "RubricMiddleware")
+        self._grader = resolve_grader(judge, grader, "RubricMiddleware")
 
     @hook_config(can_jump_to=["model"])
     def after_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:

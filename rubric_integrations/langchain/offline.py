@@ -36,7 +36,7 @@ def offline_client() -> Client:
 
 
 @contextmanager
-def quiet_if_local() -> Generator[None]:
+def suppress_tracing_if_offline() -> Generator[None]:
     """Keep the judge's own runs from being uploaded where LangSmith was told to upload nothing."""
     context: dict[str, Any] = dict(get_tracing_context())
     if context.get("enabled") == "local" or isinstance(context.get("client"), _OfflineClient):

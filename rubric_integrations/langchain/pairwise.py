@@ -40,7 +40,7 @@ def compare_by_rubric(
     Raises:
         ValueError: Neither or both of `judge` and `grader` are given, or the margin is out of range.
     """
-    margin = checked_margin(tie_margin)
+    margin = validate_margin(tie_margin)
     evaluator = RubricEvaluator(rubric, judge, grader=grader, **fields)
 
     def compare(runs: Sequence[Run], example: Example | None) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def preference(first: float | None, second: float | None, margin: float) -> floa
     return _shares([first, second], margin)[0]
 
 
-def checked_margin(margin: float) -> float:
+def validate_margin(margin: float) -> float:
     """The margin.
 
     Raises:

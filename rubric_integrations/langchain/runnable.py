@@ -10,7 +10,7 @@ from langchain_core.runnables.config import patch_config
 from pydantic import BaseModel, Field
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.langchain.evaluator import grader_of
+from rubric_integrations.langchain.evaluator import resolve_grader
 from rubric_integrations.langchain.fields import Fields
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.report import EvaluationReport
@@ -74,7 +74,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         """
         self.rubric, self.name = rubric, name
         self._fields = Fields("output", "input", "reference", respond)
-        self._grader = grader_of(judge, grader, "RubricRunnable")
+        self._grader = resolve_grader(judge, grader, "RubricRunnable")
 
     @property
     def InputType(self) -> type[RubricInput]:  # noqa: N802 -- LangChain's name

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_classic.evaluation import PairwiseStringEvaluator, StringEvaluator
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.langchain.evaluator import grader_of
+from rubric_integrations.langchain.evaluator import resolve_grader
 from rubric_integrations.langchain.fields import Fields
-from rubric_integrations.langchain.pairwise import checked_margin, preference
+from rubric_integrations.langchain.pairwise import preference, validate_margin
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -34,7 +34,7 @@ class RubricStringEvaluator(StringEvaluator):
         Raises:
             ValueError: Neither or both of `judge` and `grader` are given.
         """
-        self.rubric, self._grader = rubric, grader_of(judge, grader, "RubricStringEvaluator")
+        self.rubric, self._grader = rubric, resolve_grader(judge, grader, "RubricStringEvaluator")
 
     @property
     def evaluation_name(self) -> str:
@@ -80,8 +80,8 @@ class RubricPairwiseStringEvaluator(PairwiseStringEvaluator):
         Raises:
             ValueError: Neither or both of `judge` and `grader` are given, or the margin is out of range.
         """
-        self.rubric, self._grader = rubric, grader_of(judge, grader, "RubricPairwiseStringEvaluator")
-        self.tie_margin = checked_margin(tie_margin)
+        self.rubric, self._grader = rubric, resolve_grader(judge, grader, "RubricPairwiseStringEvaluator")
+        self.tie_margin = validate_margin(tie_margin)
 
     def _check_evaluation_args(self, reference: str | None = None, input_: str | None = None) -> None:
         """As for `RubricStringEvaluator`."""

@@ -22,11 +22,11 @@ from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.prompts import sanitize, signatures
 from rubric_integrations.judges.prompts.parse import JudgeAdapter
 from rubric_integrations.judges.prompts.render import (
-    Texts,
+    PromptInputs,
     describe_batch,
     describe_rubric,
-    question_texts,
-    shared_texts,
+    render_inputs,
+    render_question,
 )
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.redteam.attacks import CONTROL_TOKENS, TYPE_END, TYPE_START, Attack
@@ -87,7 +87,7 @@ class _Asked(NamedTuple):
 
     name: str
     signature: Any
-    texts: Texts
+    texts: PromptInputs
     truth: str
     own: Callable[[str], str]
     values: Callable[[LMJudge], Any]
@@ -232,13 +232,13 @@ def _questions(response: str) -> Iterator[_Asked]:
         def own(explanation: str) -> str:
             return f'{{"explanation": "{explanation}", "{field}": "{truth}"}}'
 
-        return _Asked(name, signature, question_texts(question), truth, own, values)
+        return _Asked(name, signature, render_question(question), truth, own, values)
 
     yield one("per criterion", signatures.JudgeCriterion, _YEAR, "verdict", "UNMET")
     yield one("options", signatures.JudgeOption, _CLEAR, "choice", "A")
     yield one("scale", signatures.JudgeScale, _RATED, "score", "0.0")
     several = {1: Question(submission, _YEAR), 2: Question(submission, _PLACE)}
-    texts = shared_texts(submission, "", {"criteria": describe_batch(several)})
+    texts = render_inputs(submission, "", {"criteria": describe_batch(several)})
 
     async def answers(judge: LMJudge) -> list[float | None]:
         return [answer.value for answer in (await judge.judge_batch(several)).answers.values()]
@@ -258,7 +258,7 @@ def _questions(response: str) -> Iterator[_Asked]:
     def scored(explanation: str) -> str:
         return f'{{"explanation": "{explanation}", "overall_score": 0}}'
 
-    whole = shared_texts(submission, "", {"criteria": describe_rubric(_RUBRIC)})
+    whole = render_inputs(submission, "", {"criteria": describe_rubric(_RUBRIC)})
     yield _Asked("holistic", signatures.JudgeOverall, whole, "0.0", scored, overall)
 
 

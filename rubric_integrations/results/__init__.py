@@ -1,12 +1,21 @@
 """What was found: judgments, failures, reports, what they cost, and human labels."""
 
-from rubric_integrations.results.interpret import read_answer
+from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import JudgeFailure, Judgment, Vote
 from rubric_integrations.results.labels import LabelledJudgment, read_labels
 from rubric_integrations.results.report import CriterionReport, EvaluationReport, JudgeError
 from rubric_integrations.results.usage import Spend, TokenUsage
 
 __all__ = [
-    "CriterionReport", "EvaluationReport", "JudgeError", "JudgeFailure", "Judgment", "LabelledJudgment", "Spend",
-    "TokenUsage", "Vote", "read_answer", "read_labels",
+    "CriterionReport",
+    "EvaluationReport",
+    "JudgeError",
+    "JudgeFailure",
+    "Judgment",
+    "LabelledJudgment",
+    "Spend",
+    "TokenUsage",
+    "Vote",
+    "read_labels",
+    "to_judgment",
 ]  # fmt: skip

@@ -9,25 +9,25 @@ from rubric_integrations.results.judgment import VERDICT_VALUES, Judgment, parse
 from rubric_integrations.rubric.criterion import Criterion
 
 
-class Worth(NamedTuple):
+class Interpretation(NamedTuple):
     """What an answer is to a criterion: its verdict, and the value of that in [0, 1] or None for an abstention."""
 
     verdict: str
     value: float | None
 
 
-def read_answer(criterion: Criterion, answer: object, may_abstain: bool = True) -> Judgment:
-    """Make a judgment, without a reason, of an answer to a criterion of any kind; raises as `worth` does.
+def to_judgment(criterion: Criterion, answer: object, may_abstain: bool = True) -> Judgment:
+    """Make a judgment, without a reason, of an answer to a criterion of any kind; raises as `interpret_answer` does.
 
     Example:
-        >>> read_answer(Criterion(requirement="r"), "**met**").verdict
+        >>> to_judgment(Criterion(requirement="r"), "**met**").verdict
         'MET'
     """
-    verdict, value = worth(criterion, answer, may_abstain)
+    verdict, value = interpret_answer(criterion, answer, may_abstain)
     return Judgment(verdict=verdict, value=value)
 
 
-def worth(criterion: Criterion, answer: object, may_abstain: bool = True) -> Worth:
+def interpret_answer(criterion: Criterion, answer: object, may_abstain: bool = True) -> Interpretation:
     """What an answer to a criterion of any kind is worth.
 
     Args:
@@ -39,38 +39,38 @@ def worth(criterion: Criterion, answer: object, may_abstain: bool = True) -> Wor
         ValueError: It is no answer to this criterion; never read as the nearest one.
 
     Example:
-        >>> worth(Criterion(requirement="r"), "**met**").value
+        >>> interpret_answer(Criterion(requirement="r"), "**met**").value
         1.0
     """
     verdict = None if isinstance(answer, bool) else parse_verdict(answer)
     if criterion.kind == "binary":
         if verdict is None:
             raise ValueError(f"{answer!r} is no verdict: use MET, UNMET or CANNOT_ASSESS")
-        return Worth(verdict, VERDICT_VALUES[verdict])
+        return Interpretation(verdict, VERDICT_VALUES[verdict])
     if criterion.options is not None:
         option = criterion.find_option(str(answer))
         if option is None and verdict == "CANNOT_ASSESS":
             option = criterion.na_option
         if option is not None:
-            return Worth(option.label, None if option.na else option.value)
+            return Interpretation(option.label, None if option.na else option.value)
         if verdict != "CANNOT_ASSESS" or not may_abstain:
             raise ValueError(f"{answer!r} is no option: use one of {[o.label for o in criterion.options]!r}")
     elif verdict != "CANNOT_ASSESS":
         return _on_scale(criterion, answer)
-    return Worth("CANNOT_ASSESS", None)
+    return Interpretation("CANNOT_ASSESS", None)
 
 
-def _on_scale(criterion: Criterion, answer: object) -> Worth:
+def _on_scale(criterion: Criterion, answer: object) -> Interpretation:
     try:
         number = math.nan if isinstance(answer, bool) else float(str(answer))
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or criterion.scale is None:
         raise ValueError(f"{answer!r} is not a number")
-    return Worth(f"{number:g}", criterion.scale.value_of(number))
+    return Interpretation(f"{number:g}", criterion.scale.value_of(number))
 
 
-def extreme(criterion: Criterion, end: Literal["worst", "low", "high"]) -> Judgment:
+def extreme_judgment(criterion: Criterion, end: Literal["worst", "low", "high"]) -> Judgment:
     """The answer at one end: what scores least, or the lowest or highest value."""
     high = criterion.is_penalty if end == "worst" else end == "high"
     if criterion.options is not None:

@@ -110,7 +110,7 @@ class Vote(Record):
     error: str | None = None
 
 
-Answer = Judgment | JudgeFailure
+Outcome = Judgment | JudgeFailure
 """What became of one question: an answer (abstentions included) or a failure, never mixed."""
 
 
@@ -118,7 +118,7 @@ CANCELLED = "not asked to the end, since another criterion had failed"
 """How the failure of a criterion ends that was merely cancelled: it is not the one to tell of."""
 
 
-class Ballot(NamedTuple):
+class JudgeAnswers(NamedTuple):
     """One judge's answers.
 
     Attributes:
@@ -128,11 +128,11 @@ class Ballot(NamedTuple):
         spend: What calls for several criteria at once cost.
     """
 
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, Outcome]
     judge: str = "judge"
     weight: float = 1.0
     spend: Spend = Spend()
 
-    def joined(self, other: Ballot) -> Ballot:
+    def joined(self, other: JudgeAnswers) -> JudgeAnswers:
         """This judge's answers with those that it gave later."""
         return self._replace(answers={**self.answers, **other.answers}, spend=self.spend + other.spend)

@@ -10,10 +10,10 @@ from typing import Self
 from pydantic import model_validator
 
 from rubric_integrations._util.records import Record
-from rubric_integrations.results.interpret import read_answer
+from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import Criterion, Kind
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.submission.submission import Submission, fault_of
+from rubric_integrations.submission.submission import Submission, error_line
 
 
 class LabelledJudgment(Record):
@@ -36,7 +36,7 @@ class LabelledJudgment(Record):
 
     @model_validator(mode="after")
     def _answers_the_criterion(self) -> Self:
-        read_answer(self.criterion, self.verdict)
+        to_judgment(self.criterion, self.verdict)
         return self
 
 
@@ -80,7 +80,7 @@ def read_labels(path: Path, rubric: Rubric) -> list[LabelledJudgment]:
             message = f"{path}:{number}: has no {error}, or the rubric has no criterion of that name"
             raise LabelsError(f"{message}; it has {list(criteria)!r}") from None
         except (ValueError, TypeError) as error:
-            raise LabelsError(f"{path}:{number}: is no label for this rubric: {fault_of(error)}") from None
+            raise LabelsError(f"{path}:{number}: is no label for this rubric: {error_line(error)}") from None
     return labels
 
 

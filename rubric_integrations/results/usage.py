@@ -30,7 +30,7 @@ class Spend(Record):
     """What some judgments cost, failed attempts included.
 
     Attributes:
-        calls: Requests to a model.
+        calls: TemplateCache to a model.
         usage: Their tokens.
         cost: US dollars; None where the price of a call is not known (which is not zero).
     """
@@ -43,15 +43,15 @@ class Spend(Record):
         return total_spend((self, other))
 
 
-NOTHING = Spend()
+NO_SPEND = Spend()
 """What costs no call."""
 
 
-class Bill:
+class SpendTotal:
     """Spends added up one by one, without a record of each sum.
 
     Example:
-        >>> bill = Bill()
+        >>> bill = SpendTotal()
         >>> for cost in (0.5, 0.25):
         ...     bill.add(Spend(calls=1, cost=cost))
         >>> bill.total.calls, bill.total.cost
@@ -83,7 +83,7 @@ def total_spend(spends: Iterable[Spend]) -> Spend:
     each = list(spends)
     if len(each) == 1:
         return each[0]
-    bill = Bill()
+    bill = SpendTotal()
     for spend in each:
         bill.add(spend)
     return bill.total

@@ -38,27 +38,27 @@ def progress_bar(submissions: Any) -> Generator[Callable[[RunSummary], None]]:
         yield show
 
 
-def in_a_line(summary: RunSummary) -> str:
+def summary_line(summary: RunSummary) -> str:
     """What a run has come to and what it has cost, in one line.
 
     Example:
         >>> from rubric_integrations.runs.summary import RunSummary
-        >>> in_a_line(RunSummary(submissions=10, failed=1, seconds=5.0))
+        >>> summary_line(RunSummary(submissions=10, failed=1, seconds=5.0))
         '1 failed, 0 abstentions, 0 calls, 0 tokens, $0.0000, 2.0/s'
     """
-    cost = "price unknown" if summary.bought.cost is None else f"${summary.bought.cost:.4f}"
+    cost = "price unknown" if summary.spend.cost is None else f"${summary.spend.cost:.4f}"
     rate = f"{summary.submissions / summary.seconds:.1f}/s" if summary.seconds else "-/s"
     reused = [f"{summary.reused} from the ledger"] if summary.reused else []
     parts = [
-        f"{summary.failed} failed", f"{summary.abstentions} abstentions", *reused, f"{summary.bought.calls} calls",
-        f"{summary.bought.usage.total_tokens} tokens", cost, rate,
+        f"{summary.failed} failed", f"{summary.abstentions} abstentions", *reused, f"{summary.spend.calls} calls",
+        f"{summary.spend.usage.total_tokens} tokens", cost, rate,
     ]  # fmt: skip
     return ", ".join(parts)
 
 
 def _short(summary: RunSummary) -> str:
     """The same for a line of 80 columns that holds a bar and two times."""
-    cost = "$?" if summary.bought.cost is None else f"${summary.bought.cost:.2f}"
+    cost = "$?" if summary.spend.cost is None else f"${summary.spend.cost:.2f}"
     rate = f"{summary.submissions / summary.seconds:.1f}/s" if summary.seconds else ""
-    tokens = f"{summary.bought.usage.total_tokens:,} tok"
+    tokens = f"{summary.spend.usage.total_tokens:,} tok"
     return f"{summary.failed} failed, {summary.abstentions} abst., {tokens}, {cost} {rate}"

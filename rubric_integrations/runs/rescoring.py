@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.graders import Grader, PerCriterionGrader, PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.graders.base import Member
-from rubric_integrations.judges.stored import Claim
+from rubric_integrations.graders.base import PanelMember
+from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
@@ -54,32 +54,34 @@ def rescore(ledger: Ledger, rubric: Rubric, cannot_assess: CannotAssess | None =
     Raises:
         LedgerError: The ledger has no run, or one of a grader of the user's own.
     """
-    described = ledger.last_grader()
-    if described is None:
+    configuration = ledger.latest_grader()
+    if configuration is None:
         raise LedgerError(f"`path` {str(ledger.path)!r} has no run: rescore the ledger of `grade_many` or of `grade`")
-    if described["grader"] not in _GRADERS:
+    if configuration["grader"] not in _GRADERS:
         raise LedgerError(
-            f"the ledger's grader is {described['grader']!r}, not one of {sorted(_GRADERS)!r}: regrade it"
+            f"the ledger's grader is {configuration['grader']!r}, not one of {sorted(_GRADERS)!r}: regrade it"
         )
-    judges = [_Recorded(fingerprint) for fingerprint in described["judges"]]
-    grader = _grader(described, judges, cannot_assess).keeping(_LookUp(ledger))
+    judges = [_Recorded(fingerprint) for fingerprint in configuration["judges"]]
+    grader = _grader(configuration, judges, cannot_assess).with_store(_LookUp(ledger))
     for row_id, submission in ledger.submissions():
         before = sum(judge.missing for judge in judges)
         report = run_sync(grader.grade(rubric, submission))
         yield Rescored(Row(row_id, submission), report, sum(judge.missing for judge in judges) - before)
 
 
-def _grader(described: Mapping[str, Any], judges: Sequence[_Recorded], cannot_assess: CannotAssess | None) -> Grader:
-    policies = described["policies"]
+def _grader(
+    configuration: Mapping[str, Any], judges: Sequence[_Recorded], cannot_assess: CannotAssess | None
+) -> Grader:
+    policies = configuration["policies"]
     strategies = policies["strategies"]
-    grader: Grader = _GRADERS[described["grader"]](
+    grader: Grader = _GRADERS[configuration["grader"]](
         judges=judges, max_retries=0, on_failure="abstain", cannot_assess=cannot_assess or policies["cannot_assess"],
         partial_credit=policies["partial_credit"], normalize=policies["normalize"],
         auto_na_option=policies["may_abstain"], aggregation=strategies["binary"],
-        ordinal_aggregation=strategies["ordinal"], nominal_aggregation=strategies["nominal"], **described["settings"],
+        ordinal_aggregation=strategies["ordinal"], nominal_aggregation=strategies["nominal"], **configuration["settings"],
     )  # fmt: skip
-    seats = zip(judges, described["names"], described["weights"], strict=True)
-    grader.panel = tuple(Member(judge, name, weight) for judge, name, weight in seats)
+    seats = zip(judges, configuration["names"], configuration["weights"], strict=True)
+    grader.panel = tuple(PanelMember(judge, name, weight) for judge, name, weight in seats)
     return grader
 
 
@@ -108,12 +110,12 @@ class _Recorded:
 
 
 class _Found(NamedTuple):
-    kept: Mapping[str, Judgment]
+    stored: Mapping[str, Judgment]
 
-    async def keep(self, judgments: Mapping[str, Judgment]) -> None:
+    async def store(self, judgments: Mapping[str, Judgment]) -> None:
         """Nothing is bought here."""
 
-    def lost(self, key: str, failure: JudgeFailure) -> None:
+    def record_failure(self, key: str, failure: JudgeFailure) -> None:
         """That it is missing is not the judge's failure."""
 
 
@@ -122,5 +124,5 @@ class _LookUp:
         self._ledger = ledger
 
     @asynccontextmanager
-    async def claim(self, keys: Sequence[str]) -> AsyncGenerator[Claim]:
-        yield _Found(self._ledger.look_up(keys))
+    async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
+        yield _Found(self._ledger.lookup(keys))

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.notebook import frame, html_table
 from rubric_integrations.graders import Grader
-from rubric_integrations.judges.spend_limit import Meter, MeteredJudge, RunStopped
+from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitedJudge, SpendLimitReached
 from rubric_integrations.results.report import JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.progress import progress_bar
 from rubric_integrations.runs.summary import Graded, RunSummary
 from rubric_integrations.submission.files import Row, read_row
-from rubric_integrations.submission.submission import ToGradeInput, as_submission, fault_of
+from rubric_integrations.submission.submission import ToGradeInput, as_submission, error_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -57,9 +57,9 @@ class Run:
             kind = type(submissions).__name__
             raise TypeError(f"`submissions` must be an iterable of submissions, got one {kind}: put it into a list")
         self._submissions, self._rubric, self._ledger = submissions, rubric, ledger
-        self._meter = Meter(max_calls, max_cost)
-        metered = [MeteredJudge(judge, self._meter) for judge in grader.judges]
-        self._grader = grader.for_many(max_concurrency).with_judges(metered)
+        self._meter = SpendLimit(max_calls, max_cost)
+        metered = [SpendLimitedJudge(judge, self._meter) for judge in grader.judges]
+        self._grader = grader.for_run(max_concurrency).with_judges(metered)
         self._window, self._ordered, self._progress = 2 * max_concurrency, ordered, progress
         self.summary = RunSummary()
 
@@ -84,7 +84,7 @@ class Run:
     def _repr_html_(self) -> str:
         told = self.summary
         mean = None if told.mean_score is None else round(told.mean_score, 3)
-        row = [told.submissions, mean, told.passed, told.failed, told.abstentions, told.bought.calls, told.bought.cost]
+        row = [told.submissions, mean, told.passed, told.failed, told.abstentions, told.spend.calls, told.spend.cost]
         columns = ["submissions", "mean score", "passed", "failed", "abstentions", "calls", "US dollars"]
         return html_table(told.stopped or "Run so far", columns, [row])
 
@@ -116,14 +116,14 @@ class Run:
                 from rubric_integrations.runs.ledger import Ledger
 
                 ledger = self._ledger if isinstance(self._ledger, Ledger) else stack.enter_context(Ledger(self._ledger))
-                grader = grader.keeping(ledger)
-                ledger.note_grader(self._grader.described())
+                grader = grader.with_store(ledger)
+                ledger.record_grader(self._grader.configuration())
             before = ledger.reused if ledger else 0
             show = stack.enter_context(progress_bar(self._submissions)) if self._progress else None
 
             def account() -> None:
                 reused = ledger.reused - before if ledger else 0
-                self._update(bought=self._meter.spend, reused=reused, seconds=time.monotonic() - start)
+                self._update(spend=self._meter.spend, reused=reused, seconds=time.monotonic() - start)
 
             try:
                 async with aclosing(self._results(grader, ledger)) as results:
@@ -143,7 +143,7 @@ class Run:
             async with aclosing(_rows(self._submissions)) as rows:
                 async for row in rows:
                     if ledger and row.submission:
-                        ledger.note_submission(row.id, row.submission)
+                        ledger.record_submission(row.id, row.submission)
                     waiting.append(asyncio.create_task(self._grade(grader, row)))
                     await asyncio.sleep(0)  # its first call goes out while the next is being prepared
                     if len(waiting) >= self._window:
@@ -172,7 +172,7 @@ class Run:
             waiting.remove(task)
             try:
                 results.append(task.result())
-            except RunStopped as stopped:
+            except SpendLimitReached as stopped:
                 self._update(stopped=str(stopped))
         return results
 
@@ -227,7 +227,7 @@ def grade_many(
         progress: Whether to show a progress bar on stderr, if that is a terminal.
         ordered: Whether results come in the order of the submissions, or as they are ready.
         max_cost: US dollars that the run may spend; it ends before it would spend more.
-        max_calls: Requests to models that it may make.
+        max_calls: TemplateCache to models that it may make.
 
     Returns:
         The run: iterate it, with `for` or `async for`, and read its `summary`, which says why it `stopped` if a limit
@@ -277,4 +277,4 @@ def _row(item: Any, number: int) -> Row:
     try:
         return Row(str(number), as_submission(cast("ToGradeInput", item)))
     except (ValueError, TypeError) as error:
-        return Row(str(number), None, f"row {number}: {fault_of(error)}")
+        return Row(str(number), None, f"row {number}: {error_line(error)}")

@@ -52,7 +52,7 @@ class RunSummary(Record):
         abstentions: Criteria that were abstained from.
         score_sum: The sum of the scores there are.
         scored: How many there are.
-        bought: What this run paid for, failed attempts included.
+        spend: What this run paid for, failed attempts included.
         reused: Judgments that came from the ledger.
         seconds: Since the run began.
         stopped: Why it ended before its time; None where it did not.
@@ -66,7 +66,7 @@ class RunSummary(Record):
     abstentions: int = 0
     score_sum: float = 0.0
     scored: int = 0
-    bought: Spend = Spend()
+    spend: Spend = Spend()
     reused: int = 0
     seconds: float = 0.0
     stopped: str | None = None

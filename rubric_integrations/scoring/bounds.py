@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rubric_integrations.results.interpret import extreme
+from rubric_integrations.results.interpret import extreme_judgment
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.formula import CannotAssess, Part, Score, score_parts
+from rubric_integrations.scoring.formula import CannotAssess, Score, WeightedValue, score_parts
 
 
 class ScoreRange(NamedTuple):
@@ -47,7 +47,7 @@ def score_range(
 
     def scored(answers: Mapping[int, float | None]) -> Score:
         known = {**values, **answers}
-        parts = [Part(c.weight, known.get(place), c.worst_value) for place, c in enumerate(rubric.criteria)]
+        parts = [WeightedValue(c.weight, known.get(place), c.worst_value) for place, c in enumerate(rubric.criteria)]
         return score_parts(parts, cannot_assess, partial_credit)
 
     def end(best: bool) -> list[float]:
@@ -57,7 +57,7 @@ def score_range(
         for place, criterion in enumerate(rubric.criteria):
             if place in values:
                 continue
-            value = extreme(criterion, "high" if best != criterion.is_penalty else "low").value or 0.0
+            value = extreme_judgment(criterion, "high" if best != criterion.is_penalty else "low").value or 0.0
             if cannot_assess == "skip" and (criterion.weight > 0 or not positive):
                 levels.append((1 - value if criterion.is_penalty else value, place, value))
             else:  # it is in the divisor whatever it is, or never: so it adds what it adds

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict, cast, get_args
 
-from rubric_integrations.results.interpret import extreme, read_answer
+from rubric_integrations.results.interpret import extreme_judgment, to_judgment
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Blend, Rubric
@@ -40,7 +40,7 @@ OnFailure = Literal["raise", "abstain", "worst_case"] | DefaultFallbackVerdicts
 """What a failure does: ends the grade, counts as an abstention, as the worst value, or as a fallback verdict."""
 
 
-class Part(NamedTuple):
+class WeightedValue(NamedTuple):
     """One criterion as the scorer sees it.
 
     Attributes:
@@ -61,11 +61,13 @@ class Score(NamedTuple):
     raw: float | None
 
 
-def score_parts(parts: Sequence[Part], cannot_assess: CannotAssess = "skip", partial_credit: float = 0.5) -> Score:
+def score_parts(
+    parts: Sequence[WeightedValue], cannot_assess: CannotAssess = "skip", partial_credit: float = 0.5
+) -> Score:
     """Score the parts of a whole rubric by the formula above.
 
     Example:
-        >>> score_parts([Part(10, 1.0, 0.0), Part(8, None, 0.0), Part(-15, 0.0, 1.0)])
+        >>> score_parts([WeightedValue(10, 1.0, 0.0), WeightedValue(8, None, 0.0), WeightedValue(-15, 0.0, 1.0)])
         Score(normalized=1.0, raw=10.0)
     """
     filled = [(part.weight, _value(part, cannot_assess, partial_credit)) for part in parts]
@@ -80,7 +82,7 @@ def score_parts(parts: Sequence[Part], cannot_assess: CannotAssess = "skip", par
     return Score(_clamp(1 + raw / divisor) if divisor else None, raw)
 
 
-def _value(part: Part, cannot_assess: CannotAssess, partial_credit: float) -> float | None:
+def _value(part: WeightedValue, cannot_assess: CannotAssess, partial_credit: float) -> float | None:
     if part.value is not None:
         return part.value
     match cannot_assess:
@@ -98,18 +100,18 @@ def _clamp(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def failure_answer(criterion: Criterion, on_failure: OnFailure) -> Judgment | None:
+def fallback_judgment(criterion: Criterion, on_failure: OnFailure) -> Judgment | None:
     """What stands in for a failed judgment; None where it is to count as an abstention.
 
     A fallback verdict on a criterion with options or a scale is its lowest (UNMET) or highest (MET) value.
     """
     if isinstance(on_failure, Mapping):
         verdict = on_failure.get("negative" if criterion.is_penalty else "positive", "UNMET")
-        return extreme(criterion, "high" if verdict == "MET" else "low")
-    return extreme(criterion, "worst") if on_failure == "worst_case" else None
+        return extreme_judgment(criterion, "high" if verdict == "MET" else "low")
+    return extreme_judgment(criterion, "worst") if on_failure == "worst_case" else None
 
 
-def holds(criterion: Criterion, value: float | None) -> bool:
+def criterion_holds(criterion: Criterion, value: float | None) -> bool:
     """Whether a criterion is as its author wants it: the gate of `required` and `min_score`.
 
     The value counts from the good end (1 - value for a penalty), and must be above the worst and at least
@@ -121,7 +123,7 @@ def holds(criterion: Criterion, value: float | None) -> bool:
     return good > 0 and good >= (criterion.min_score or 0.0) - ROUNDING
 
 
-def reaches(score: float | None, pass_mark: float) -> bool:
+def reaches_mark(score: float | None, pass_mark: float) -> bool:
     """Whether a normalized score passes; an undefined one does not."""
     return score is not None and score >= pass_mark - ROUNDING
 
@@ -169,7 +171,7 @@ def score_overall(rubric: Rubric, percent: float) -> Score:
     return Score(_clamp(share), share * positive if positive else -rubric.negative_weight * (1 - share))
 
 
-def check_policy(cannot_assess: str, partial_credit: float) -> None:
+def validate_abstention_policy(cannot_assess: str, partial_credit: float) -> None:
     """Refuse an abstention policy that does not exist, or a credit outside [0, 1], before anything is paid for."""
     if cannot_assess not in get_args(CannotAssess):
         known = ", ".join(map(repr, get_args(CannotAssess)))
@@ -178,7 +180,7 @@ def check_policy(cannot_assess: str, partial_credit: float) -> None:
         raise ValueError(f"`partial_credit` must be in [0, 1], got {partial_credit!r}: scores would leave [0, 1]")
 
 
-def check_on_failure(on_failure: object) -> None:
+def validate_failure_policy(on_failure: object) -> None:
     """Refuse a failure policy that does not exist, before anything is paid for."""
     if isinstance(on_failure, Mapping):
         given = cast("Mapping[object, object]", on_failure)
@@ -196,15 +198,15 @@ def score_verdicts(
     rubric: Rubric, verdicts: Sequence[str | float], normalize: bool, cannot_assess: CannotAssess, partial_credit: float
 ) -> float | None:
     """Score one known verdict a criterion; `Rubric.compute_score` is its public form."""
-    check_policy(cannot_assess, partial_credit)
+    validate_abstention_policy(cannot_assess, partial_credit)
     if len(verdicts) != len(rubric):
         raise ValueError(f"`verdicts` has {len(verdicts)} entries for {len(rubric)} criteria: give one for each")
-    parts: list[Part] = []
+    parts: list[WeightedValue] = []
     for key, criterion, text in zip(rubric.keys, rubric.criteria, verdicts, strict=True):
         try:
-            value = read_answer(criterion, text).value
+            value = to_judgment(criterion, text).value
         except ValueError as error:
             raise ValueError(f"`{key}`: {error}") from None
-        parts.append(Part(criterion.weight, value, criterion.worst_value))
+        parts.append(WeightedValue(criterion.weight, value, criterion.worst_value))
     score = score_parts(parts, cannot_assess, partial_credit)
     return score.normalized if normalize else score.raw

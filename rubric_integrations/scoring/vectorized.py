@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rubric_integrations.results.interpret import read_answer
+from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import VERDICT_VALUES
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.formula import CannotAssess, check_policy
+from rubric_integrations.scoring.formula import CannotAssess, validate_abstention_policy
 
 
 def score_many(
@@ -45,7 +45,7 @@ def score_many(
         >>> score_many(rubric, [["MET", "MET"], ["MET", "UNMET"], ["CANNOT_ASSESS", "UNMET"]])
         array([0.75, 1.  ,  nan])
     """
-    check_policy(cannot_assess, partial_credit)
+    validate_abstention_policy(cannot_assess, partial_credit)
     values = _values(rubric, np.asarray(verdicts))
     weights = np.array([criterion.weight for criterion in rubric.criteria])
     if cannot_assess != "skip":
@@ -89,7 +89,7 @@ def _column(key: str, criterion: Criterion, column: NDArray[Any]) -> NDArray[np.
             unread &= ~said
     for text in set(column[unread].tolist()):
         try:
-            value = read_answer(criterion, text).value
+            value = to_judgment(criterion, text).value
         except ValueError as error:
             raise ValueError(f"`{key}`: {error}") from None
         values[column == text] = np.nan if value is None else value

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from rubric_integrations.results.interpret import extreme, read_answer
+from rubric_integrations.results.interpret import extreme_judgment, to_judgment
 from rubric_integrations.results.judgment import Judgment, Vote
 from rubric_integrations.rubric.criterion import VOTE_STRATEGIES, Criterion, Kind
 
@@ -20,7 +20,7 @@ ROUNDING = 1e-9
 DEFAULT_STRATEGIES: Mapping[Kind, str] = {"binary": "majority", "ordinal": "mean", "scaled": "mean", "nominal": "mode"}
 
 
-class Tally(NamedTuple):
+class VoteResult(NamedTuple):
     """What the votes come to.
 
     Attributes:
@@ -34,7 +34,7 @@ class Tally(NamedTuple):
     agreement: float
 
 
-def check_strategies(strategies: Mapping[Kind, str]) -> None:
+def validate_strategies(strategies: Mapping[Kind, str]) -> None:
     """Refuse a strategy that does not exist, before anything is paid for."""
     for kind, name in strategies.items():
         if name not in VOTE_STRATEGIES[kind]:
@@ -42,7 +42,7 @@ def check_strategies(strategies: Mapping[Kind, str]) -> None:
             raise ValueError(f"`aggregation` for {kind} criteria must be one of {known}, got {name!r}")
 
 
-def tally(criterion: Criterion, votes: Sequence[Vote], strategy: str, may_abstain: bool = True) -> Tally:
+def count_votes(criterion: Criterion, votes: Sequence[Vote], strategy: str, may_abstain: bool = True) -> VoteResult:
     """Join the votes on one criterion; those that failed are not votes.
 
     Args:
@@ -53,16 +53,16 @@ def tally(criterion: Criterion, votes: Sequence[Vote], strategy: str, may_abstai
 
     Example:
         >>> votes = [Vote(judge=j, verdict=v, value=x) for j, v, x in [("a", "MET", 1.0), ("b", "UNMET", 0.0)]]
-        >>> tally(Criterion(requirement="r"), votes, "majority")
-        Tally(verdict='UNMET', value=0.0, agreement=0.5)
+        >>> count_votes(Criterion(requirement="r"), votes, "majority")
+        VoteResult(verdict='UNMET', value=0.0, agreement=0.5)
     """
     cast = [vote for vote in votes if vote.error is None]
     heard = [vote for vote in cast if vote.value is not None]
     if len(cast) == 1:
         # Also a metric's own value, which is between MET and UNMET.
-        return Tally(cast[0].verdict or "", cast[0].value, 1.0)
+        return VoteResult(cast[0].verdict or "", cast[0].value, 1.0)
     if not heard:
-        found = read_answer(criterion, "CANNOT_ASSESS")
+        found = to_judgment(criterion, "CANNOT_ASSESS")
     elif criterion.kind == "binary":
         found = _binary(criterion, heard, strategy)
     elif criterion.kind == "nominal":
@@ -70,7 +70,7 @@ def tally(criterion: Criterion, votes: Sequence[Vote], strategy: str, may_abstai
     else:
         found = _graded(criterion, heard, strategy)
     equal = sum(_same(vote, found) for vote in cast)
-    return Tally(found.verdict, found.value, equal / len(cast))
+    return VoteResult(found.verdict, found.value, equal / len(cast))
 
 
 def _same(vote: Vote, found: Judgment) -> bool:
@@ -83,17 +83,17 @@ def _binary(criterion: Criterion, votes: Sequence[Vote], strategy: str) -> Judgm
     met, unmet = _weights(votes, strategy == "weighted", lambda v: v.value == 1.0)
     match strategy:
         case "unanimous":
-            return extreme(criterion, "low" if unmet else "high")
+            return extreme_judgment(criterion, "low" if unmet else "high")
         case "any":
-            return extreme(criterion, "high" if met else "low")
+            return extreme_judgment(criterion, "high" if met else "low")
         case "worst_case":
-            return extreme(criterion, "high" if (met if criterion.is_penalty else not unmet) else "low")
+            return extreme_judgment(criterion, "high" if (met if criterion.is_penalty else not unmet) else "low")
         case "best_case":
-            return extreme(criterion, "high" if (not unmet if criterion.is_penalty else met) else "low")
+            return extreme_judgment(criterion, "high" if (not unmet if criterion.is_penalty else met) else "low")
         case _:
             if abs(met - unmet) <= ROUNDING:
-                return extreme(criterion, "worst")
-            return extreme(criterion, "high" if met > unmet else "low")
+                return extreme_judgment(criterion, "worst")
+            return extreme_judgment(criterion, "high" if met > unmet else "low")
 
 
 def _weights(votes: Sequence[Vote], weighted: bool, is_for: Callable[[Vote], bool]) -> tuple[float, float]:
@@ -134,7 +134,7 @@ def _graded(criterion: Criterion, votes: Sequence[Vote], strategy: str) -> Judgm
 
 def _nominal(criterion: Criterion, votes: Sequence[Vote], strategy: str, may_abstain: bool) -> Judgment:
     if strategy == "unanimous" and len({vote.verdict for vote in votes}) > 1 and (may_abstain or criterion.na_option):
-        return read_answer(criterion, "CANNOT_ASSESS")
+        return to_judgment(criterion, "CANNOT_ASSESS")
     return _most(criterion, votes, weighted=strategy == "weighted_mode")
 
 
@@ -144,12 +144,12 @@ def _most(criterion: Criterion, votes: Sequence[Vote], *, weighted: bool) -> Jud
     for vote in votes:
         counts[vote.verdict or ""] = counts.get(vote.verdict or "", 0.0) + (vote.weight if weighted else 1.0)
     most = max(counts.values())
-    first = [read_answer(criterion, verdict) for verdict, count in counts.items() if most - count <= ROUNDING]
+    first = [to_judgment(criterion, verdict) for verdict, count in counts.items() if most - count <= ROUNDING]
     sign = -1.0 if criterion.is_penalty else 1.0
     return min(first, key=lambda judgment: sign * (judgment.value or 0.0))
 
 
-def is_decided(criterion: Criterion, votes: Sequence[Vote], waiting: Sequence[float], strategy: str) -> bool:
+def vote_is_decided(criterion: Criterion, votes: Sequence[Vote], waiting: Sequence[float], strategy: str) -> bool:
     """Whether judges not asked yet, of these weights, could no longer change a binary criterion's answer.
 
     Every binary strategy is monotone in the votes, so that it is enough to look at all of them saying MET, all saying
@@ -157,8 +157,8 @@ def is_decided(criterion: Criterion, votes: Sequence[Vote], waiting: Sequence[fl
     """
     if criterion.kind != "binary" or not any(vote.value is not None for vote in votes):
         return False
-    outcomes = {tally(criterion, votes, strategy).verdict}
+    outcomes = {count_votes(criterion, votes, strategy).verdict}
     for verdict, value in (("MET", 1.0), ("UNMET", 0.0)):
         more = [Vote(judge="", weight=weight, verdict=verdict, value=value) for weight in waiting]
-        outcomes.add(tally(criterion, [*votes, *more], strategy).verdict)
+        outcomes.add(count_votes(criterion, [*votes, *more], strategy).verdict)
     return len(outcomes) == 1

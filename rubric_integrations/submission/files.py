@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from rubric_integrations.submission.submission import MAX_CHARS, Submission, fault_of
+from rubric_integrations.submission.submission import MAX_CHARS, Submission, error_line
 
 _NAMES = {
     "response": ("response", "output", "completion", "answer", "text", "messages"),
@@ -115,4 +115,4 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None) -> 
     try:
         return Row(row_id, Submission.model_validate({"query": query, **fields}))
     except ValidationError as error:
-        return Row(row_id, None, f"row {row_id}: {fault_of(error)}")
+        return Row(row_id, None, f"row {row_id}: {error_line(error)}")

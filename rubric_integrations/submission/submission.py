@@ -174,7 +174,7 @@ def as_submission(
     try:
         return _submission(to_grade, {"query": _as_text(query, "query"), "reference": _as_text(reference, "reference")})
     except ValidationError as error:
-        raise ValueError(fault_of(error)) from None
+        raise ValueError(error_line(error)) from None
 
 
 def _submission(to_grade: ToGradeInput, given: dict[str, Any]) -> Submission:
@@ -186,7 +186,7 @@ def _submission(to_grade: ToGradeInput, given: dict[str, Any]) -> Submission:
     return Submission(response=parts.get("output", ""), thinking=parts.get("thinking") or None, **given)
 
 
-def fault_of(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """What is wrong with a submission, in a line."""
     if not isinstance(error, ValidationError):
         return str(error).partition("\n")[0]

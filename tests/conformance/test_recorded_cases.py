@@ -18,7 +18,7 @@ from rubric_integrations import EvaluationReport, JudgeError, LengthPenalty, Per
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.graders.by_criterion import shuffled
 from rubric_integrations.judges import Question
-from rubric_integrations.results.interpret import read_answer
+from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.scoring.length import compute_length_penalty
 from rubric_integrations.submission.submission import parse_thinking_output
@@ -59,7 +59,7 @@ class ScriptedJudge:
         answer = self.answers[question.criterion.requirement]
         if answer.startswith("raise:") or answer == "parse":
             raise JudgeFailure("parse" if answer == "parse" else "transport", answer)
-        return read_answer(question.criterion, "CANNOT_ASSESS" if answer == "<auto-na>" else answer)
+        return to_judgment(question.criterion, "CANNOT_ASSESS" if answer == "<auto-na>" else answer)
 
 
 class ScriptedFn:
@@ -101,7 +101,7 @@ def penalty_of(options: dict[str, Any]) -> LengthPenalty | None:
     return LengthPenalty(**options["length_penalty"]) if options.get("length_penalty") is not None else None
 
 
-def grader_of(case: dict[str, Any], **more: Any) -> tuple[Grader, ScriptedFn]:
+def resolve_grader(case: dict[str, Any], **more: Any) -> tuple[Grader, ScriptedFn]:
     options = case["options"]
     kinds = {
         "PerCriterionGrader": PerCriterionGrader,
@@ -141,7 +141,7 @@ def play(case: dict[str, Any], **more: Any) -> EvaluationReport:
     if case["driver"] == "CriterionGrader":
         words = case.get("to_grade_words", 3)
         return rubric.grade_sync(" ".join(["w"] * words), grader=panel_of(case, **more))
-    return rubric.grade_sync(case.get("to_grade", "text"), grader=grader_of(case, **more)[0])
+    return rubric.grade_sync(case.get("to_grade", "text"), grader=resolve_grader(case, **more)[0])
 
 
 def near(value: float | None, expected: float | None) -> bool:
@@ -214,7 +214,7 @@ def test_a_recorded_answer_is_ours_too(case: dict[str, Any], record_property: An
         case _:
             assert_agrees(play(case), expected, penalty="length_penalty" in case["options"])
     if "calls" in expected:
-        grader, fn = grader_of(case)
+        grader, fn = resolve_grader(case)
         try:
             Rubric.from_dict(case["criteria"]).grade_sync("text", grader=grader)
         except JudgeError:
@@ -274,7 +274,7 @@ def test_a_peers_bug_is_refused_or_follows_the_design(case: dict[str, Any]) -> N
         case "verdict_strings" if case["verdicts"] == ["CANNOT_ASSESS"]:
             assert (play(case).score, play(case).cannot_assess_count) == (None, 1)
         case "retry":
-            grader, fn = grader_of(case)
+            grader, fn = resolve_grader(case)
             report = Rubric.from_dict(case["criteria"]).grade_sync("text", grader=grader)
             assert (fn.calls, report.score, report.complete) == (options["max_retries"] + 1, 0.0, False)
         case "parse" if '"MET", "explanation"' in case["judge_reply_text"]:

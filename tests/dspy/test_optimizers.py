@@ -21,7 +21,7 @@ from dspy.teleprompt.simba import SIMBA
 
 from rubric_integrations import Criterion, EvaluationReport, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import JudgeOutage, RubricMetric
-from rubric_integrations.dspy.report_cache import Memo
+from rubric_integrations.dspy.report_cache import ReportCache
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models.from_name import lm_from_fn
 from tests.dspy.test_metric import ANSWERS, DEVSET, RUBRIC, Student, judge_script, student_lm
@@ -244,7 +244,7 @@ def test_the_memory_is_bounded_and_may_be_none(server: OpenAIServer) -> None:
 
 def test_whoever_waits_takes_over_from_an_interrupted_grade() -> None:
     memo, started, report = (
-        Memo(size=1),
+        ReportCache(size=1),
         threading.Event(),
         RUBRIC.grade_sync("x", grader=PerCriterionGrader("offline")),
     )

@@ -29,7 +29,7 @@ from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudge
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric.check import HybridMetric, Metric
 from rubric_integrations.rubric.tree import node_values
-from rubric_integrations.scoring.formula import blend_scores, reaches
+from rubric_integrations.scoring.formula import blend_scores, reaches_mark
 from rubric_integrations.submission.submission import Submission
 from tests.conformance.test_recorded_cases import near
 from tests.conftest import SHARED
@@ -280,7 +280,7 @@ def test_a_recorded_answer_of_another_format_is_ours_too(case: dict[str, Any], r
     match case["driver"]:
         case "scoreToVerdict":
             mark = case["options"].get("threshold", 0.8)
-            assert reaches(case["score"], mark) is (expected["verdict"] == "pass")
+            assert reaches_mark(case["score"], mark) is (expected["verdict"] == "pass")
         case "clampScore":
             assert Scale(min=0, max=1).value_of(case["score"]) == expected["score"]
         case "RewardProcessor.normalize_score":

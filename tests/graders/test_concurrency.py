@@ -12,46 +12,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
-from rubric_integrations.graders.concurrency import Pace
+from rubric_integrations.graders.concurrency import AdaptiveConcurrency
 from rubric_integrations.judges import Question
-from rubric_integrations.judges.spend_limit import Meter, MeteredJudge, RunStopped
+from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitedJudge, SpendLimitReached
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend
 from tests.openai_server import Call, OpenAIServer, Reply
 
 
 def test_refused_calls_halve_the_slots_once_and_answers_bring_them_back() -> None:
-    pace, sent = Pace(16), time.monotonic()
+    concurrency, sent = AdaptiveConcurrency(16), time.monotonic()
     for _ in range(10):
-        pace.limited(since=sent)  # all were sent before the first refusal came
-    assert pace.slots == 8
-    pace.limited(since=time.monotonic())
-    assert pace.slots == 4
+        concurrency.limited(since=sent)  # all were sent before the first refusal came
+    assert concurrency.slots == 8
+    concurrency.limited(since=time.monotonic())
+    assert concurrency.slots == 4
     for _ in range(4):
-        pace.answered()
-    assert pace.slots == 5
+        concurrency.answered()
+    assert concurrency.slots == 5
     for _ in range(1000):
-        pace.answered()
-    assert pace.slots == 16
+        concurrency.answered()
+    assert concurrency.slots == 16
 
 
 @given(st.lists(st.sampled_from(["limited", "answered"]), max_size=60), st.integers(1, 9))
 def test_whatever_happens_the_cap_holds_and_one_slot_is_left(events: list[str], cap: int) -> None:
     async def run() -> None:
-        pace, under_way = Pace(cap), 0
+        concurrency, under_way = AdaptiveConcurrency(cap), 0
 
         async def call(event: str) -> None:
             nonlocal under_way
-            async with pace:
+            async with concurrency:
                 under_way += 1
                 assert under_way <= cap
                 await asyncio.sleep(0)
                 under_way -= 1
             if event == "limited":
-                pace.limited(since=time.monotonic())
+                concurrency.limited(since=time.monotonic())
             else:
-                pace.answered()
-            assert 1 <= pace.slots <= cap
+                concurrency.answered()
+            assert 1 <= concurrency.slots <= cap
 
         await asyncio.wait_for(asyncio.gather(*map(call, events)), 5)
 
@@ -59,16 +59,16 @@ def test_whatever_happens_the_cap_holds_and_one_slot_is_left(events: list[str], 
 
 
 async def test_a_cancelled_wait_gives_its_slot_back() -> None:
-    pace = Pace(1)
-    pace.limited(since=time.monotonic(), wait=30)
-    waiting = asyncio.create_task(pace.__aenter__())
+    concurrency = AdaptiveConcurrency(1)
+    concurrency.limited(since=time.monotonic(), wait=30)
+    waiting = asyncio.create_task(concurrency.__aenter__())
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    pace._not_before = 0.0  # pyright: ignore[reportPrivateUsage]
-    async with asyncio.timeout(1), pace:
-        assert pace.slots == 1
+    concurrency._not_before = 0.0  # pyright: ignore[reportPrivateUsage]
+    async with asyncio.timeout(1), concurrency:
+        assert concurrency.slots == 1
 
 
 def test_a_server_that_allows_only_four_at_once_is_not_run_against(server: OpenAIServer) -> None:
@@ -102,16 +102,16 @@ class Priced:
 QUESTION: Any = Question(None, Criterion(requirement="r"))  # pyright: ignore[reportArgumentType]
 
 
-async def bought(judge: Any, meter: Meter, count: int) -> list[str]:
-    metered = MeteredJudge(judge, meter)
+async def bought(judge: Any, meter: SpendLimit, count: int) -> list[str]:
+    metered = SpendLimitedJudge(judge, meter)
     results = await asyncio.gather(*(metered.judge(QUESTION) for _ in range(count)), return_exceptions=True)
-    assert all(isinstance(result, Judgment | RunStopped) for result in results)
-    return [str(result) for result in results if isinstance(result, RunStopped)]
+    assert all(isinstance(result, Judgment | SpendLimitReached) for result in results)
+    return [str(result) for result in results if isinstance(result, SpendLimitReached)]
 
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 50])
 async def test_no_call_is_made_beyond_the_allowance(limit: int) -> None:
-    judge, meter = Priced(0.1), Meter(max_calls=limit)
+    judge, meter = Priced(0.1), SpendLimit(max_calls=limit)
     stopped = await bought(judge, meter, 20)
     assert (judge.calls, len(stopped)) == (min(limit, 20), max(0, 20 - limit))
     assert meter.spend.calls == judge.calls
@@ -119,7 +119,7 @@ async def test_no_call_is_made_beyond_the_allowance(limit: int) -> None:
 
 @pytest.mark.parametrize(("costs", "limit", "calls"), [((0.1,), 0.55, 5), ((0.1,), 0.1, 1), ((0.2, 0.1), 1.0, 6)])
 async def test_no_dollar_is_spent_beyond_the_allowance(costs: tuple[float], limit: float, calls: int) -> None:
-    judge, meter = Priced(*costs), Meter(max_cost=limit)
+    judge, meter = Priced(*costs), SpendLimit(max_cost=limit)
     stopped = await bought(judge, meter, 20)
     assert meter.spend.cost is not None
     assert meter.spend.cost <= limit
@@ -130,13 +130,13 @@ async def test_no_dollar_is_spent_beyond_the_allowance(costs: tuple[float], limi
 
 async def test_an_unknown_price_cannot_be_kept_to() -> None:
     judge = Priced(None)
-    stopped = await bought(judge, Meter(max_cost=1.0), 5)
+    stopped = await bought(judge, SpendLimit(max_cost=1.0), 5)
     assert (judge.calls, len(stopped)) == (1, 4)
     assert "use `max_calls`" in stopped[0]
     with pytest.raises(ValueError, match="`max_calls` must be at least 0"):
-        Meter(max_calls=-1)
+        SpendLimit(max_calls=-1)
     with pytest.raises(ValueError, match="`max_cost` must be at least 0"):
-        Meter(max_cost=-0.1)
+        SpendLimit(max_cost=-0.1)
 
 
 async def test_failed_calls_are_counted_too() -> None:
@@ -144,9 +144,9 @@ async def test_failed_calls_are_counted_too() -> None:
         async def judge(self, question: Question) -> Judgment:
             raise JudgeFailure("parse", "no", spend=Spend(calls=1, cost=0.3))
 
-    meter = Meter()
+    meter = SpendLimit()
     with pytest.raises(JudgeFailure):
-        await MeteredJudge(Failing(), meter).judge(QUESTION)
+        await SpendLimitedJudge(Failing(), meter).judge(QUESTION)
     assert meter.spend == Spend(calls=1, cost=0.3)
 
 

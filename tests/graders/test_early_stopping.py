@@ -14,7 +14,7 @@ from rubric_integrations import Check, Criterion, JudgeError, PerCriterionGrader
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.interpret import read_answer
+from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.results.usage import Spend
@@ -35,7 +35,7 @@ class Known:
         answer = self.answers[name]
         if answer == "FAILS":
             raise JudgeFailure("parse", "no answer", spend=Spend(calls=1))
-        return read_answer(question.criterion, answer).model_copy(update={"spend": Spend(calls=1)})
+        return to_judgment(question.criterion, answer).model_copy(update={"spend": Spend(calls=1)})
 
 
 def grade(

@@ -16,13 +16,13 @@ from rubric_integrations.judges import Question
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, TokenUsage
 
-Answer = Callable[[Question, int], Awaitable[str]]
+Outcome = Callable[[Question, int], Awaitable[str]]
 
 
 class FakeJudge:
     """Answers by a function of the question and the number of times it was asked."""
 
-    def __init__(self, answer: Answer | None = None):
+    def __init__(self, answer: Outcome | None = None):
         self.answer = answer
         self.asked: dict[str, int] = {}
         self.in_flight = self.peak = 0

@@ -28,12 +28,12 @@ from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, Rubri
 from rubric_integrations.judges import Judge, Question
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models.from_name import lm_from_fn, lm_from_name
-from rubric_integrations.judges.prompts.render import describe_options, option_codes, read_choice
-from rubric_integrations.results.interpret import extreme, read_answer
-from rubric_integrations.results.judgment import Answer, Ballot, JudgeFailure, Judgment, Vote
+from rubric_integrations.judges.prompts.render import describe_options, interpret_choice, option_codes
+from rubric_integrations.results.interpret import extreme_judgment, to_judgment
+from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome, Vote
 from rubric_integrations.results.labels import LabelledJudgment, choose_examples
 from rubric_integrations.rubric.criterion import VOTE_STRATEGIES
-from rubric_integrations.scoring.voting import is_decided, tally
+from rubric_integrations.scoring.voting import count_votes, vote_is_decided
 from tests.openai_server import Call, OpenAIServer, Reply
 
 CLARITY = (Option(label="muddled", value=0.0), Option(label="passable", value=0.4), Option(label="clear", value=1.0))
@@ -131,7 +131,7 @@ MARK = Criterion(requirement="Mark?", scale=Scale(min=1, max=5, integer=True))
     ],
 )
 def test_answers_of_every_kind(criterion: Criterion, answer: object, verdict: str, value: float | None) -> None:
-    found = read_answer(criterion, answer)
+    found = to_judgment(criterion, answer)
     assert (found.verdict, found.value) == (verdict, value)
 
 
@@ -141,13 +141,13 @@ def test_answers_of_every_kind(criterion: Criterion, answer: object, verdict: st
 )
 def test_what_is_no_answer_is_never_read_as_the_nearest(criterion: Criterion, answer: object) -> None:
     with pytest.raises(ValueError, match=re.escape(str(answer)) if not isinstance(answer, bool) else "True"):
-        read_answer(criterion, answer)
+        to_judgment(criterion, answer)
 
 
 def test_a_forced_choice_cannot_be_abstained_from() -> None:
     with pytest.raises(ValueError, match="no option"):
-        read_answer(MOOD, "CANNOT_ASSESS", may_abstain=False)
-    assert read_answer(NA, "CANNOT_ASSESS", may_abstain=False).value is None
+        to_judgment(MOOD, "CANNOT_ASSESS", may_abstain=False)
+    assert to_judgment(NA, "CANNOT_ASSESS", may_abstain=False).value is None
 
 
 def question(criterion: Criterion, **more: Any) -> Question:
@@ -159,22 +159,24 @@ def test_options_are_chosen_by_code_or_by_label() -> None:
     assert describe_options(asked).splitlines()[:2] == ["A: clear", "B: passable"]
     assert "CANNOT_ASSESS" in describe_options(asked)
     for reply in ("A", "a", "**A**", "clear", "A: clear", "(A)"):
-        assert read_choice(asked, reply).verdict == "clear"
+        assert interpret_choice(asked, reply).verdict == "clear"
     for reply in ("D", "A: muddled", "A or B", ""):
         with pytest.raises(ValueError, match="no option"):
-            read_choice(asked, reply)
+            interpret_choice(asked, reply)
     assert "CANNOT_ASSESS" not in describe_options(question(MOOD, may_abstain=False))
     letters = Criterion(requirement="r", options=(Option(label="B", value=0), Option(label="A", value=1)))
     assert list(option_codes(letters.options or ())) == ["#1", "#2"]
-    assert read_choice(question(letters), "A").value == 1.0
+    assert interpret_choice(question(letters), "A").value == 1.0
 
 
 def test_worst_and_extreme_answers() -> None:
     penalty = Criterion(requirement="r", weight=-1, options=CLARITY)
     assert (MOOD.worst_option.label, penalty.worst_option.label) == ("muddled", "clear")
-    assert extreme(MARK, "worst").verdict == "1"
-    assert extreme(Criterion(requirement="r", weight=-1, scale=Scale()), "worst") == Judgment(verdict="10", value=1.0)
-    assert [extreme(MOOD, end).verdict for end in ("worst", "low", "high")] == ["muddled", "muddled", "clear"]
+    assert extreme_judgment(MARK, "worst").verdict == "1"
+    assert extreme_judgment(Criterion(requirement="r", weight=-1, scale=Scale()), "worst") == Judgment(
+        verdict="10", value=1.0
+    )
+    assert [extreme_judgment(MOOD, end).verdict for end in ("worst", "low", "high")] == ["muddled", "muddled", "clear"]
 
 
 def test_fail_takes_the_worst_option_and_never_an_na_one() -> None:
@@ -355,7 +357,7 @@ class FixedJudge:
         self.asked += 1
         if self.answer == "FAIL":
             raise JudgeFailure("config", "down")
-        return read_answer(question.criterion, self.answer)
+        return to_judgment(question.criterion, self.answer)
 
 
 @settings(max_examples=150, deadline=None)
@@ -377,11 +379,11 @@ def test_law_asking_in_turn_gives_the_same_verdicts(answers: list[str], strategy
         )
         return rubric.grade_sync("text", grader=grader), sum(judge.asked for judge in judges)
 
-    (all_asked, calls), (in_turn, fewer) = grade(False), grade(True)
-    assert [row.verdict for row in in_turn.criteria] == [row.verdict for row in all_asked.criteria]
-    assert (in_turn.score, in_turn.passed) == (all_asked.score, all_asked.passed)
+    (all_asked, calls), (warm_prompt_cache, fewer) = grade(False), grade(True)
+    assert [row.verdict for row in warm_prompt_cache.criteria] == [row.verdict for row in all_asked.criteria]
+    assert (warm_prompt_cache.score, warm_prompt_cache.passed) == (all_asked.score, all_asked.passed)
     assert fewer <= calls
-    assert calls - fewer == sum(len(row.not_asked) for row in in_turn.criteria)
+    assert calls - fewer == sum(len(row.not_asked) for row in warm_prompt_cache.criteria)
 
 
 def test_asking_in_turn_saves_calls_on_a_server(server: OpenAIServer, record_property: Any) -> None:
@@ -480,11 +482,11 @@ def test_law_a_joined_vote_is_an_option_between_the_extremes(values: list[float]
     criterion = Criterion(requirement="r", weight=sign, options=CLARITY)
     labels = {option.value: option.label for option in CLARITY}
     votes = [Vote(judge="j", verdict=labels[value], value=value) for value in values]
-    found = tally(criterion, votes, strategy)
+    found = count_votes(criterion, votes, strategy)
     assert found.value is not None
     assert min(values) <= found.value <= max(values)
     assert criterion.find_option(found.verdict) is not None
-    assert tally(criterion, list(reversed(votes)), strategy)[:2] == found[:2]
+    assert count_votes(criterion, list(reversed(votes)), strategy)[:2] == found[:2]
 
 
 @given(votes_of, votes_of, strategies_of, st.sampled_from([1.0, -1.0]))
@@ -497,9 +499,9 @@ def test_law_decided_means_decided(
         return Vote(judge="j", verdict={1.0: "MET", 0.0: "UNMET", None: "CANNOT_ASSESS"}[value], value=value)
 
     votes = [vote(value) for value in cast]
-    assume(is_decided(criterion, votes, [1.0] * len(rest), strategy))
+    assume(vote_is_decided(criterion, votes, [1.0] * len(rest), strategy))
     later = [vote(value) for value in rest]
-    assert tally(criterion, [*votes, *later], strategy).verdict == tally(criterion, votes, strategy).verdict
+    assert count_votes(criterion, [*votes, *later], strategy).verdict == count_votes(criterion, votes, strategy).verdict
 
 
 kinds = st.sampled_from(
@@ -519,7 +521,7 @@ def test_law_a_failure_under_worst_case_never_raises_the_score_of_any_kind(
     rubric = Rubric([criterion.model_copy(update={"weight": weight}) for criterion, weight, _ in rows])
     grader = PerCriterionGrader("offline", on_failure="worst_case")
 
-    def answer(criterion: Criterion, share: float) -> Answer:
+    def answer(criterion: Criterion, share: float) -> Outcome:
         if criterion.options:
             option = criterion.choices[round(share * 2)]
             return Judgment(verdict=option.label, value=option.value)
@@ -527,8 +529,8 @@ def test_law_a_failure_under_worst_case_never_raises_the_score_of_any_kind(
 
     answers = {i: answer(c, share) for i, (c, (_, _, share)) in enumerate(zip(rubric.criteria, rows, strict=True))}
     lost = {**answers, data.draw(st.integers(0, len(rows) - 1)): JudgeFailure("transport", "lost")}
-    whole = grader.aggregate(rubric, Submission(response="t"), [Ballot(answers)])
-    broken = grader.aggregate(rubric, Submission(response="t"), [Ballot(lost)])
+    whole = grader.aggregate(rubric, Submission(response="t"), [JudgeAnswers(answers)])
+    broken = grader.aggregate(rubric, Submission(response="t"), [JudgeAnswers(lost)])
     if whole.score is not None and broken.score is not None:
         assert broken.score <= whole.score + 1e-9
 

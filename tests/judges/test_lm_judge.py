@@ -102,8 +102,8 @@ def test_a_schema_cannot_reach_the_network() -> None:
         ("Is clear", 1, "anything", "CANNOT_ASSESS"),
         ("Has at most 300 words in 2023", 1, "anything", "CANNOT_ASSESS"),
         ("Don't stop, it isn't over", 1, "anything", "CANNOT_ASSESS"),
-        ('Claims "the earth is flat"', -1, "It is round.", "UNMET"),
-        ('Claims "the earth is flat"', -1, "Some say the earth is flat; it is not.", "CANNOT_ASSESS"),
+        ('Leases "the earth is flat"', -1, "It is round.", "UNMET"),
+        ('Leases "the earth is flat"', -1, "Some say the earth is flat; it is not.", "CANNOT_ASSESS"),
     ],
 )
 async def test_the_offline_judge_reads_anchors_or_abstains(
@@ -447,7 +447,7 @@ def test_long_submissions_are_not_kept_in_memory() -> None:
     render._shared.cache_clear()  # pyright: ignore[reportPrivateUsage] -- other tests may have filled it
     before = kept()
     long = Question(Submission(response="long " * 20_000), Criterion(requirement="r"))
-    assert render.question_texts(long).inputs["submission"].count("long") == 20_000
+    assert render.render_question(long).inputs["submission"].count("long") == 20_000
     assert kept() == before
-    render.question_texts(Question(Submission(response="a short one"), Criterion(requirement="r")))
+    render.render_question(Question(Submission(response="a short one"), Criterion(requirement="r")))
     assert kept() == before + 1

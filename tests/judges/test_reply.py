@@ -19,7 +19,7 @@ from rubric_integrations.judges._direct import reply as replies
 from rubric_integrations.judges._direct.http import HttpReply
 from rubric_integrations.judges._direct.reply import Reader
 from rubric_integrations.judges.lm_judge import LMJudge
-from rubric_integrations.judges.models.usage import spent
+from rubric_integrations.judges.models.usage import spend_from_entry
 from rubric_integrations.judges.prompts.signatures import JudgeCriterion
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import JudgeFailure
@@ -43,7 +43,7 @@ async def told(reader: Reader, body: bytes) -> Any:
         reply = await reader.read(HttpReply(200, "OK", {}, body))
     except Exception as error:  # noqa: BLE001 -- which one is what is compared
         return type(error)
-    return reply.text, spent(reply.entry)
+    return reply.text, spend_from_entry(reply.entry)
 
 
 def read_nothing(_body: bytes) -> None:

@@ -102,7 +102,9 @@ def test_what_was_saved_for_other_questions_is_refused(tmp_path: Path) -> None:
     lm = dspy.LM("openai/m", api_key="none")
     path = tmp_path / "judge.json"
     LMJudge(lm, confidence=True).save(path)
-    if saving.schemas(LMJudge(lm, confidence=True)) != saving.schemas(LMJudge(lm)):  # a DSPy without `Choice` has none
+    if saving.question_schemas(LMJudge(lm, confidence=True)) != saving.question_schemas(
+        LMJudge(lm)
+    ):  # a DSPy without `Choice` has none
         with pytest.raises(ValueError, match="`criterion` was saved for a question of another form"):
             LMJudge(lm).load(path)
 

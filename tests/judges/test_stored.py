@@ -14,7 +14,7 @@ from rubric_integrations import Criterion, JudgeError, Option, PerCriterionGrade
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges.lm_judge import LMJudge
-from rubric_integrations.judges.stored import Claim, JudgmentStore
+from rubric_integrations.judges.stored import JudgmentStore, Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from tests.openai_server import Call, OpenAIServer, Reply
 
@@ -34,18 +34,18 @@ class DictStore:
         self.rows: dict[str, Judgment] = {}
         self.failures: list[JudgeFailure] = []
 
-    async def keep(self, judgments: Mapping[str, Judgment]) -> None:
+    async def store(self, judgments: Mapping[str, Judgment]) -> None:
         self.rows |= judgments
 
-    def lost(self, key: str, failure: JudgeFailure) -> None:
+    def record_failure(self, key: str, failure: JudgeFailure) -> None:
         self.failures.append(failure)
 
     @property
-    def kept(self) -> dict[str, Judgment]:
+    def stored(self) -> dict[str, Judgment]:
         return self.rows
 
     @asynccontextmanager
-    async def claim(self, keys: Sequence[str]) -> AsyncGenerator[Claim]:
+    async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
         yield self
 
 
@@ -69,7 +69,7 @@ def test_a_second_grade_costs_no_call_and_is_the_same(server: OpenAIServer, kind
 
     def grade(text: str = "Hello.", **settings: Any) -> Any:
         lm = dspy.LM("openai/m", api_base=server.url, api_key="none", cache=False)
-        return RUBRIC.grade_sync(text, grader=kind(lm, **settings).keeping(typed), query="Greet.")
+        return RUBRIC.grade_sync(text, grader=kind(lm, **settings).with_store(typed), query="Greet.")
 
     first = grade()
     bought = len(server.calls)
@@ -86,7 +86,7 @@ def grade_with(server: OpenAIServer, store: DictStore, rubric: Rubric = RUBRIC, 
     lm = dspy.LM(change.get("model", "openai/m"), api_base=change.get("url", server.url), api_key="none", cache=False,
                  temperature=change.get("temperature"))  # fmt: skip
     judge = LMJudge(lm, change.get("system_prompt"))
-    grader = PerCriterionGrader(judge, shuffle_options=False).keeping(store, change.get("sample", 0))
+    grader = PerCriterionGrader(judge, shuffle_options=False).with_store(store, change.get("sample", 0))
     return rubric.grade_sync(change.get("text", "Hello."), grader=grader, query=change.get("query"))
 
 
@@ -149,7 +149,7 @@ def test_two_votes_of_one_model_are_two_answers(server: OpenAIServer) -> None:
     store = DictStore()
     lm = dspy.LM("openai/m", api_base=server.url, api_key="none", cache=False)
     for _ in range(2):
-        Rubric([RUBRIC.criteria[0]]).grade_sync("a", grader=PerCriterionGrader(judges=[lm, lm]).keeping(store))
+        Rubric([RUBRIC.criteria[0]]).grade_sync("a", grader=PerCriterionGrader(judges=[lm, lm]).with_store(store))
     assert (len(server.calls), len(store.rows)) == (2, 2)
 
 
@@ -161,7 +161,7 @@ def test_a_batch_with_a_hole_is_repaired_once_and_never_bought_again(server: Ope
 
     server.script = forgetful
     store = DictStore()
-    grader = PerCriterionOneShotGrader("openai/m", api_base=server.url).keeping(store)
+    grader = PerCriterionOneShotGrader("openai/m", api_base=server.url).with_store(store)
     first = RUBRIC.grade_sync("Hello.", grader=grader)
     assert (len(server.calls), len(store.failures)) == (2, 2)
     again = RUBRIC.grade_sync("Hello.", grader=grader)
@@ -173,7 +173,7 @@ def test_failures_are_noted_and_asked_again(server: OpenAIServer) -> None:
     store = DictStore()
     server.script = lambda call: Reply(status=401) if call.number == 0 else Reply()
     rubric = Rubric([RUBRIC.criteria[0]])
-    grader = PerCriterionGrader("openai/m", api_base=server.url).keeping(store)
+    grader = PerCriterionGrader("openai/m", api_base=server.url).with_store(store)
     with pytest.raises(JudgeError):
         rubric.grade_sync("Hello.", grader=grader)
     assert len(store.failures) == 1
@@ -189,7 +189,7 @@ def test_an_answer_that_is_none_is_not_kept() -> None:
             return Judgment(verdict="MAYBE", value=1.0)
 
     store = DictStore()
-    grader = PerCriterionGrader(Confused(), on_failure="abstain").keeping(store)
+    grader = PerCriterionGrader(Confused(), on_failure="abstain").with_store(store)
     assert Rubric([RUBRIC.criteria[0]]).grade_sync("a", grader=grader).failed_count == 1
     assert store.rows == {}
 
@@ -200,7 +200,7 @@ def test_a_judge_that_cannot_tell_what_it_depends_on_is_refused() -> None:
             return Judgment(verdict="MET", value=1.0)
 
     with pytest.raises(TypeError, match=r"Mute has no method `fingerprint\(\) -> str`"):
-        PerCriterionGrader(Mute()).keeping(DictStore())
+        PerCriterionGrader(Mute()).with_store(DictStore())
 
 
 def test_metrics_share_a_store_and_noise_goes_past_it(server: OpenAIServer) -> None:

@@ -118,8 +118,8 @@ def test_a_probe_in_a_terminal_and_in_a_file(
     server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What it finds is the other file's business, and takes its time.
-    checked = {"look_alike: Cyrillic": "it was read as MET"}
-    monkeypatch.setattr(behavioural, "breach", lambda attack: checked.get(attack.name))  # pyright: ignore
+    breaches = {"look_alike: Cyrillic": "it was read as MET"}
+    monkeypatch.setattr(behavioural, "breach", lambda attack: breaches.get(attack.name))  # pyright: ignore
     server.script = gullible
     console, out = Console(file=StringIO(), width=160), tmp_path / "probe.json"
     report = run_probe("openai/mock", server.url, out, 16, console)

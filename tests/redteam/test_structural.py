@@ -80,7 +80,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     render._shared.cache_clear()  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(sanitize, "_is_quotable", sanitize._is_quotable.__wrapped__)  # pyright: ignore
     # What is seen under the patches of a test is not for the others.
-    monkeypatch.setattr(render, "MEMORABLE", 0)
+    monkeypatch.setattr(render, "MAX_CACHED_CHARS", 0)
 
 
 @pytest.mark.parametrize("family", ["forged_reply", "control_token", "custom_type", "look_alike"])

@@ -17,7 +17,7 @@ from rubric_integrations.cli import app
 from rubric_integrations.graders import RubricAsJudgeGrader
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.reporting.page import RunFile, RunFileError, read_run, report_page
-from rubric_integrations.reporting.page.figures import compare, criteria_of, mean_of, summary_of
+from rubric_integrations.reporting.page.figures import compare, criterion_figures, mean_with_interval, summarize
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.labels import LabelsError, read_labels
 from rubric_integrations.results.usage import Spend
@@ -84,7 +84,7 @@ SECOND = run_of(
 
 
 def test_the_first_line_counts_what_is_there_and_what_is_not() -> None:
-    summary = summary_of(FIRST.rows)
+    summary = summarize(FIRST.rows)
     assert (summary.submissions, summary.graded, summary.passed, summary.failed, summary.abstained) == (4, 3, 2, 1, 1)
     assert summary.score
     assert summary.score.mean == pytest.approx((1 + 0 + 1) / 3)
@@ -94,11 +94,11 @@ def test_the_first_line_counts_what_is_there_and_what_is_not() -> None:
 def test_a_failure_that_a_policy_answered_leaves_the_grade_standing(show: Callable[..., Any]) -> None:
     tolerant = PerCriterionGrader(Said(), on_failure="abstain", max_retries=0)
     run = RunFile.of("tolerant", grade_many(["right=MET error=fails tone=plain"], RUBRIC, tolerant))
-    summary = summary_of(run.rows)
+    summary = summarize(run.rows)
     assert (summary.graded, summary.failed) == (1, 0)
     assert summary.score
     assert summary.score.mean == 1.0
-    assert [figures.failed for figures in criteria_of(run) if figures.name == "error"] == [1]
+    assert [figures.failed for figures in criterion_figures(run) if figures.name == "error"] == [1]
     page = show(run)
     assert "1.000" in page.inner_text("#heat")
     assert "not graded" not in page.inner_text("#heat")
@@ -108,8 +108,8 @@ def test_a_failure_that_a_policy_answered_leaves_the_grade_standing(show: Callab
 
 
 def test_what_cost_most_is_counted_from_the_good_end() -> None:
-    figures = {found.name: found for found in criteria_of(FIRST)}
-    assert criteria_of(FIRST)[0].name == "right"
+    figures = {found.name: found for found in criterion_figures(FIRST)}
+    assert criterion_figures(FIRST)[0].name == "right"
     right, error, tone = figures["right"], figures["error"], figures["tone"]
     assert (right.lost, right.worst, right.met, right.unmet) == (0.75, 3, 3, 1)
     assert (error.met, error.unmet, error.failed) == (2, 1, 1)
@@ -123,13 +123,13 @@ def test_an_interval_covers_a_known_mean_about_as_often_as_it_says() -> None:
     dice = np.random.default_rng(5)
     hits = 0
     for _ in range(60):
-        found = mean_of([float(x) for x in dice.uniform(0, 1, 40)])
+        found = mean_with_interval([float(x) for x in dice.uniform(0, 1, 40)])
         assert found.low is not None
         assert found.high is not None
         hits += found.low <= 0.5 <= found.high
     assert 51 <= hits <= 60
-    assert mean_of([0.4]) == (0.4, None, None)
-    assert mean_of([0.4, 0.4, 0.4]) == (pytest.approx(0.4), None, None)
+    assert mean_with_interval([0.4]) == (0.4, None, None)
+    assert mean_with_interval([0.4, 0.4, 0.4]) == (pytest.approx(0.4), None, None)
 
 
 def test_two_runs_are_compared_pair_by_pair() -> None:

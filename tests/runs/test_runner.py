@@ -287,7 +287,7 @@ def test_money_ends_a_run_before_it_is_overspent(tmp_path: Path) -> None:
     run = grade_many(texts(100), THREE, PerCriterionGrader(judge), ledger=tmp_path / "l.sqlite", max_cost=0.905)
     results = list(run)
     assert judge.asked == 90
-    assert run.summary.bought.cost == pytest.approx(0.9)
+    assert run.summary.spend.cost == pytest.approx(0.9)
     assert "`max_cost` of $0.905 is reached" in str(run.summary.stopped)
     assert all(graded.score == 1.0 for graded in results)  # what is not whole is not handed out
     again = grade_many(texts(100), THREE, PerCriterionGrader(judge), ledger=tmp_path / "l.sqlite")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Option, Rubric, Scale
 from rubric_integrations.scoring.bounds import score_range
-from rubric_integrations.scoring.formula import CannotAssess, Part, score_parts
+from rubric_integrations.scoring.formula import CannotAssess, WeightedValue, score_parts
 
 VALUES = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 WEIGHTS = st.sampled_from([-5.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0])
@@ -56,7 +56,7 @@ def test_the_range_is_that_of_all_possible_answers(
     for rest in itertools.product(*(answers_to(c) for place, c in enumerate(found) if place not in known)):
         left = iter(rest)
         values = [known[place] if place in known else next(left) for place in range(len(found))]
-        parts = [Part(c.weight, value, c.worst_value) for c, value in zip(found, values, strict=True)]
+        parts = [WeightedValue(c.weight, value, c.worst_value) for c, value in zip(found, values, strict=True)]
         possible.append(score_parts(parts, policy, credit).normalized)
     scores = [score for score in possible if score is not None]
     low, high = score_range(rubric, known, policy, credit)

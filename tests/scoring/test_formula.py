@@ -11,9 +11,22 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission
-from rubric_integrations.results.judgment import VERDICT_VALUES, Ballot, JudgeFailure, Judgment, Verdict, parse_verdict
+from rubric_integrations.results.judgment import (
+    VERDICT_VALUES,
+    JudgeAnswers,
+    JudgeFailure,
+    Judgment,
+    Verdict,
+    parse_verdict,
+)
 from rubric_integrations.results.report import EvaluationReport
-from rubric_integrations.scoring.formula import Part, check_on_failure, holds, reaches, score_parts
+from rubric_integrations.scoring.formula import (
+    WeightedValue,
+    criterion_holds,
+    reaches_mark,
+    score_parts,
+    validate_failure_policy,
+)
 
 
 def rubric_of(*weights: float, **fields: object) -> Rubric:
@@ -28,7 +41,7 @@ def report_of(rubric: Rubric, *answers: str, **settings: object) -> EvaluationRe
         JudgeFailure("transport", "lost") if a == "ERROR" else Judgment(verdict=a, value=known[a], reason="r")
         for a in answers
     ]
-    return grader.aggregate(rubric, Submission(response="text"), [Ballot(dict(enumerate(given)))])
+    return grader.aggregate(rubric, Submission(response="text"), [JudgeAnswers(dict(enumerate(given)))])
 
 
 @pytest.mark.parametrize(
@@ -118,14 +131,14 @@ def test_a_required_penalty_holds_when_it_is_unmet() -> None:
 def test_min_score_raises_the_bar() -> None:
     reward = Criterion(requirement="a", weight=1, min_score=0.6)
     penalty = Criterion(requirement="a", weight=-1, min_score=0.6)
-    assert [holds(reward, v) for v in (0.0, 0.5, 0.6, 1.0, None)] == [False, False, True, True, False]
-    assert [holds(penalty, v) for v in (1.0, 0.5, 0.4, 0.0, None)] == [False, False, True, True, False]
+    assert [criterion_holds(reward, v) for v in (0.0, 0.5, 0.6, 1.0, None)] == [False, False, True, True, False]
+    assert [criterion_holds(penalty, v) for v in (1.0, 0.5, 0.4, 0.0, None)] == [False, False, True, True, False]
 
 
 def test_the_pass_mark_is_met_by_a_rounded_score() -> None:
-    assert reaches(0.1 + 0.2 + 0.5 - 1e-12, 0.8)
-    assert not reaches(0.799999, 0.8)
-    assert not reaches(None, 0.0)
+    assert reaches_mark(0.1 + 0.2 + 0.5 - 1e-12, 0.8)
+    assert not reaches_mark(0.799999, 0.8)
+    assert not reaches_mark(None, 0.0)
     assert report_of(rubric_of(8, 2), "MET", "UNMET").passed
 
 
@@ -157,7 +170,7 @@ def test_failures_follow_the_policy_and_are_told(on_failure: object, verdicts: l
 @pytest.mark.parametrize("policy", ["ignore", None, {"positve": "MET"}, {"positive": "CANNOT_ASSESS"}, 3])
 def test_unknown_failure_policies_are_refused(policy: object) -> None:
     with pytest.raises(ValueError, match="on_failure"):
-        check_on_failure(policy)
+        validate_failure_policy(policy)
 
 
 weights = st.floats(-1e6, 1e6).map(lambda w: round(w, 3))
@@ -166,8 +179,8 @@ cases = st.lists(st.tuples(weights, answers), min_size=1, max_size=12).filter(la
 policies = st.sampled_from(["skip", "zero", "partial", "fail"])
 
 
-def parts_of(rows: Sequence[tuple[float, Verdict]]) -> list[Part]:
-    return [Part(w, VERDICT_VALUES[v], 1.0 if w < 0 else 0.0) for w, v in rows]
+def parts_of(rows: Sequence[tuple[float, Verdict]]) -> list[WeightedValue]:
+    return [WeightedValue(w, VERDICT_VALUES[v], 1.0 if w < 0 else 0.0) for w, v in rows]
 
 
 @given(cases, policies, st.floats(0, 1))

@@ -23,7 +23,7 @@ from rubric_integrations.judges._direct.http import Address, needs_proxy, post
 from rubric_integrations.judges._direct.reply import Reader, Reply
 
 
-class Wired(NamedTuple):
+class CapturedRequest(NamedTuple):
     """A request as DSPy would put it on the wire, and who reads the reply."""
 
     address: Address
@@ -33,7 +33,7 @@ class Wired(NamedTuple):
 
 async def wire(
     predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, str]
-) -> Wired | None:
+) -> CapturedRequest | None:
     """What a predictor would send to an OpenAI-compatible endpoint; None where it would send something else."""
     messages, options = await _rendered(predict, lm, signature, demos, inputs)
     call = prepare(lm, None, messages, options)
@@ -53,7 +53,7 @@ async def wire(
     timeouts = engine.config.timeouts
     connect, read = (timeouts.connect, timeouts.read) if timeouts else (lm15.Timeouts().connect, None)
     address = Address(sent.url, sent.headers, connect=connect, read=read)
-    return Wired(address, sent.body, Reader(target, routed, provider))
+    return CapturedRequest(address, sent.body, Reader(target, routed, provider))
 
 
 class _Rendered(Exception):  # noqa: N818 -- no error: the way ends here
@@ -81,7 +81,7 @@ def json_text(text: str) -> bytes:
     return json_dumps(text)[1:-1]
 
 
-async def send(wired: Wired, body: bytes, lm: dspy.LM) -> Reply:
+async def send(wired: CapturedRequest, body: bytes, lm: dspy.LM) -> Reply:
     """Send a request, once.
 
     Raises:

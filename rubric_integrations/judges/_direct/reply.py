@@ -20,7 +20,7 @@ from dspy.clients.call_result import CallResult
 from dspy.clients.costs import estimate_cost
 
 from rubric_integrations.judges._direct.http import HttpReply
-from rubric_integrations.judges.models.usage import spent
+from rubric_integrations.judges.models.usage import spend_from_entry
 
 
 class Reply(NamedTuple):
@@ -91,7 +91,7 @@ class Reader:
         # once: the judge's own words are the better ones to read.
         if plain is None or said.text not in (plain.text, plain.text.strip()):
             return False
-        return spent(said.entry) == spent({"usage": plain.usage, "cost": None})
+        return spend_from_entry(said.entry) == spend_from_entry({"usage": plain.usage, "cost": None})
 
     async def _prices(self, model: str, tier: str) -> _Prices:
         key = (self.provider, self._request.model, self._request.config.service_tier, model, tier)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import dspy
 
-from rubric_integrations.judges.prompts.sanitize import once_a_text
+from rubric_integrations.judges.prompts.sanitize import cache_by_text
 
 if TYPE_CHECKING:
     from rubric_integrations.judges._direct import capture as wire
@@ -34,10 +34,10 @@ _SLOTS = re.compile(rf"{_SLOT}(\w+){_SLOT}".encode())
 _MOST = 256
 
 
-class Request:
+class PromptTemplate:
     """A request to an OpenAI-compatible endpoint whose texts are left open."""
 
-    def __init__(self, lm: dspy.LM, wired: wire.Wired):
+    def __init__(self, lm: dspy.LM, wired: wire.CapturedRequest):
         self._lm, self._wired = lm, wired
         # Alternately what is the same in all requests, and the name of what is not.
         self._parts = _SLOTS.split(wired.body)
@@ -58,15 +58,15 @@ class Request:
         return wire.send(self._wired, self.body(inputs), self._lm)
 
 
-class Requests:
+class TemplateCache:
     """The requests that a judge has made, by all that they depend on."""
 
     def __init__(self) -> None:
-        self._made: dict[object, Request | None] = {}
+        self._made: dict[object, PromptTemplate | None] = {}
 
-    def __reduce__(self) -> tuple[type[Requests], tuple[()]]:
+    def __reduce__(self) -> tuple[type[TemplateCache], tuple[()]]:
         # Keys, locks and connections are not for pickles.
-        return Requests, ()
+        return TemplateCache, ()
 
     async def of(
         self,
@@ -76,7 +76,7 @@ class Requests:
         demos: Sequence[Any],
         inputs: Mapping[str, str],
         context: Callable[[], AbstractContextManager[None]],
-    ) -> Request | None:
+    ) -> PromptTemplate | None:
         """The request for inputs of this form; None where the question has to go the ordinary way.
 
         Args:
@@ -105,13 +105,13 @@ class Requests:
 
 async def _made(
     predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, str]
-) -> Request | None:
+) -> PromptTemplate | None:
     slots = {name: f"{_SLOT}{name}{_SLOT}" for name in inputs}
     try:
         wired = await wire.wire(predict, lm, signature, demos, slots)
         if wired is None:
             return None
-        request = Request(lm, wired)
+        request = PromptTemplate(lm, wired)
         # What is filled in must be what DSPy would have sent, or it is not sent.
         direct = await wire.wire(predict, lm, signature, demos, inputs)
         return request if direct and direct.body == request.body(inputs) else None
@@ -129,6 +129,6 @@ def _is_plain(predict: dspy.Predict, lm: dspy.LM) -> bool:
     return all(type(step) is FunctionType for step in steps)
 
 
-@once_a_text
+@cache_by_text
 def _encoded(text: str) -> bytes:
     return wire.json_text(text)

@@ -68,7 +68,7 @@ class _AsyncFnEngine:
             if not isinstance(text, str):
                 raise TypeError(f"`generate_fn` must return the reply's text, but it returned {type(text).__name__}")
         except Exception as error:
-            raise as_lm_error(error) from error
+            raise to_lm_error(error) from error
         return lm15.Response(
             id=None,
             model=request.model,
@@ -97,7 +97,7 @@ def _text(parts: Any) -> str:
     return "".join(part.text for part in parts)
 
 
-def as_lm_error(error: Exception) -> Exception:
+def to_lm_error(error: Exception) -> Exception:
     """Sort a client's exception, by its HTTP status or its name, into the kinds that DSPy knows.
 
     Every SDK has classes of its own; `status_code` and names such as RateLimitError or APITimeoutError are what they

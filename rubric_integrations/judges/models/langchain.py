@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import dspy
 from dspy import lm15
 
-from rubric_integrations._util.event_loop import in_background
-from rubric_integrations.judges.models.from_name import as_lm_error
+from rubric_integrations._util.event_loop import on_background_loop
+from rubric_integrations.judges.models.from_name import to_lm_error
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -58,7 +58,7 @@ class _Engine:
         try:
             return _response(request, runnable.invoke(messages, **settings))
         except Exception as error:
-            raise as_lm_error(error) from error
+            raise to_lm_error(error) from error
 
     def plan(self, request: lm15.Request) -> tuple[Any, list[Any], dict[str, Any]]:
         """What to ask, with which messages and settings."""
@@ -91,14 +91,14 @@ class _AsyncEngine:
         return self
 
     async def complete(self, request: lm15.Request) -> lm15.Response:
-        if in_background():
+        if on_background_loop():
             # For a synchronous caller: LangChain's async clients are shared, and keep to the loop of whoever is async.
             return await asyncio.to_thread(self._engine.complete, request)
         runnable, messages, settings = self._engine.plan(request)
         try:
             return _response(request, await runnable.ainvoke(messages, **settings))
         except Exception as error:
-            raise as_lm_error(error) from error
+            raise to_lm_error(error) from error
 
 
 def _schema(response_format: Any) -> dict[str, Any] | None:

@@ -18,15 +18,15 @@ from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import Spend, TokenUsage, total_spend
 
 
-def spend_of(entries: Sequence[Mapping[str, Any]], lm: dspy.BaseLM) -> Spend:
+def spend_from_history(entries: Sequence[Mapping[str, Any]], lm: dspy.BaseLM) -> Spend:
     """What a call cost, by the entries it would have left in the LM's history; a lost one has none."""
     if not entries:
         return Spend(calls=1)
     # Without usage it was answered by DSPy's own cache, at no cost.
-    return total_spend(spent(entry) for entry in entries if entry["usage"] or not lm.cache)
+    return total_spend(spend_from_entry(entry) for entry in entries if entry["usage"] or not lm.cache)
 
 
-def spent(entry: Mapping[str, Any]) -> Spend:
+def spend_from_entry(entry: Mapping[str, Any]) -> Spend:
     """What one call cost, by its entry in a history: `usage` and `cost`."""
     usage: dict[str, Any] = entry["usage"] or {}
     details: dict[str, Any] = usage.get("prompt_tokens_details") or {}
@@ -38,7 +38,7 @@ def spent(entry: Mapping[str, Any]) -> Spend:
     return Spend(calls=1, usage=tokens, cost=entry["cost"])
 
 
-def failure_of(error: DSPyError, spend: Spend) -> JudgeFailure:
+def failure_from_error(error: DSPyError, spend: Spend) -> JudgeFailure:
     """A DSPy error as a judge's failure, with what the call cost all the same."""
     if isinstance(error, AdapterParseError):
         return JudgeFailure("parse", first_line(error), retryable=True, spend=spend)

@@ -20,7 +20,7 @@ _LEAST = 4 * 1024
 _SHARED = ("guidelines", "query", "reference", "submission")
 
 
-class MarkingAdapter(JudgeAdapter):
+class CacheControlAdapter(JudgeAdapter):
     """A judge's adapter that ends a message where the questions about a submission begin to differ, and marks it."""
 
     async def acall(
@@ -53,6 +53,6 @@ class MarkingAdapter(JudgeAdapter):
         return [*super().format(signature, demos, inputs)[:-1], *self._parts]
 
 
-def takes_marks(lm: dspy.BaseLM) -> bool:
+def supports_cache_control(lm: dspy.BaseLM) -> bool:
     """Whether a model caches what it is told to, and its user has not said what."""
     return type(lm) is dspy.LM and lm.model.startswith("anthropic/") and lm.kwargs.get("prompt_cache") is None

@@ -18,7 +18,7 @@ _VERDICTS = (
 )
 
 
-class Belief(NamedTuple):
+class VerdictProbabilities(NamedTuple):
     """How sure a judge says it is, and the value that its probabilities expect; each in [0, 1]."""
 
     confidence: float | None = None
@@ -32,10 +32,10 @@ def with_probabilities(signature: type[dspy.Signature], wanted: bool) -> type[ds
     return signature.with_updated_fields("verdict", type_=Choice[_VERDICTS])
 
 
-def read_belief(answer: Any) -> tuple[Any, Belief]:
+def read_probabilities(answer: Any) -> tuple[Any, VerdictProbabilities]:
     """A prediction's verdict, and what was believed where it is a decoded distribution."""
     if Choice is None or not isinstance(answer, Choice):
-        return answer, Belief()
+        return answer, VerdictProbabilities()
     shares = {verdict: float(share) for verdict, share in (answer.probabilities or {}).items()}
     met, unmet = shares.get("MET", 0.0), shares.get("UNMET", 0.0)
-    return answer.value, Belief(answer.confidence, met / (met + unmet) if met + unmet else None)
+    return answer.value, VerdictProbabilities(answer.confidence, met / (met + unmet) if met + unmet else None)

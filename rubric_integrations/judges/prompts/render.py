@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from rubric_integrations.judges.prompts.sanitize import MEMORABLE, Fenced, fence, fence_code, looks_quotable
+from rubric_integrations.judges.prompts.sanitize import MAX_CACHED_CHARS, FencedText, fence, fence_code, looks_quotable
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.interpret import Worth, worth
+from rubric_integrations.results.interpret import Interpretation, interpret_answer
 from rubric_integrations.results.judgment import parse_verdict
 from rubric_integrations.rubric.criterion import Criterion, Option, Scale
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
 
-class Texts(NamedTuple):
+class PromptInputs(NamedTuple):
     """A signature's inputs.
 
     Attributes:
@@ -29,13 +29,13 @@ class Texts(NamedTuple):
     quotable: bool
 
 
-def shared_texts(submission: Submission, guidelines: str, own: Mapping[str, str]) -> Texts:
+def render_inputs(submission: Submission, guidelines: str, own: Mapping[str, str]) -> PromptInputs:
     """The inputs that all questions about a submission share, and then a question's own; absent texts are left out."""
     told = (submission.response, guidelines, submission.query, submission.reference, submission.thinking)
-    short = sum(len(text) for text in told if text) <= MEMORABLE
+    short = sum(len(text) for text in told if text) <= MAX_CACHED_CHARS
     shared, code = _shared(*told) if short else _shared.__wrapped__(*told)
     fenced = {name: fence(text, code) for name, text in own.items()}
-    return Texts(
+    return PromptInputs(
         {**shared.inputs, **{name: text.text for name, text in fenced.items()}},
         shared.neutralized or any(text.neutralized for text in fenced.values()),
         shared.quotable or looks_quotable(*own.values()),
@@ -45,7 +45,7 @@ def shared_texts(submission: Submission, guidelines: str, own: Mapping[str, str]
 @lru_cache(maxsize=512)
 def _shared(
     response: str, guidelines: str, query: str | None, reference: str | None, thinking: str | None
-) -> tuple[Texts, str]:
+) -> tuple[PromptInputs, str]:
     """What all questions about a submission share, and the fence's code.
 
     The code is made of what is shared, so that the prompt is the same up to the question's own part.
@@ -56,13 +56,15 @@ def _shared(
     fenced["submission"] = fence(response, code)
     if thinking:
         parts = fence(thinking, f"{code} thinking"), fence(response, f"{code} output")
-        fenced["submission"] = Fenced("\n".join(part.text for part in parts), any(part.neutralized for part in parts))
+        fenced["submission"] = FencedText(
+            "\n".join(part.text for part in parts), any(part.neutralized for part in parts)
+        )
     inputs = {name: text.text for name, text in fenced.items()}
     neutralized = any(text.neutralized for text in fenced.values())
-    return Texts(inputs, neutralized, looks_quotable(response, thinking, *texts.values())), code
+    return PromptInputs(inputs, neutralized, looks_quotable(response, thinking, *texts.values())), code
 
 
-def own_texts(question: Question) -> dict[str, str]:
+def criterion_inputs(question: Question) -> dict[str, str]:
     """What a judge is shown of a question on one criterion, beside what it shares with others."""
     criterion = question.criterion
     own = {"criterion": describe_criterion(criterion)}
@@ -75,11 +77,11 @@ def own_texts(question: Question) -> dict[str, str]:
     return own
 
 
-def question_texts(question: Question) -> Texts:
+def render_question(question: Question) -> PromptInputs:
     """The inputs of a question on one criterion."""
-    own = own_texts(question)
+    own = criterion_inputs(question)
     kind = {"kind": own.pop("kind")} if "kind" in own else {}
-    texts = shared_texts(question.submission, question.guidelines, own)
+    texts = render_inputs(question.submission, question.guidelines, own)
     return texts._replace(inputs=texts.inputs | kind)
 
 
@@ -118,7 +120,7 @@ def describe_options(question: Question) -> str:
     return "\n".join(lines)
 
 
-def code_of(question: Question, label: str) -> str:
+def option_code(question: Question, label: str) -> str:
     """The code under which a label is shown; an abstention is its own."""
     codes = option_codes(question.options or question.criterion.options or ())
     wanted = question.criterion.find_option(label)
@@ -129,7 +131,7 @@ def _label(option: Option) -> str:
     return f"{option.label}: {option.description}" if option.description else option.label
 
 
-def read_choice(question: Question, reply: str) -> Worth:
+def interpret_choice(question: Question, reply: str) -> Interpretation:
     """What a reply to `describe_options` chooses.
 
     Raises:
@@ -139,7 +141,7 @@ def read_choice(question: Question, reply: str) -> Worth:
     codes = option_codes(question.options or question.criterion.options or ())
     code = word.split(":", 1)[0].strip().upper()
     chosen = codes.get(code) if code == word.upper() or _completes(codes, code, word) else None
-    return worth(question.criterion, chosen.label if chosen else word, question.may_abstain)
+    return interpret_answer(question.criterion, chosen.label if chosen else word, question.may_abstain)
 
 
 def _completes(codes: Mapping[str, Option], code: str, word: str) -> bool:
@@ -168,15 +170,15 @@ def describe_rubric(rubric: Rubric) -> str:
     return "\n".join(f"({c.weight:+g}) {_one_line(describe_criterion(c))}" for c in rubric.criteria)
 
 
-def read_reply(question: Question, answer: str) -> Worth:
+def interpret_reply(question: Question, answer: str) -> Interpretation:
     """What an answer to a question of any kind means.
 
     Raises:
         ValueError: It is no answer to the question.
     """
     if question.criterion.options is not None and parse_verdict(answer) is None:
-        return read_choice(question, answer)
-    return worth(question.criterion, answer, question.may_abstain)
+        return interpret_choice(question, answer)
+    return interpret_answer(question.criterion, answer, question.may_abstain)
 
 
 def _one_line(text: str) -> str:

@@ -53,7 +53,7 @@ _ESCAPED = re.compile(r"\\+u([0-9a-f]{4})", re.IGNORECASE)
 _SECRET = secrets.token_bytes(16)
 
 
-class Fenced(NamedTuple):
+class FencedText(NamedTuple):
     """A text made safe for a prompt, and whether that changed it."""
 
     text: str
@@ -63,21 +63,21 @@ class Fenced(NamedTuple):
 T = TypeVar("T")
 
 # Longer texts are not remembered: a few hundred of them would fill the memory.
-MEMORABLE = 50_000
+MAX_CACHED_CHARS = 50_000
 
 
-def once_a_text(function: Callable[[str], T]) -> Callable[[str], T]:
+def cache_by_text(function: Callable[[str], T]) -> Callable[[str], T]:
     """Remember what a function says of a text, which comes with every criterion; of very long ones it does not."""
     remembered = lru_cache(maxsize=512)(function)
 
     @wraps(function)
     def recalled(text: str) -> T:
-        return remembered(text) if len(text) <= MEMORABLE else function(text)
+        return remembered(text) if len(text) <= MAX_CACHED_CHARS else function(text)
 
     return recalled
 
 
-@once_a_text
+@cache_by_text
 def neutralize(text: str) -> str:
     """Defuse every forgery of prompt structure in a text; other text comes back as it is.
 
@@ -119,7 +119,7 @@ def looks_quotable(*texts: str | None) -> bool:
     return any(_is_quotable(text) for text in texts if text)
 
 
-@once_a_text
+@cache_by_text
 def _is_quotable(text: str) -> bool:
     return bool(_QUOTABLE.search(_unescaped(fold(text)).casefold()))
 
@@ -143,7 +143,7 @@ def fence_code(*texts: str | None) -> str:
     return digest.hexdigest()
 
 
-def fence(text: str, code: str) -> Fenced:
+def fence(text: str, code: str) -> FencedText:
     """Defuse a text and enclose it between two lines that bear the code."""
     safe = neutralize(text)
-    return Fenced(f"<data {code}>\n{safe}\n</data {code}>", safe != text)
+    return FencedText(f"<data {code}>\n{safe}\n</data {code}>", safe != text)

@@ -79,7 +79,7 @@ class Summary(NamedTuple):
     cost: float | None
 
 
-def mean_of(scores: Sequence[float]) -> Mean:
+def mean_with_interval(scores: Sequence[float]) -> Mean:
     """The mean, and the interval of its bootstrap distribution (Efron's BCa, 9,999 resamples, a fixed seed)."""
     mean = math.fsum(scores) / len(scores)
     if len(scores) < 2 or min(scores) == max(scores):
@@ -92,7 +92,7 @@ def mean_of(scores: Sequence[float]) -> Mean:
     return Mean(mean, low, high) if math.isfinite(low) and math.isfinite(high) else Mean(mean, None, None)
 
 
-def summary_of(rows: Sequence[GradedRow]) -> Summary:
+def summarize(rows: Sequence[GradedRow]) -> Summary:
     """All that the page's first line says."""
     reports = [row.report for row in rows if row.report]
     complete = [row.report for row in rows if row.report and row.is_graded]
@@ -100,7 +100,7 @@ def summary_of(rows: Sequence[GradedRow]) -> Summary:
     costs = [report.cost for report in reports]
     return Summary(
         submissions=len(rows),
-        score=mean_of(scores) if scores else None,
+        score=mean_with_interval(scores) if scores else None,
         passed=sum(report.passed for report in complete),
         graded=len(complete),
         coverage=math.fsum(report.coverage for report in reports) / len(reports) if reports else None,
@@ -119,7 +119,7 @@ def goodness(row: CriterionReport) -> float | None:
     return 1.0 - row.value if row.weight < 0 else row.value
 
 
-def criteria_of(run: RunFile) -> list[CriterionFigures]:
+def criterion_figures(run: RunFile) -> list[CriterionFigures]:
     """Each criterion over a run, those that cost most first."""
     by_key: dict[tuple[str, str], list[CriterionReport]] = {}
     for row in run.rows:
@@ -168,7 +168,7 @@ def compare(first: RunFile, second: RunFile) -> Comparison | None:
         return None
     return Comparison(
         pairs=len(differences),
-        difference=mean_of(differences),
+        difference=mean_with_interval(differences),
         p_value=_p_value(differences),
         better=sum(difference > 1e-9 for difference in differences),
         worse=sum(difference < -1e-9 for difference in differences),

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from rubric_integrations.reporting.page.figures import compare, criteria_of, summary_of
+from rubric_integrations.reporting.page.figures import compare, criterion_figures, summarize
 from rubric_integrations.reporting.page.loading import RunFile
-from rubric_integrations.reporting.page.view import view_of
+from rubric_integrations.reporting.page.view import page_data
 
 _BINS = 20
 
@@ -34,13 +34,13 @@ def report_page(runs: Sequence[RunFile], title: str | None = None) -> str:
     """
     if not 1 <= len(runs) <= 2:
         raise ValueError(f"`runs` must be one run, or two to compare, got {len(runs)}")
-    data = json.dumps(view_of(runs), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    data = json.dumps(page_data(runs), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     script = _asset("page.js")
     return _template().render(
         title=title or runs[0].rubric or "Rubric report",
-        runs=[(run, summary_of(run.rows)) for run in runs],
+        runs=[(run, summarize(run.rows)) for run in runs],
         comparison=compare(*runs) if len(runs) == 2 else None,
-        criteria=criteria_of(runs[-1]),
+        criteria=criterion_figures(runs[-1]),
         histogram=[_histogram(run) for run in runs],
         bins=_BINS,
         data=base64.b64encode(gzip.compress(data, mtime=0)).decode(),

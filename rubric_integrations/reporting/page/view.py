@@ -12,7 +12,7 @@ from rubric_integrations.reporting.page.loading import GradedRow, RunFile
 from rubric_integrations.results.report import CriterionReport
 
 
-def view_of(runs: Sequence[RunFile]) -> dict[str, Any]:
+def page_data(runs: Sequence[RunFile]) -> dict[str, Any]:
     """The runs as JSON: `criteria`, and `rows` with an entry for each run.
 
     A submission is found in a second run by its id; those that only the second has come last.

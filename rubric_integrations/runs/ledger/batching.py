@@ -10,13 +10,13 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Together(Generic[Item, Result]):
+class Batcher(Generic[Item, Result]):
     """A function of many items, called for one at a time; each event loop has turns of its own.
 
     Example:
         >>> async def twice() -> list[int]:
         ...     return await asyncio.gather(double(1), double(2))
-        >>> double = Together[int, int](lambda numbers: [2 * number for number in numbers])
+        >>> double = Batcher[int, int](lambda numbers: [2 * number for number in numbers])
         >>> asyncio.run(twice())
         [2, 4]
     """

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 from weakref import ref
 
-from rubric_integrations.runs.ledger.batching import Together
+from rubric_integrations.runs.ledger.batching import Batcher
 from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
 
 # Seconds without a sign of life after which an owner's claims are taken over.
@@ -70,14 +70,14 @@ _Answer = str | Owner | None
 """Of a key that was asked for: its judgment, who else has it, or None for the asker's own."""
 
 
-class Claims:
+class Leases:
     """The claims of one process, as rows of the file that only their owner releases while it lives."""
 
     def __init__(self, file: LedgerFile):
-        """Claim in a file; a thread shows that the owner lives while it holds any key."""
+        """Lease in a file; a thread shows that the owner lives while it holds any key."""
         self._file, self._owner = file, Owner.new()
         self._held: set[str] = set()
-        self._ask = Together(self._ask_all, self._drop)
+        self._ask = Batcher(self._ask_all, self._drop)
         self._stop = threading.Event()
         self._heart: threading.Thread | None = None
 
@@ -199,7 +199,7 @@ def _claimed(keys: Sequence[str], answer: Sequence[_Answer]) -> list[str]:
     return [key for key, found in zip(keys, answer, strict=False) if found is None]
 
 
-def _beat(claims: ref[Claims], stop: threading.Event) -> None:
+def _beat(claims: ref[Leases], stop: threading.Event) -> None:
     # Not the object itself: a ledger that was left open and forgotten should be collected.
     while not stop.wait(LEASE / 5):
         if (living := claims()) is None:

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple, Self
 
 from pydantic_core import PydanticSerializationError
 
-from rubric_integrations.judges.stored import Claim
+from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import FailureKind, JudgeFailure, Judgment
-from rubric_integrations.results.usage import Bill, Spend
-from rubric_integrations.runs.ledger.batching import Together
-from rubric_integrations.runs.ledger.leases import Claims
+from rubric_integrations.results.usage import Spend, SpendTotal
+from rubric_integrations.runs.ledger.batching import Batcher
+from rubric_integrations.runs.ledger.leases import Leases
 from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
 from rubric_integrations.submission.submission import Submission
 
 MAX_MESSAGE = 1_000
 
 
-class Lost(NamedTuple):
+class FailureRecord(NamedTuple):
     """A key that a judge failed at.
 
     Attributes:
@@ -59,9 +59,9 @@ class Ledger:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
         >>> rubric = Rubric.from_dict([{"weight": 10, "requirement": "States the margin as 17.2%"}])
         >>> with tempfile.TemporaryDirectory() as folder, Ledger(f"{folder}/run.sqlite") as ledger:
-        ...     grader = PerCriterionGrader("offline").keeping(ledger)
+        ...     grader = PerCriterionGrader("offline").with_store(ledger)
         ...     scores = [rubric.grade_sync("It was 17.2%.", grader=grader).score for _ in range(2)]
-        ...     (scores, ledger.bought, ledger.reused)
+        ...     (scores, ledger.stored, ledger.reused)
         ([1.0, 1.0], 1, 1)
     """
 
@@ -86,13 +86,13 @@ class Ledger:
 
     def close(self) -> None:
         """Release what is still claimed, and close the file."""
-        self._here.claims.close()
+        self._here.leases.close()
         self._file.close()
 
     @property
-    def bought(self) -> int:
+    def stored(self) -> int:
         """Judgments that this object has kept, in this process."""
-        return self._here.bought
+        return self._here.stored
 
     @property
     def reused(self) -> int:
@@ -100,7 +100,7 @@ class Ledger:
         return self._here.reused
 
     @property
-    def spent(self) -> Spend:
+    def spend(self) -> Spend:
         """What the judgments cost that this object has kept, in this process; failures are not in it."""
         with self._file.lock:
             return self._here.bill.total
@@ -116,19 +116,21 @@ class Ledger:
         """Always true: an empty ledger is one, too."""
         return True
 
-    def failures(self, limit: int = 20) -> list[Lost]:
+    def failures(self, limit: int = 20) -> list[FailureRecord]:
         """The most recent failures, one entry a key."""
         with self._file.working() as db:
-            return [Lost(*row) for row in db.execute("SELECT * FROM failures ORDER BY at DESC LIMIT ?", (limit,))]
+            return [
+                FailureRecord(*row) for row in db.execute("SELECT * FROM failures ORDER BY at DESC LIMIT ?", (limit,))
+            ]
 
-    def look_up(self, keys: Sequence[str]) -> dict[str, Judgment]:
+    def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
         """What the file has under these keys, without claiming the others."""
         with self._file.working() as db:
             query = "SELECT judgment FROM judgments WHERE key = ? AND status = 'kept'"
             found = {key: db.execute(query, (key,)).fetchone() for key in keys}
         return {key: self._read(key, row[0]) for key, row in found.items() if row}
 
-    def note_submission(self, row_id: str, submission: Submission) -> None:
+    def record_submission(self, row_id: str, submission: Submission) -> None:
         """Remember what was graded, once, so that it can be scored anew."""
         text = json.dumps(submission.model_dump(mode="json", exclude_none=True))
         digest = sha256(f"{row_id}\n{text}".encode()).hexdigest()
@@ -149,45 +151,45 @@ class Ledger:
             for last, row_id, text in rows:  # noqa: B007 -- where the next page begins
                 yield row_id, Submission.model_validate_json(text)
 
-    def note_grader(self, described: Mapping[str, object]) -> None:
+    def record_grader(self, configuration: Mapping[str, object]) -> None:
         """Remember how is graded now."""
-        text = json.dumps(described, sort_keys=True)
+        text = json.dumps(configuration, sort_keys=True)
         with self._file.working() as db:
             db.execute(
                 "INSERT INTO graders VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET at = excluded.at",
                 (sha256(text.encode()).hexdigest(), text, time.time()),
             )
 
-    def last_grader(self) -> dict[str, Any] | None:
+    def latest_grader(self) -> dict[str, Any] | None:
         """How was graded last; None where nothing was."""
         with self._file.working() as db:
             row = db.execute("SELECT grader FROM graders ORDER BY at DESC LIMIT 1").fetchone()
         return json.loads(row[0]) if row else None
 
     @asynccontextmanager
-    async def claim(self, keys: Sequence[str]) -> AsyncGenerator[Claim]:
+    async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
         """Wait until nobody else asks about any of these keys, and hold those that the file has not.
 
         Raises:
             LedgerError: The file cannot be used any more.
         """
         here = self._here
-        claim, claims = _Claim(here.keep, self._note), here.claims
+        lease, leases = _Lease(here.keep, self._note), here.leases
         try:
             # In one order for all: two askers could wait for each other else.
             left = sorted(set(keys))
             while left:
-                found = await claims.obtain(left)
+                found = await leases.obtain(left)
                 # First of all what we hold now: it must be released if a judgment cannot be read.
-                claim.held.update(key for key, text in zip(left, found, strict=False) if text is None)
-                claim.kept |= {
+                lease.held.update(key for key, text in zip(left, found, strict=False) if text is None)
+                lease.stored |= {
                     key: self._read(key, text) for key, text in zip(left, found, strict=False) if text is not None
                 }
                 left = left[len(found) :]
-            yield claim
+            yield lease
         finally:
-            if claim.held:
-                claims.release(claim.held)
+            if lease.held:
+                leases.release(lease.held)
 
     @property
     def _here(self) -> _Process:
@@ -223,8 +225,8 @@ class Ledger:
                 rows,
             )
             here = self._here
-            here.claims.done(key for key, _, _ in rows)
-            here.bought += len(rows)
+            here.leases.done(key for key, _, _ in rows)
+            here.stored += len(rows)
             for judgments in bought:
                 for judgment in judgments.values():
                     here.bill.add(judgment.spend)
@@ -245,12 +247,12 @@ class _Process:
 
     def __init__(self, file: LedgerFile, keep_all: Callable[[Sequence[Mapping[str, Judgment]]], Sequence[None]]):
         self.pid = os.getpid()
-        self.claims, self.keep = Claims(file), Together(keep_all)
-        self.bought = self.reused = 0
-        self.bill = Bill()
+        self.leases, self.keep = Leases(file), Batcher(keep_all)
+        self.stored = self.reused = 0
+        self.bill = SpendTotal()
 
 
-class _Claim:
+class _Lease:
     def __init__(
         self,
         keep: Callable[[Mapping[str, Judgment]], Awaitable[None]],
@@ -258,13 +260,13 @@ class _Claim:
     ):
         self._keep, self._note = keep, note
         self.held: set[str] = set()
-        self.kept: dict[str, Judgment] = {}
+        self.stored: dict[str, Judgment] = {}
 
-    async def keep(self, judgments: Mapping[str, Judgment]) -> None:
+    async def store(self, judgments: Mapping[str, Judgment]) -> None:
         await self._keep(judgments)
         self.held.difference_update(judgments)
 
-    def lost(self, key: str, failure: JudgeFailure) -> None:
+    def record_failure(self, key: str, failure: JudgeFailure) -> None:
         self._note(key, failure)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rubric_integrations.runs.ledger.batching import Together
+from rubric_integrations.runs.ledger.batching import Batcher
 
 
 class Tenfold:
@@ -17,7 +17,7 @@ class Tenfold:
     def __init__(self) -> None:
         self.runs: list[list[int]] = []
         self.unwanted: list[tuple[int, int]] = []
-        self.ask = Together[int, int](self._run, lambda item, result: self.unwanted.append((item, result)))
+        self.ask = Batcher[int, int](self._run, lambda item, result: self.unwanted.append((item, result)))
 
     def _run(self, items: Sequence[int]) -> list[int]:
         self.runs.append(list(items))

@@ -64,17 +64,17 @@ def kill(running: subprocess.Popen[str]) -> None:
 
 async def buy(ledger: JudgmentStore, *keys: str, judgment: Judgment = MET, work: float = 0.0) -> list[str]:
     """What an asker does; the keys that it had to buy."""
-    async with ledger.claim(keys) as claim:
-        bought = [key for key in keys if key not in claim.kept]
+    async with ledger.lease(keys) as lease:
+        bought = [key for key in keys if key not in lease.stored]
         for key in bought:
             await asyncio.sleep(work)
-            await claim.keep({key: judgment})
+            await lease.store({key: judgment})
         return bought
 
 
 async def kept(ledger: Ledger, key: str = KEY) -> Judgment | None:
-    async with ledger.claim([key]) as claim:
-        return claim.kept.get(key)
+    async with ledger.lease([key]) as lease:
+        return lease.stored.get(key)
 
 
 @pytest.fixture
@@ -91,28 +91,28 @@ async def test_a_judgment_comes_back_whole_also_after_reopening(path: Path, judg
     with Ledger(path) as ledger:
         await buy(ledger, KEY, judgment=judgment)
         assert await kept(ledger) == judgment
-        assert (len(ledger), ledger.bought, ledger.reused, ledger.spent) == (1, 1, 1, judgment.spend)
+        assert (len(ledger), ledger.stored, ledger.reused, ledger.spend) == (1, 1, 1, judgment.spend)
     with Ledger(str(path)) as ledger:
         assert await kept(ledger) == judgment
-        assert (len(ledger), ledger.bought, ledger.reused, ledger.spent) == (1, 0, 1, Spend())
+        assert (len(ledger), ledger.stored, ledger.reused, ledger.spend) == (1, 0, 1, Spend())
     with pytest.raises(LedgerError, match="is closed: keep it open until all grades are done"):
         await kept(ledger)
 
 
 async def test_the_first_judgment_stays(path: Path) -> None:
     with Ledger(path) as ledger:
-        async with ledger.claim([KEY, KEY]) as claim:
-            await claim.keep({KEY: FULL})
-            await claim.keep({KEY: MET})
+        async with ledger.lease([KEY, KEY]) as lease:
+            await lease.store({KEY: FULL})
+            await lease.store({KEY: MET})
         assert await kept(ledger) == FULL
-        assert (len(ledger), ledger.bought, ledger.spent) == (1, 2, FULL.spend + MET.spend)
+        assert (len(ledger), ledger.stored, ledger.spend) == (1, 2, FULL.spend + MET.spend)
 
 
 async def test_nothing_that_was_kept_dies_with_the_process(path: Path) -> None:
     code = """
-async with ledger.claim(keys) as claim:
+async with ledger.lease(keys) as lease:
     for key in keys[:-1]:
-        await claim.keep({key: MET})
+        await lease.store({key: MET})
     os.kill(os.getpid(), 9)
 """
     process(path, code, *KEYS[:5]).communicate()
@@ -181,11 +181,11 @@ async def test_a_judgment_of_another_version_is_refused(path: Path) -> None:
 async def test_failures_are_noted_and_asked_again(path: Path) -> None:
     with Ledger(path) as ledger:
         for failure in (JudgeFailure("parse", "no JSON"), JudgeFailure("transport", "no reply \ud83d" + "x" * 5000)):
-            async with ledger.claim([KEY]) as claim:
-                assert not claim.kept
-                claim.lost(KEY, failure)
-        async with ledger.claim([KEYS[1]]) as claim:
-            claim.lost(KEYS[1], JudgeFailure("config", "no key"))
+            async with ledger.lease([KEY]) as lease:
+                assert not lease.stored
+                lease.record_failure(KEY, failure)
+        async with ledger.lease([KEYS[1]]) as lease:
+            lease.record_failure(KEYS[1], JudgeFailure("config", "no key"))
         last, first = ledger.failures()
         assert (last.key, last.kind, last.message, last.times) == (KEYS[1], "config", "no key", 1)
         assert (first.key, first.kind, first.message[:10], first.times) == (KEY, "transport", "no reply ?", 2)
@@ -198,7 +198,7 @@ async def test_failures_are_noted_and_asked_again(path: Path) -> None:
 async def test_tasks_buy_a_key_once(path: Path) -> None:
     with Ledger(path) as ledger:
         bought = await asyncio.gather(*(buy(ledger, KEY, work=0.02) for _ in range(50)))
-        assert sum(map(len, bought)) == ledger.bought == 1
+        assert sum(map(len, bought)) == ledger.stored == 1
         assert ledger.reused == 49
 
 
@@ -216,7 +216,7 @@ def test_threads_with_loops_of_their_own_buy_a_key_once(path: Path) -> None:
         for thread in threads:
             thread.join()
         assert sorted(bought) == sorted(KEYS[:20])
-        assert (ledger.bought, ledger.reused, ledger.spent.calls) == (20, 140, 20)
+        assert (ledger.stored, ledger.reused, ledger.spend.calls) == (20, 140, 20)
 
 
 def test_processes_buy_a_key_once(path: Path) -> None:
@@ -224,10 +224,10 @@ def test_processes_buy_a_key_once(path: Path) -> None:
 print("ready", flush=True)
 sys.stdin.readline()
 async def ask(key):
-    async with ledger.claim([key]) as claim:
-        if key not in claim.kept:
+    async with ledger.lease([key]) as lease:
+        if key not in lease.stored:
             await asyncio.sleep(0.001)
-            await claim.keep({key: MET})
+            await lease.store({key: MET})
             print(key)
 await asyncio.gather(*map(ask, keys))
 """
@@ -243,7 +243,7 @@ await asyncio.gather(*map(ask, keys))
 
 
 HOLD = """
-async with ledger.claim(keys):
+async with ledger.lease(keys):
     print("held", flush=True)
     await asyncio.sleep(600)
 """
@@ -288,11 +288,11 @@ async def test_whoever_gives_up_leaves_the_key_to_others(path: Path) -> None:
     with Ledger(path) as ledger:
 
         async def hang() -> None:
-            async with ledger.claim([KEY]):
+            async with ledger.lease([KEY]):
                 await asyncio.sleep(600)
 
         async def fail() -> None:
-            async with ledger.claim([KEY]):
+            async with ledger.lease([KEY]):
                 raise ZeroDivisionError
 
         # Cancelled with the key, cancelled while waiting for it with another in hand, and failed.
@@ -318,30 +318,30 @@ async def test_whoever_gives_up_leaves_the_key_to_others(path: Path) -> None:
             forgotten.close()
             await asyncio.sleep(0)
         assert await buy(ledger, KEY, least) == [KEY, least]
-        assert ledger.bought == 2
+        assert ledger.stored == 2
 
 
 async def test_a_closed_ledger_holds_nothing_any_more(path: Path) -> None:
     ledger = Ledger(path)
-    async with ledger.claim([KEY]) as claim:
+    async with ledger.lease([KEY]) as lease:
         ledger.close()
         with Ledger(path) as other:
             assert await buy(other, KEY) == [KEY]
         with pytest.raises(LedgerError, match="is closed"):
-            await claim.keep({KEY: MET})
+            await lease.store({KEY: MET})
 
 
 async def test_overlapping_claims_in_opposite_order_end(path: Path) -> None:
     with Ledger(path) as mine, Ledger(path) as other:
         some = [(KEYS[i : i + 4], (mine, other)[i % 2]) for i in range(12)]
         await asyncio.gather(*(buy(ledger, *keys[::step], work=0.001) for keys, ledger in some for step in (1, -1)))
-        assert mine.bought + other.bought == len(mine) == 15
+        assert mine.stored + other.stored == len(mine) == 15
 
 
 async def test_who_waits_for_a_key_holds_those_before_it_and_none_behind(path: Path) -> None:
     before, wanted, behind = sorted(KEYS[:3])
     with Ledger(path) as ledger:
-        async with ledger.claim([wanted]):
+        async with ledger.lease([wanted]):
             waiting = asyncio.create_task(buy(ledger, before, wanted, behind))
             await asyncio.sleep(0.01)
             assert await buy(ledger, behind) == [behind]
@@ -358,7 +358,7 @@ def test_a_fork_shares_the_file_and_nothing_else(path: Path) -> None:
     with Ledger(path) as ledger:
 
         async def hold() -> None:
-            async with ledger.claim([KEYS[2]]):
+            async with ledger.lease([KEYS[2]]):
                 await asyncio.sleep(0)
 
         async def begun() -> Any:
@@ -377,14 +377,14 @@ def test_a_fork_shares_the_file_and_nothing_else(path: Path) -> None:
             failed = 1
             os.close(turn[1])
             try:
-                assert (ledger.bought, ledger.reused) == (0, 0)
+                assert (ledger.stored, ledger.reused) == (0, 0)
                 held.close()
                 assert asyncio.run(buy(ledger, KEYS[0], KEYS[1])) == [KEYS[1]]
                 os.write(done[1], b".")
                 os.read(turn[0], 1)
                 # The parent has closed the file: it must not have taken it away.
                 assert asyncio.run(buy(ledger, *KEYS[3:10])) == KEYS[3:10]
-                assert (len(ledger), ledger.bought) == (9, 8)
+                assert (len(ledger), ledger.stored) == (9, 8)
                 failed = 0
             finally:
                 os._exit(failed)
@@ -396,7 +396,7 @@ def test_a_fork_shares_the_file_and_nothing_else(path: Path) -> None:
         assert db.execute("SELECT status FROM judgments WHERE key = ?", (KEYS[2],)).fetchall() == [("asked",)]
         db.close()
         held.close()
-        assert ledger.bought == 1
+        assert ledger.stored == 1
     os.write(turn[1], b".")
     assert os.waitpid(child, 0)[1] == 0
     with Ledger(path) as ledger:
@@ -428,7 +428,7 @@ async def test_a_full_disk_ends_in_one_line_and_what_was_kept_stays(
             await fill()
         assert str(caught.value).startswith(f"`path` {str(path)!r} cannot be used (database or disk is full): what was")
         assert "\n" not in str(caught.value)
-        count = ledger.bought
+        count = ledger.stored
         assert 0 < count == len(ledger)
         assert await buy(ledger, *KEYS[:count]) == []
     monkeypatch.undo()
@@ -466,7 +466,7 @@ async def test_a_claim_that_could_not_be_ended_expires(path: Path, monkeypatch: 
     monkeypatch.setattr(leases, "LEASE", 0.1)
     with Ledger(path) as ledger:
         block = sqlite3.connect(path)
-        async with ledger.claim([KEY]):
+        async with ledger.lease([KEY]):
             # Stands for a disk that is full just then.
             block.execute("CREATE TRIGGER no BEFORE DELETE ON judgments BEGIN SELECT raise(ABORT, 'full'); END")
         block.execute("DROP TRIGGER no")
@@ -483,19 +483,19 @@ RUBRIC = [
 def test_a_second_grade_costs_no_call_also_in_another_process(server: OpenAIServer, path: Path) -> None:
     def grade() -> tuple[float | None, int, int]:
         with Ledger(path) as ledger:
-            grader = PerCriterionGrader("openai/m", api_base=server.url).keeping(ledger)
+            grader = PerCriterionGrader("openai/m", api_base=server.url).with_store(ledger)
             rubric = Rubric.from_dict(RUBRIC)
             report = rubric.grade_sync("Hello.", grader=grader, query="Greet.")
             assert rubric.grade_sync("Hello.", grader=grader, query="Greet.") == report
-            return report.score, ledger.bought, ledger.reused
+            return report.score, ledger.stored, ledger.reused
 
     assert grade() == (1.0, 2, 2)
     assert grade() == (1.0, 0, 4)
     code = f"""
 from rubric_integrations import PerCriterionGrader, Rubric
-grader = PerCriterionGrader("openai/m", api_base={server.url!r}).keeping(ledger)
+grader = PerCriterionGrader("openai/m", api_base={server.url!r}).with_store(ledger)
 report = await Rubric.from_dict({RUBRIC!r}).grade("Hello.", grader=grader, query="Greet.")
-print(report.score, ledger.bought, ledger.reused)
+print(report.score, ledger.stored, ledger.reused)
 """
     other = process(path, code)
     assert other.communicate()[0].split() == ["1.0", "0", "2"]
