@@ -22,8 +22,9 @@ from typing import Any
 os.environ.setdefault("DSPY_CACHEDIR", tempfile.mkdtemp())
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rubric_integrations import Criterion, Rubric, Submission, agrade_many
-from rubric_integrations.graders import Grader, PerCriterionGrader, PerCriterionOneShotGrader
+from rubric_integrations import Criterion, Rubric, Submission, grade_many
+from rubric_integrations.graders import CallLimits, Grader, PerCriterionGrader, PerCriterionOneShotGrader
+from rubric_integrations.judges import LMJudge
 from tests.openai_server import Call, OpenAIServer, Reply
 
 SUBMISSIONS, CRITERIA, CAP, LATENCY = 40, 12, 64, 0.2
@@ -51,7 +52,7 @@ async def side_by_side(grader: Grader) -> None:
 
 
 async def as_a_run(grader: Grader) -> None:
-    async for _ in agrade_many(TEXTS, RUBRIC, grader, max_concurrency=CAP):
+    async for _ in grade_many(TEXTS, RUBRIC, grader, max_concurrency=CAP):
         pass
 
 
@@ -79,7 +80,8 @@ def main() -> None:
             return reply(call)
 
         with OpenAIServer(script) as server:
-            grader = kind("openai/mock", api_base=server.url, max_concurrency=CAP, **settings)
+            judge = LMJudge("openai/mock", api_base=server.url)
+            grader = kind(judge, limits=CallLimits(max_concurrency=CAP), **settings)
             asyncio.run(grade(grader))
         tokens = sum(len(prompt) // 4 for _, prompt in calls) / (SUBMISSIONS * CRITERIA)
         rates = " | ".join(f"{uncached(calls, rule):.0f}" for rule in (True, False))

@@ -47,7 +47,7 @@ def main() -> None:
     rubric = Rubric([Criterion(requirement=f"requirement {i}") for i in range(3)])
     with tempfile.TemporaryDirectory() as folder:
         ledger = Path(folder) / "run.sqlite"
-        for name in ("bought", "from the ledger"):
+        for name in ("requested", "reused"):
             start = time.perf_counter()
             for done, _ in enumerate(grade_many(texts(count), rubric, PerCriterionGrader(Instant()), ledger=ledger), 1):
                 if done % max(1, count // 4) == 0:

@@ -36,24 +36,25 @@ def floor_aiohttp(url: str, cap: int) -> Grade:
 
 
 def ours(url: str, cap: int, ledger: bool = False) -> Grade:
-    """`agrade_many`, everything included."""
-    from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, agrade_many
+    """Grades with `grade_many`, everything included."""
+    from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
+    from rubric_integrations.judges import LMJudge
 
     rubric = Rubric([Criterion(requirement=text) for text in CRITERIA])
-    grader = PerCriterionGrader("openai/mock", api_base=url)
+    grader = PerCriterionGrader(LMJudge("openai/mock", api_base=url))
 
     async def grade(texts: list[str]) -> int:
         submissions = [Submission(response=text, query=QUERY) for text in texts]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.ledger" if ledger else None
-            run = agrade_many(submissions, rubric, grader, max_concurrency=cap, ledger=path)
+            run = grade_many(submissions, rubric, grader, max_concurrency=cap, ledger=path)
             return sum([len(graded.report.criteria) async for graded in run if graded.report])
 
     return grade
 
 
 def ours_with_ledger(url: str, cap: int) -> Grade:
-    """The same, with each judgment kept."""
+    """The same, with each judgment stored in a ledger."""
     return ours(url, cap, ledger=True)
 
 

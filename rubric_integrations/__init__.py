@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rubric_integrations.rubric.criterion import Criterion, Option, Scale
     from rubric_integrations.rubric.errors import RubricError
     from rubric_integrations.rubric.rubric import Rubric
-    from rubric_integrations.runs.runner import agrade_many, grade_many
+    from rubric_integrations.runs.runner import grade_many
     from rubric_integrations.scoring.length import LengthPenalty
     from rubric_integrations.scoring.vectorized import score_many
     from rubric_integrations.submission.submission import Submission
@@ -35,7 +35,6 @@ _MODULES = {
     "RubricError": "rubric.errors",
     "Scale": "rubric.criterion",
     "Submission": "submission.submission",
-    "agrade_many": "runs.runner",
     "grade_many": "runs.runner",
     "score_many": "scoring.vectorized",
 }
@@ -52,7 +51,6 @@ __all__ = [
     "RubricError",
     "Scale",
     "Submission",
-    "agrade_many",
     "grade_many",
     "score_many",
 ]

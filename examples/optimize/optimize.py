@@ -25,7 +25,7 @@ from rich.table import Table
 
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.judges.models.from_name import lm_from_fn
+from rubric_integrations.judges import lm_from_fn
 
 RUBRIC = Rubric.from_file(Path(__file__).with_name("rubric.yaml"))
 MAIL = [
@@ -95,7 +95,7 @@ def main() -> None:
             metric = RubricMetric(RUBRIC, grader=PerCriterionGrader(judge))
             compiled = optimize(metric, program, writer)
             done = metric.summary()
-            bought = {"judge's calls": done["calls"], "calls saved": done["remembered"] * CALLS_A_GRADE}
+            bought = {"judge's calls": done["calls"], "calls saved": done["cached"] * CALLS_A_GRADE}
             columns[optimize.__name__] = by_criterion(metric, compiled) | bought
     table = Table("on the validation set", *columns, title=RUBRIC.name)
     for row in columns[bootstrap.__name__]:

@@ -1,1 +1,1 @@
-"""Small helpers that every package may use: records, the background event loop, number parsing, notebook tables."""
+"""Helpers that every package may import; they import no other package of the library."""

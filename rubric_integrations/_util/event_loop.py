@@ -1,6 +1,7 @@
-"""One event loop on a thread of its own, where synchronous callers run the library's async work.
+"""Runs async code for synchronous callers, on one event loop in a background thread.
 
-It serves threads, notebooks and callers whose own loop is running alike; context variables cross over.
+This works from any thread, in notebooks, and in callers whose own event loop is running. The coroutine sees the
+context variables of its caller.
 """
 
 from __future__ import annotations
@@ -15,41 +16,47 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MAX_THREADS = 64
+"""The number of threads in which the background loop runs blocking functions."""
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
 
-def run_sync(work: Coroutine[Any, Any, T]) -> T:
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the background loop and wait for its result.
 
     Raises:
-        RuntimeError: Called from the background loop itself, where waiting would never end.
+        RuntimeError: It was called on the background loop itself, where it would wait for ever.
+
+    Example:
+        >>> import asyncio
+        >>> run_sync(asyncio.sleep(0, result="done"))
+        'done'
     """
     loop = _background_loop()
     if _running_loop() is loop:
-        work.close()
+        coroutine.close()
         raise RuntimeError("a synchronous grade inside the library's own event loop would wait for itself: use `await`")
-    future = asyncio.run_coroutine_threadsafe(work, loop)
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
         return future.result()
     except BaseException:
-        # Ctrl-C, or the caller's thread is being stopped: do not go on paying for the answer.
+        # Ctrl-C, or the caller's thread is being stopped: cancel the requests, which would still cost money.
         future.cancel()
         raise
 
 
 def on_background_loop() -> bool:
-    """Whether the caller runs on the background loop, for someone synchronous."""
+    """Return whether the caller runs on the background loop, on behalf of a synchronous caller."""
     return _loop is not None and _running_loop() is _loop
 
 
 def _background_loop() -> asyncio.AbstractEventLoop:
-    global _loop  # noqa: PLW0603 -- one loop a process
+    global _loop  # noqa: PLW0603 -- one loop per process
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()
-            # Python's own default is six threads on two cores, which would be a second, hidden cap on concurrency.
+            # Python's default is six threads on two cores, which would be a second, hidden limit of the concurrency.
             _loop.set_default_executor(ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="rubric-integrations"))
             threading.Thread(target=_loop.run_forever, name="rubric-integrations", daemon=True).start()
         return _loop
@@ -62,10 +69,11 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _forget_loop() -> None:
+def _reset_after_fork() -> None:
+    # A forked child has no thread that runs the loop, and another thread may have held the lock during the fork.
     global _loop, _lock
     _loop, _lock = None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_loop)
+    os.register_at_fork(after_in_child=_reset_after_fork)

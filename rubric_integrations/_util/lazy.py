@@ -6,15 +6,23 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_names(
+    package: str, modules: Mapping[str, str], extras: Mapping[str, str] | None = None
+) -> Callable[[str], object]:
     """Make the `__getattr__` of a package whose public names are imported on first use.
+
+    A public name must differ from the names of the package's modules: importing a module sets an attribute of the same
+    name on the package, and Python then returns the module without calling `__getattr__`.
 
     Args:
         package: The package's `__name__`.
         modules: For each public name, the module below the package that defines it, such as `"rubric.criterion"`.
+        extras: For each optional third-party package, by its import name, the extra that installs it. If the import of
+            a module fails because this package is missing, the error says which extra to install.
 
     Returns:
-        A function that imports the module of a name and returns the name's value; `AttributeError` for other names.
+        A function that imports the module of a name and returns the name's value. It raises `AttributeError` for other
+        names, and `ModuleNotFoundError` if a package that the module imports is not installed.
 
     Example:
         >>> lazy_names("rubric_integrations", {"Rubric": "rubric.rubric"})("Rubric").__name__
@@ -24,6 +32,18 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
     def get_name(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{modules[name]}"), name)
+        try:
+            module = import_module(f"{package}.{modules[name]}")
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").split(".")[0]
+            extra = (extras or {}).get(missing)
+            if extra is None:
+                raise
+            raise ModuleNotFoundError(
+                f"`{name}` needs the package `{missing}`, which is not installed: "
+                f"pip install 'rubric-integrations[{extra}]'",
+                name=error.name,
+            ) from None
+        return getattr(module, name)
 
     return get_name

@@ -1,4 +1,4 @@
-"""How records look in a notebook: small tables of escaped text, in the notebook's own colours."""
+"""Displays records in notebooks and converts them to pandas."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table as HTML; every cell is text, whoever wrote it.
+    """Return an HTML table without colours of its own. All text is escaped, because models and users write it.
 
     Example:
         >>> html_table("t", ["a"], [["<b>"]]).count("&lt;b&gt;")
         1
     """
 
-    def line(cells: Sequence[object], tag: str) -> str:
-        shown = ("" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in cells)
-        return "".join(f'<{tag} style="text-align:left;vertical-align:top">{escape(text)}</{tag}>' for text in shown)
+    def cells_of(values: Sequence[object], tag: str) -> str:
+        texts = ("" if value is None else f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+        return "".join(f'<{tag} style="text-align:left;vertical-align:top">{escape(text)}</{tag}>' for text in texts)
 
-    body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
-    head = f"<thead><tr>{line(columns, 'th')}</tr></thead>"
+    body = "".join(f"<tr>{cells_of(row, 'td')}</tr>" for row in rows)
+    head = f"<thead><tr>{cells_of(columns, 'th')}</tr></thead>"
     return f"<p><b>{escape(title)}</b></p><table>{head}<tbody>{body}</tbody></table>"
 
 
-def frame(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> DataFrame:
-    """Rows as a pandas DataFrame.
+def data_frame(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> DataFrame:
+    """Return rows as a pandas DataFrame.
 
     Raises:
         ImportError: pandas is not installed.

@@ -1,4 +1,4 @@
-"""Reading numbers as people write them: `1,234.5`, `-3`, `17.2%`, `$40`, `12 ms`."""
+"""Parses numbers in ordinary text: `1,234.5`, `-3`, `17.2%`, `$40`, `12 ms`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NUMBER = re.compile(
 
 
 class Quantity(NamedTuple):
-    """A number found in a text.
+    """A number in a text, with its unit.
 
     Attributes:
-        value: The number; 17.2 for `17.2%`, never 0.172.
-        unit: `"%"`, a currency sign, or `""` where the number stands alone.
+        value: The number as written; 17.2 for `17.2%`, not 0.172.
+        unit: `"%"`, a currency sign, or `""` if there is neither.
     """
 
     value: float
@@ -26,9 +26,9 @@ class Quantity(NamedTuple):
 
 
 def read_quantities(text: str) -> Iterator[Quantity]:
-    """Yield the numbers of a text in order.
+    """Yield the numbers of a text, in order.
 
-    Digits inside a word (`Q4`, `v2`) are not numbers; a sign counts only where it cannot be a dash of a range.
+    Digits inside a word (`Q4`, `v2`) are not numbers. A minus after a digit is the dash of a range (`3-4`), not a sign.
 
     Example:
         >>> list(read_quantities("about 17.2% of 1,234.5"))

@@ -1,4 +1,4 @@
-"""Automatic metrics of a response, each with a value in [0, 1]. What cannot be computed is a failure, not 0."""
+"""Automatic metrics of a response, each with a value in [0, 1]; one that cannot be computed is a failure, not 0."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from rubric_integrations.results.judgment import JudgeFailure
-from rubric_integrations.rubric.check import Metric
+from rubric_integrations.rubric.check import Metric, MetricType
 from rubric_integrations.submission.submission import Submission
 
-MetricFn = Callable[[Submission], float]
-"""A custom metric: a value in [0, 1] of a submission."""
+CustomMetric = Callable[[Submission], float]
+"""A user's metric: returns a value in [0, 1] for a submission."""
 
-F = TypeVar("F", bound=MetricFn)
+F = TypeVar("F", bound=CustomMetric)
 
-_registered: dict[str, MetricFn] = {}
+_custom_metrics: dict[str, CustomMetric] = {}
 
 
 def register_metric(name: str) -> Callable[[F], F]:
-    """Make a function available to rubric files as a `custom` metric of this name.
+    """Make a function available to rubric files as a `custom` metric, by decorating it.
+
+    Args:
+        name: The name that files use as `config.metric_function`. A later function of the same name replaces it.
 
     Example:
         >>> @register_metric("has_a_number")
@@ -32,38 +35,29 @@ def register_metric(name: str) -> Callable[[F], F]:
     """
 
     def register(function: F) -> F:
-        _registered[name] = function
+        _custom_metrics[name] = function
         return function
 
     return register
 
 
 def run_metric(metric: Metric, submission: Submission) -> float:
-    """Compute a metric.
+    """Compute a metric of a submission.
+
+    Returns:
+        The value, in [0, 1].
 
     Raises:
-        JudgeFailure: Of kind `check`: what it needs is missing, or its value is not in [0, 1].
+        JudgeFailure: Of kind `check`: the submission lacks a field that the metric needs, its library is not
+            installed, a custom metric is not registered or raised an error, or the value is not in [0, 1].
     """
-    compute = {
-        "bleu": _bleu, "rouge": _rouge, "accuracy": _accuracy, "perplexity": _perplexity, "custom": _custom,
-    }[metric.type]  # fmt: skip
-    value = compute(metric, submission)
+    if metric.type not in METRICS:
+        remedy = "add one to `rubric_integrations.checks.metrics.METRICS`"
+        raise JudgeFailure("check", f"the metric `{metric.type}` has no function: {remedy}")
+    value = METRICS[metric.type](metric, submission)
     if not 0.0 <= value <= 1.0:
         raise JudgeFailure("check", f"the metric `{metric.type}` gave {value!r}, which is not in [0, 1]")
     return value
-
-
-def _reference(metric: Metric, submission: Submission) -> str:
-    if not submission.reference:
-        raise JudgeFailure("check", f"the metric `{metric.type}` needs the submission's `reference`, which is missing")
-    return submission.reference
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise JudgeFailure("check", f"`{name}` is not installed: pip install 'rubric-integrations[metrics]'") from None
 
 
 def _bleu(metric: Metric, submission: Submission) -> float:
@@ -84,7 +78,7 @@ def _accuracy(metric: Metric, submission: Submission) -> float:
 
 
 def _perplexity(_metric: Metric, submission: Submission) -> float:
-    """The inverse of the perplexity, which is the geometric mean of the tokens' probabilities."""
+    """Compute the inverse of the perplexity, which is the geometric mean of the tokens' probabilities."""
     if not submission.logprobs:
         raise JudgeFailure("check", "the metric `perplexity` needs the submission's `logprobs`, which are missing")
     return math.exp(math.fsum(submission.logprobs) / len(submission.logprobs))
@@ -92,10 +86,33 @@ def _perplexity(_metric: Metric, submission: Submission) -> float:
 
 def _custom(metric: Metric, submission: Submission) -> float:
     name = str(metric.config.get("metric_function"))
-    if name not in _registered:
-        known = ", ".join(sorted(_registered)) or "none"
+    if name not in _custom_metrics:
+        known = ", ".join(sorted(_custom_metrics)) or "none"
         raise JudgeFailure("check", f"the custom metric {name!r} is not registered (registered: {known})")
     try:
-        return float(_registered[name](submission))
-    except Exception as error:  # whatever a metric of the user's own raises, it is one metric's failure
+        return float(_custom_metrics[name](submission))
+    except Exception as error:  # the user's code may raise anything, and that fails one metric, not the run
         raise JudgeFailure("check", f"the custom metric {name!r} raised {type(error).__name__}: {error}") from error
+
+
+METRICS: dict[MetricType, Callable[[Metric, Submission], float]] = {
+    "bleu": _bleu,
+    "rouge": _rouge,
+    "accuracy": _accuracy,
+    "perplexity": _perplexity,
+    "custom": _custom,
+}
+"""The function of each type of metric."""
+
+
+def _reference(metric: Metric, submission: Submission) -> str:
+    if not submission.reference:
+        raise JudgeFailure("check", f"the metric `{metric.type}` needs the submission's `reference`, which is missing")
+    return submission.reference
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise JudgeFailure("check", f"`{name}` is not installed: pip install 'rubric-integrations[metrics]'") from None

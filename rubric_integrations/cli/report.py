@@ -1,4 +1,4 @@
-"""The command `report`: a run, or two, as a page to read."""
+"""The command `report`: writes an HTML page that shows one run or compares two."""
 
 from __future__ import annotations
 
@@ -8,28 +8,27 @@ from typing import Annotated
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import app, out, refuse
+from rubric_integrations.cli.console import out, refuse, unwritable
 
 
-@app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="A run that `grade --out` wrote, or two to compare.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Its heading; by default the rubric's name.")] = None,
+    runs: Annotated[list[Path], typer.Argument(help="A file that `grade --out` wrote, or two to compare.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="The page's heading; by default the rubric's name.")] = None,
 ) -> None:
-    """Write a page that shows a run, or compares two: one file that needs no server and no network.
+    """Write an HTML page that shows one run or compares two. It is one file, and needs no server and no network.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
     from rubric_integrations.reporting.page import RunFileError, read_run, report_page
 
     if len(runs) > 2:
-        refuse(f"`runs` are {len(runs)}: give one, or two to compare")
+        refuse(f"`runs` are {len(runs)} files: name one, or two to compare")
     try:
         page = report_page([read_run(path) for path in runs], title)
         output.write_text(page, encoding="utf-8")
     except (RunFileError, ImportError) as error:
         refuse(str(error))
     except OSError as error:
-        refuse(f"{output}: cannot be written: {error.strerror or error}")
+        refuse(unwritable(output, error))
     out.print(plain(f"{output}: {len(page.encode()) / 1000:,.0f} kB. Open it in a browser."), soft_wrap=True)

@@ -1,4 +1,8 @@
-"""The grade inside DSPy: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`, and every optimizer."""
+"""A rubric as a DSPy metric: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`, and for every optimizer.
+
+The same metric serves `dspy.Evaluate`, the optimizers (BootstrapFewShot, MIPROv2, SIMBA, GEPA, BetterTogether) and, by
+`RubricMetric.as_reward_fn`, `dspy.BestOfN` and `dspy.Refine`.
+"""
 
 from rubric_integrations.dspy.examples import MisnamedField, to_examples
 from rubric_integrations.dspy.feedback_text import feedback

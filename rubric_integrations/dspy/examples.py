@@ -1,4 +1,4 @@
-"""What of a DSPy example and prediction is graded, and eval cases as a DSPy devset."""
+"""Reads the task, the response and the reference from DSPy examples and predictions, and converts eval cases."""
 
 from __future__ import annotations
 
@@ -8,28 +8,35 @@ from typing import Any, cast
 
 import dspy
 
-from rubric_integrations.formats.agentv import EvalCase
-from rubric_integrations.submission.messages import Messages, is_conversation, json_lines, render
+from rubric_integrations.formats.agentv_cases import EvalCase
+from rubric_integrations.submission.messages import Messages, is_conversation, json_lines, render_conversation
 
 Field = str | Callable[[Any], str | Messages | None]
-"""Where a text comes from: a field's name, or a function of the example (for a response: of the prediction)."""
+"""The source of a text: a field's name, or a function of the example (for a response: of the prediction)."""
 
 
 class MisnamedField(BaseException):
-    """A metric was told to read a field that is not there.
+    """A setting of a metric names a field that the example or prediction does not have.
 
-    Not an `Exception`, for the reason that `JudgeOutage` is none: DSPy would score every program 0 for it.
+    It is not an `Exception`, for the same reason as `JudgeOutage`: DSPy would score every program 0 because of it.
     """
 
 
-# What a program says on the way to its answer is not the answer.
+# The reasoning before an answer is not part of the answer.
 _REASONING = ("reasoning", "rationale")
 
 
 def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
-    """AgentV's cases as a DSPy devset: `input` is the input; `expected_outcome` and `rubric` are labels.
+    """Convert AgentV eval cases to a DSPy devset.
 
-    Score them with `RubricMetric(lambda example: example.rubric, judge=...)`.
+    `input` is the input of each example; `id`, `expected_outcome` and `rubric` are labels. Score the devset with
+    `RubricMetric(lambda example: example.rubric, judge=...)`.
+
+    Example:
+        >>> from rubric_integrations import Rubric
+        >>> rubric = Rubric.from_dict([{"requirement": "Says 42"}])
+        >>> to_examples([EvalCase(id="a", input="6 x 7?", expected_outcome="42", rubric=rubric)])[0].input
+        '6 x 7?'
     """
     return [
         dspy.Example(
@@ -40,56 +47,73 @@ def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
 
 
 def query_of(field: Field | None, example: Any) -> str | None:
-    """The task: the field's text, or by default the example's inputs."""
+    """Return the text of the task: that of the named field, or by default the example's inputs.
+
+    Raises:
+        MisnamedField: The example has no such field.
+    """
     if field is not None:
-        return pick(field, example, "query")
+        return text_of(field, example, "query")
     try:
-        return _labelled(dict(example.inputs().items())) or None
+        return _with_labels(dict(example.inputs().items())) or None
     except (AttributeError, ValueError):
-        return None  # an example that does not say which of its fields are inputs
+        return None  # DSPy raises a ValueError for an example whose inputs are not declared.
 
 
 def response_of(field: Field | None, pred: Any) -> str | list[Any] | None:
-    """What to grade: the field's text, or by default the prediction's outputs without their reasoning.
+    """Return what to grade: the named field, or by default the prediction's outputs without their reasoning.
 
-    A conversation that is all there is comes as it is, so that its last answer can be told from its context.
+    A conversation is returned as a list of messages, if it is the named field or the only output, so that its last
+    answer can be graded with the rest as context. None if there is no prediction.
+
+    Raises:
+        MisnamedField: The prediction has no such field.
     """
     if pred is None:
         return None
     if field is not None:
-        value = _get(field, pred, "response")
+        value = _read_field(field, pred, "response")
         return list(value) if is_conversation(value) else _text(value)
     if not isinstance(pred, dspy.Example):
         return pred if isinstance(pred, str) else str(pred)
     outputs = {name: value for name, value in pred.items() if name not in _REASONING}
     if len(outputs) == 1 and is_conversation(only := next(iter(outputs.values()))):
         return list(only)
-    return _labelled(outputs)
+    return _with_labels(outputs)
 
 
-def pick(field: Field | None, source: Any, option: str) -> str | None:
-    """One field's text; None where no field is named.
+def text_of(field: Field | None, source: Any, option: str) -> str | None:
+    """Return the text of one field; None if no field is named.
+
+    Args:
+        field: The field's name, or a function of `source`.
+        source: The example or prediction.
+        option: The setting that names the field, for the error message.
 
     Raises:
-        MisnamedField: The field is not there.
+        MisnamedField: `source` has no such field.
     """
     if field is None:
         return None
-    found = _get(field, source, option)
-    return None if found is None and callable(field) else _text(found)
+    value = _read_field(field, source, option)
+    return None if value is None and callable(field) else _text(value)
 
 
-def _get(field: Field, source: Any, option: str) -> Any:
+def _read_field(field: Field, source: Any, option: str) -> Any:
     if callable(field):
         return field(source)
     try:
         return source[field]
     except (KeyError, TypeError):
-        known = sorted(source.keys()) if hasattr(source, "keys") else []
-        raise MisnamedField(f"`{option}` names the field {field!r}, but there are only {known!r}: name one") from None
+        names = sorted(source.keys()) if hasattr(source, "keys") else []
+        raise MisnamedField(
+            f"`{option}` names the field {field!r}, but there are only {names!r}: name one of these, "
+            "or DSPy would score every program 0"
+        ) from None
 
 
-def _labelled(fields: Mapping[str, Any]) -> str:
+def _with_labels(fields: Mapping[str, Any]) -> str:
+    """One field's text as it is; several as paragraphs that begin with their names."""
     if len(fields) == 1:
         return _text(next(iter(fields.values())))
     return "\n\n".join(f"{name}: {_text(value)}" for name, value in fields.items())
@@ -101,7 +125,7 @@ def _text(value: Any) -> str:
     if isinstance(value, dspy.History):
         return json_lines(value.messages)
     if is_conversation(value):
-        return render(value)
+        return render_conversation(value)
     if isinstance(value, dict | list | tuple):
         return json.dumps(cast("object", value), ensure_ascii=False, default=str)
     return str(value)

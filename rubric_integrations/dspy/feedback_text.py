@@ -1,4 +1,4 @@
-"""A report in words for a model that reflects, and in one number a criterion for a Pareto front."""
+"""Writes a report as feedback for a reflecting model, and as one number per criterion for GEPA's Pareto front."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from rubric_integrations.results.report import CriterionReport, EvaluationReport
 
 
 def feedback(report: EvaluationReport) -> str:
-    """A report in words that a reflecting model can act on: what cost most first, what was met in one line.
+    """Write a report as text that a reflecting model can act on.
+
+    The criteria that cost most of the score come first, each with the judge's reason or the error. The criteria
+    without a value (abstentions and failures) follow, and those without a loss are listed in one line.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
@@ -17,30 +20,36 @@ def feedback(report: EvaluationReport) -> str:
     """
     score = "undefined" if report.score is None else f"{report.score:.2f}"
     lines = [f"Score {score} ({'passed' if report.passed else 'not passed'})."]
-    lost = [row for row in report.criteria if row.value is not None and _lost(row) > 0]
-    lines += [_line(row) for row in sorted(lost, key=_lost, reverse=True)]
+    with_value = [row for row in report.criteria if row.value is not None]
+    with_loss = sorted((row for row in with_value if _loss(row) > 0), key=_loss, reverse=True)
+    lines += [_line(row) for row in with_loss]
     lines += [_line(row) for row in report.criteria if row.value is None]
-    kept = [row for row in report.criteria if row.value is not None and _lost(row) == 0]
-    met = [f"{row.requirement} (avoided)" if row.weight < 0 else row.requirement for row in kept]
-    if met:
-        lines.append("As it should be: " + "; ".join(met))
+    correct = [row for row in with_value if _loss(row) == 0]
+    if correct:
+        texts = (f"{row.requirement} (avoided)" if row.weight < 0 else row.requirement for row in correct)
+        lines.append("As it should be: " + "; ".join(texts))
     if report.reason:
         lines.append(report.reason)
     return "\n".join(lines)
 
 
 def objective_scores(report: EvaluationReport) -> dict[str, float]:
-    """The criteria's values in [0, 1], a penalty's turned so that higher is better; those without one are left out."""
+    """Return the values in [0, 1] of the criteria by name, higher is better.
+
+    The value of a penalty (a criterion with a negative weight) is inverted. Criteria without a value are left out,
+    because GEPA accepts no None.
+    """
     return {
         row.name: 1 - row.value if row.weight < 0 else row.value for row in report.criteria if row.value is not None
     }
 
 
-def _lost(row: CriterionReport) -> float:
+def _loss(row: CriterionReport) -> float:
+    """The points that a criterion cost: for a penalty those subtracted, otherwise those missing."""
     value = row.value or 0.0
     return -row.weight * value if row.weight < 0 else row.weight * (1 - value)
 
 
 def _line(row: CriterionReport) -> str:
-    what = "PENALTY" if row.weight < 0 and row.value else row.verdict or "NOT JUDGED"
-    return f"{what} (weight {row.weight:g}): {row.requirement}: {row.error or row.reason}"
+    outcome = "PENALTY" if row.weight < 0 and row.value else row.verdict or "NOT JUDGED"
+    return f"{outcome} (weight {row.weight:g}): {row.requirement}: {row.error or row.reason}"

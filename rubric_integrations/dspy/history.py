@@ -1,4 +1,4 @@
-"""What a metric has done: its sums, and its last grades as a table; safe under threads."""
+"""Totals over a metric's grades, and its latest grades as table rows; safe under threads."""
 
 from __future__ import annotations
 
@@ -12,50 +12,51 @@ from rubric_integrations.submission.submission import Submission
 
 
 class MetricSummary(TypedDict):
-    """What a metric has done since it was made.
+    """Totals over all calls of a metric since it was created.
 
     Attributes:
-        gradings: Grades that reached a judge or a check.
-        remembered: Calls of the metric that an earlier or a simultaneous grade of the same answered, at no cost.
-        passed: Those that passed.
-        undefined: Those with nothing assessed, scored 0 for DSPy.
-        failed: Those that ended in a judge's failure.
-        nothing_to_grade: Calls for programs that raised or returned nothing.
-        mean_coverage: Over `gradings`; None where there are none.
-        calls: TemplateCache to the judge.
-        tokens: Their tokens.
-        cost: US dollars; None where a price is not known.
-        seconds: Spent in grading, by the clock; of grades side by side each counts.
+        gradings: Grades that a judge or a check computed.
+        cached: Calls of the metric that were answered by an earlier or simultaneous grade of the same text, without
+            a request to the judge.
+        passed: Gradings that passed.
+        undefined: Gradings in which nothing was assessed; DSPy gets the score 0.
+        failed: Gradings that ended in a `JudgeError`.
+        nothing_to_grade: Calls for programs that raised an error or returned an empty response.
+        mean_coverage: The mean coverage in [0, 1] of the gradings; None if there are none.
+        calls: Requests to the judge's model.
+        tokens: Tokens of these requests; None if one of them did not report its tokens.
+        cost: US dollars; None if the price of a request is unknown.
+        seconds: The sum of the gradings' durations; simultaneous gradings each count in full.
     """
 
     gradings: int
-    remembered: int
+    cached: int
     passed: int
     undefined: int
     failed: int
     nothing_to_grade: int
     mean_coverage: float | None
     calls: int
-    tokens: int
+    tokens: int | None
     cost: float | None
     seconds: float
 
 
 class HistoryRow(TypedDict):
-    """One grade that was bought.
+    """One grade that a judge or a check computed; cached grades have no row.
 
     Attributes:
         query: The task.
         response: The text that was graded.
-        score: Its score; None where nothing was assessed or a judge failed.
+        score: Its score; None if nothing was assessed or a judge failed.
         passed: Whether it passed.
-        coverage: The share of the weights that was assessed.
+        coverage: The share in [0, 1] of the rubric's weight that was assessed.
         unmet: The names of the criteria that do not hold.
-        error: Why the grade is not complete.
-        calls: TemplateCache to the judge.
-        tokens: Their tokens.
-        cost: US dollars; None where a price is not known.
-        seconds: How long it took.
+        error: Why the grade is incomplete; None if it is complete.
+        calls: Requests to the judge's model.
+        tokens: Tokens of these requests; None if one of them did not report its tokens.
+        cost: US dollars; None if the price of a request is unknown.
+        seconds: The duration of the grading; 0 for a grade of `RubricMetric.noise`.
     """
 
     query: str | None
@@ -66,27 +67,31 @@ class HistoryRow(TypedDict):
     unmet: list[str]
     error: str | None
     calls: int
-    tokens: int
+    tokens: int | None
     cost: float | None
     seconds: float
 
 
 class MetricHistory:
-    """The sums, and the last `size` grades."""
+    """The totals of a metric, and its latest grades.
+
+    Args:
+        size: How many grades are stored as rows, at least 0; the totals cover all.
+    """
 
     def __init__(self, size: int):
         self._lock = threading.Lock()
         self._counts = Counter[str]()
         self._coverage, self._seconds, self._spend = 0.0, 0.0, Spend()
-        self._history = deque[HistoryRow](maxlen=size)
+        self._rows = deque[HistoryRow](maxlen=size)
 
-    def note(self, call: Literal["remembered", "nothing_to_grade"]) -> None:
-        """Count a call that bought no grade."""
+    def count_call(self, outcome: Literal["cached", "nothing_to_grade"]) -> None:
+        """Count a call of the metric that computed no grade."""
         with self._lock:
-            self._counts[call] += 1
+            self._counts[outcome] += 1
 
     def add(self, submission: Submission, report: EvaluationReport, seconds: float = 0.0, failed: bool = False) -> None:
-        """Count a grade that was bought, complete or not."""
+        """Add a grade that was computed, complete or not."""
         row = HistoryRow(
             query=submission.query,
             response=submission.response,
@@ -96,38 +101,43 @@ class MetricHistory:
             unmet=[row.name for row in report.criteria if row.value is not None and not row.passed],
             error=report.error,
             calls=report.spend.calls,
-            tokens=report.token_usage.total_tokens,
+            tokens=report.spend.total_tokens,
             cost=report.cost,
             seconds=seconds,
         )
+        if failed:
+            outcome = "failed"
+        elif report.score is None:
+            outcome = "undefined"
+        else:
+            outcome = "passed" if report.passed else "not_passed"
         with self._lock:
-            outcome = "failed" if failed else "undefined" if report.score is None else "passed"
             self._counts["gradings"] += 1
-            self._counts[outcome] += outcome != "passed" or report.passed
+            self._counts[outcome] += 1
             self._coverage += report.coverage
             self._seconds += seconds
             self._spend += report.spend
-            self._history.append(row)
+            self._rows.append(row)
 
     def summary(self) -> MetricSummary:
-        """The sums so far."""
+        """Return the totals so far."""
         with self._lock:
             counts, gradings = self._counts, self._counts["gradings"]
             return MetricSummary(
                 gradings=gradings,
-                remembered=counts["remembered"],
+                cached=counts["cached"],
                 passed=counts["passed"],
                 undefined=counts["undefined"],
                 failed=counts["failed"],
                 nothing_to_grade=counts["nothing_to_grade"],
                 mean_coverage=self._coverage / gradings if gradings else None,
                 calls=self._spend.calls,
-                tokens=self._spend.usage.total_tokens,
+                tokens=self._spend.total_tokens,
                 cost=self._spend.cost,
                 seconds=self._seconds,
             )
 
-    def history(self) -> list[HistoryRow]:
-        """The last grades, oldest first."""
+    def rows(self) -> list[HistoryRow]:
+        """Return the latest grades, oldest first."""
         with self._lock:
-            return list(self._history)
+            return list(self._rows)

@@ -1,11 +1,11 @@
-"""How much of a gain is the judge's own noise: measured on frozen texts, and held against GEPA's candidates."""
+"""Measures how much a judge contradicts itself, and keeps GEPA from accepting candidates because of that noise."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from statistics import fmean, variance
 from typing import Any
@@ -19,18 +19,18 @@ from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
-_DRAWS = 20_000
+_BOOTSTRAP_SAMPLES = 20_000
 
 
 class JudgeNoise(Record):
-    """How much a judge contradicts itself about the same texts.
+    """How much a judge contradicts itself about the same texts; measured by `RubricMetric.noise`.
 
     Attributes:
-        scores: Those of each text, one for each time that it was judged, as DSPy sees them.
-        flip_rates: By criterion, the share in [0, 1] of answers that differ from the most frequent one to the same
-            text; an abstention is an answer.
-        score_sd: The standard deviation of one text's score from judging to judging, pooled over the texts.
-        program_sd: The standard deviation of the score from text to text, the judge's part taken off.
+        scores: For each text, its scores in [0, 1] from the repeated grades, with 0 for an undefined score.
+        flip_rates: By criterion, the share in [0, 1] of answers that differ from the most frequent answer to the same
+            text; an abstention counts as an answer.
+        score_sd: The standard deviation of one text's score between repeated grades, pooled over the texts.
+        program_sd: The standard deviation of the score between texts, without the judge's part.
     """
 
     scores: tuple[tuple[float, ...], ...]
@@ -40,10 +40,14 @@ class JudgeNoise(Record):
 
     @classmethod
     def of(cls, reports: Sequence[Sequence[EvaluationReport]]) -> JudgeNoise:
-        """Compute it from the reports of each text's repeats, at least two each.
+        """Compute the noise from repeated grades of the same texts.
 
-        The variance of a text's mean is that between texts plus the judge's share, `score_sd**2 / repeats`: one-way
-        analysis of variance with random effects (Searle, Casella & McCulloch, *Variance Components*, 1992).
+        The variance of a text's mean score is the variance between texts plus `score_sd**2 / repeats`, the judge's
+        part: one-way analysis of variance with random effects (Searle, Casella & McCulloch, *Variance Components*,
+        1992).
+
+        Args:
+            reports: For each text its reports, at least two, and equally many for every text.
         """
         scores = tuple(tuple(report.score or 0.0 for report in repeats) for repeats in reports)
         repeats = len(scores[0])
@@ -63,65 +67,65 @@ class JudgeNoise(Record):
         )
 
     def acceptance(self, false_accept_rate: float = 0.05) -> NoiseAwareAcceptance:
-        """A criterion for GEPA that holds a candidate's gain against this noise."""
+        """Return an acceptance criterion for GEPA that compares a candidate's gain with this noise."""
         return NoiseAwareAcceptance(self.scores, false_accept_rate)
 
 
 class NoiseAwareAcceptance:
-    """Accepts a GEPA candidate only if its gain exceeds what the judge's noise explains.
+    """Accepts a GEPA candidate only if its gain is larger than the judge's noise explains.
 
-    GEPA's default accepts any gain, so that with a noisy judge candidates that are no better pass by luck. This one
-    asks how large a gain luck alone would give: two judgings of one text differ by nothing but noise, so the mean of
-    `n` such differences, drawn from those measured, is the gain of a candidate that is no better on a minibatch of
-    `n` (a bootstrap of the null hypothesis; scores move in steps, and a normal curve would be wrong about few of
-    them). A candidate is accepted above the quantile of that at `1 - false_accept_rate`. A real gain that is smaller
-    is refused with the rest; a larger `reflection_minibatch_size` lets smaller ones through.
+    GEPA's default accepts any gain, so that with a noisy judge candidates that are no better are accepted by chance.
+    This class estimates how large a gain chance alone gives. Two grades of the same text differ only by noise, so the
+    mean of `n` such differences, drawn from the measured ones, is the gain of a candidate that is no better, on a
+    minibatch of `n` (a bootstrap of the null hypothesis). It uses the measured differences and no normal
+    approximation, which is inaccurate for few scores that move in steps.
+
+    A candidate is accepted if its gain exceeds the quantile `1 - false_accept_rate` of that distribution. Real gains
+    below it are refused too; a larger `reflection_minibatch_size` of GEPA lowers the quantile.
+
+    Args:
+        scores: For each text its scores from repeated grades, at least two, as in `JudgeNoise.scores`.
+        false_accept_rate: The rate, between 0 and 0.5, at which candidates that are no better may be accepted.
+
+    Raises:
+        ValueError: The rate is out of range, there is no text, or a text has fewer than two scores.
 
     Example:
         >>> acceptance = NoiseAwareAcceptance([[0.75, 0.75, 0.875], [0.5, 0.5, 0.5]], false_accept_rate=0.05)
         >>> round(acceptance.least_gain(minibatch=3), 3)
         0.083
 
-    Use it as `dspy.GEPA(..., gepa_kwargs={"acceptance_criterion": rubric_metric.noise(pairs).acceptance()})`.
+    Pass it as `dspy.GEPA(..., gepa_kwargs={"acceptance_criterion": rubric_metric.noise(pairs).acceptance()})`.
     """
 
     def __init__(self, scores: Sequence[Sequence[float]], false_accept_rate: float = 0.05):
-        """Set it up.
-
-        Args:
-            scores: Those of each text, one for each time that it was judged, at least two, as `JudgeNoise` has them.
-            false_accept_rate: How often a candidate that is no better may be accepted, between 0 and 0.5.
-
-        Raises:
-            ValueError: The rate is out of range, or a text has fewer than two scores.
-        """
         if not 0 < false_accept_rate < 0.5:
             raise ValueError(f"`false_accept_rate` must be between 0 and 0.5, got {false_accept_rate!r}")
         if not scores or min(map(len, scores)) < 2:
             raise ValueError("`scores` needs at least one text, and two scores of each: their difference is the noise")
         self.false_accept_rate = false_accept_rate
-        self._differences = np.array([one - other for text in scores for one, other in permutations(text, 2)])
+        self._differences = np.array([first - second for text in scores for first, second in permutations(text, 2)])
         self._least_gains: dict[int, float] = {}
 
     def least_gain(self, minibatch: int) -> float:
-        """The mean gain that a candidate must exceed on a minibatch of this size."""
+        """Return the mean gain that a candidate must exceed on a minibatch of this size."""
         if minibatch not in self._least_gains:
-            chance = np.random.default_rng(0)
-            sums = np.zeros(_DRAWS)
+            generator = np.random.default_rng(0)
+            sums = np.zeros(_BOOTSTRAP_SAMPLES)
             for _ in range(minibatch):
-                sums += chance.choice(self._differences, _DRAWS)
-            least = np.quantile(sums / minibatch, 1 - self.false_accept_rate, method="higher")
-            # Sums of a few digits differ by rounding where nothing was gained.
-            self._least_gains[minibatch] = max(float(least), 0.0) + 1e-9
+                sums += generator.choice(self._differences, _BOOTSTRAP_SAMPLES)
+            quantile = np.quantile(sums / minibatch, 1 - self.false_accept_rate, method="higher")
+            # Equal sums of decimal scores differ by rounding, which would otherwise count as a gain.
+            self._least_gains[minibatch] = max(float(quantile), 0.0) + 1e-9
         return self._least_gains[minibatch]
 
     def should_accept(self, proposal: Any, state: object) -> bool:
-        """GEPA's question: whether this candidate is to be kept."""
+        """Decide whether GEPA accepts a candidate; GEPA calls this (its `AcceptanceCriterion` protocol)."""
         before, after = _scores(proposal)
         return bool(after) and fmean(after) - fmean(before) > self.least_gain(len(after))
 
     def reject_reason(self, proposal: Any, state: object) -> str:
-        """GEPA's question for its log: why not."""
+        """Explain a rejection for GEPA's log; GEPA calls this."""
         before, after = _scores(proposal)
         if not after:
             return "it was not evaluated"
@@ -130,21 +134,32 @@ class NoiseAwareAcceptance:
 
 
 async def grade_repeatedly(
-    grader: Grader, cases: Sequence[tuple[Rubric, Submission]], repeats: int
+    grader: Grader, cases: Sequence[tuple[Rubric, Submission]], repeats: int, on_graded: Callable[[], None]
 ) -> list[list[EvaluationReport]]:
-    """Grade each case several times; the calls under way at once are the grader's to cap.
+    """Grade each case several times, all concurrently; the grader limits the number of simultaneous calls.
+
+    Args:
+        grader: The grader.
+        cases: Rubrics with submissions.
+        repeats: How often each case is graded.
+        on_graded: Called after each grade.
 
     Raises:
-        JudgeError: A grade could not be completed; the others are given up.
+        JudgeError: A grade could not be completed; the others are cancelled.
     """
+
+    async def grade_once(rubric: Rubric, submission: Submission) -> EvaluationReport:
+        report = await grader.grade(rubric, submission)
+        on_graded()
+        return report
+
     tasks = [
-        [asyncio.ensure_future(grader.grade(rubric, submission)) for _ in range(repeats)]
-        for rubric, submission in cases
+        [asyncio.ensure_future(grade_once(rubric, submission)) for _ in range(repeats)] for rubric, submission in cases
     ]
     try:
-        return [list(await asyncio.gather(*text)) for text in tasks]
+        return [list(await asyncio.gather(*repeated)) for repeated in tasks]
     finally:
-        for task in (task for text in tasks for task in text):
+        for task in (task for repeated in tasks for task in repeated):
             task.cancel()
 
 

@@ -1,4 +1,4 @@
-"""A judge that is down must not look like a bad program: after some failures in a row, the run ends."""
+"""Ends a DSPy run when the judge is down, because DSPy would report the outage as bad programs."""
 
 from __future__ import annotations
 
@@ -6,56 +6,63 @@ import threading
 
 
 class JudgeOutage(BaseException):
-    """The judge failed too many times in a row for its silence to be taken for scores.
+    """The judge failed too many times in a row; raised by `RubricMetric` to end the run.
 
-    Not an `Exception`, as `KeyboardInterrupt` is none: DSPy catches every `Exception` that a metric raises and
+    It is not an `Exception`, as `KeyboardInterrupt` is not: DSPy catches every `Exception` that a metric raises and
     scores the program 0, so that `Evaluate`, MIPROv2 and GEPA would finish and report the outage as bad programs.
     """
 
 
 class OutageGuard:
-    """Counts a judge's failures in a row, over all threads."""
+    """Counts a judge's consecutive failures over all threads, and refuses further work when there are too many.
+
+    Args:
+        limit: The number of consecutive failures that counts as an outage, at least 1.
+
+    Raises:
+        ValueError: `limit` is below 1.
+    """
 
     def __init__(self, limit: int):
         if isinstance(limit, bool) or limit < 1:
             raise ValueError(f"`max_judge_failures` must be at least 1, got {limit!r}")
         self._limit = limit
-        self._in_a_row = 0
-        self._outage: str | None = None
+        self._consecutive_failures = 0
+        self._message: str | None = None
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Refuse to go on after an outage.
+        """Raise if there was an outage.
 
         Raises:
-            JudgeOutage: There was one, and no `reset` since.
+            JudgeOutage: There was one since the last `reset`.
         """
         with self._lock:
-            if self._outage:
-                raise JudgeOutage(self._outage)
+            if self._message:
+                raise JudgeOutage(self._message)
 
-    def worked(self) -> None:
-        """The judge answered."""
+    def record_success(self) -> None:
+        """Record that the judge answered, which ends a series of failures."""
         with self._lock:
-            self._in_a_row = 0
+            self._consecutive_failures = 0
 
-    def failed(self, error: str) -> None:
-        """The judge failed.
+    def record_failure(self, error: str) -> None:
+        """Record that the judge failed.
 
         Raises:
-            JudgeOutage: As often in a row as the limit allows.
+            JudgeOutage: This was the last failure that the limit allows, or there was an outage before.
         """
         with self._lock:
-            self._in_a_row += 1
-            if self._outage is None and self._in_a_row >= self._limit:
-                self._outage = (
-                    f"the judge failed {self._in_a_row} times in a row, at last with: {error}. The run ends here, or "
-                    "its programs would be scored 0 for it. Mend the judge, call the metric's `resume()` and start "
-                    "the run again: what was graded is not paid for twice"
+            self._consecutive_failures += 1
+            if self._message is None and self._consecutive_failures >= self._limit:
+                self._message = (
+                    f"the judge failed {self._consecutive_failures} times in a row, at last with: {error}. The run "
+                    "ends here, because DSPy would score its programs 0. Fix the judge, call the metric's `resume()` "
+                    "and start the run again: complete grades are cached and not paid for twice"
                 )
         self.check()
 
     def reset(self) -> None:
-        """Forget the outage."""
+        """Clear the outage and the count of failures."""
         with self._lock:
-            self._in_a_row, self._outage = 0, None
+            self._consecutive_failures, self._message = 0, None

@@ -1,4 +1,4 @@
-"""What a DSPy metric returns: a number, a truth value and an explanation in one."""
+"""The score object that a DSPy metric returns: a number, a truth value and feedback in one."""
 
 from __future__ import annotations
 
@@ -9,20 +9,28 @@ import dspy
 
 
 class RubricScore(dspy.Prediction, str):
-    """What a DSPy metric returns: it sums, compares and multiplies as a number, with its feedback beside it.
+    """The value that `RubricMetric` returns: it adds, compares and multiplies as a number, and carries the feedback.
 
-    Three habits of DSPy's consumers shape it. BootstrapFewShot tests its truth, and a plain `dspy.Prediction` is
-    always true, so that wrong answers become demonstrations: this one is true exactly if the submission passed.
-    `Evaluate(save_as_json=...)` fails on a plain one, after the run is paid for: this one is written as its digits.
-    SIMBA takes a float for a bare number and shows its rule writer neither value nor feedback: so it is a text.
+    Three consumers in DSPy determine its form:
+
+    - `BootstrapFewShot` tests its truth. A plain `dspy.Prediction` is always true, so that wrong answers would become
+      demonstrations; a `RubricScore` is true only if the submission passed.
+    - `Evaluate(save_as_json=...)` cannot write a plain `dspy.Prediction` and fails at the end of the run. A
+      `RubricScore` is also a `str` of its digits, which JSON can represent.
+    - SIMBA drops the feedback of a score that is a `float`. That is why a `RubricScore` is a `str` and not a `float`.
 
     Attributes:
-        score: In [0, 1]; 0 where the report's score is undefined, with `coverage` 0 beside it.
-        passed: Whether the rubric's pass mark and gates are met.
+        score: The score in [0, 1]; 0 where the report's score is undefined (`coverage` is then 0).
+        passed: Whether the submission reached the rubric's pass mark and meets its required criteria.
         feedback: What was unmet and why, then what was met.
-        coverage: The share of the rubric's weight that was assessed.
-        objective_scores: By criterion, in [0, 1], higher is better also for a penalty; abstentions are left out.
-            GEPA keeps a Pareto front over them.
+        coverage: The share in [0, 1] of the rubric's weight that was assessed.
+        objective_scores: The value in [0, 1] of each criterion by name, higher is better also for penalties;
+            abstentions are left out. GEPA builds a Pareto front over them.
+
+    Example:
+        >>> score = RubricScore(score=0.5, passed=False, feedback="UNMET: Is brief", coverage=1.0)
+        >>> 2 * score, bool(score), f"{score}"
+        (1.0, False, '0.500 not passed')
     """
 
     def __new__(
@@ -33,7 +41,7 @@ class RubricScore(dspy.Prediction, str):
         coverage: float,
         objective_scores: Mapping[str, float] | None = None,
     ) -> Self:
-        """A text of the score's digits."""
+        """Make the string part of the object, the score's digits."""
         return str.__new__(cls, repr(float(score)))
 
     def __init__(
@@ -58,7 +66,8 @@ class RubricScore(dspy.Prediction, str):
     def __hash__(self) -> int:
         return hash(float(self))
 
-    def __mul__(self, other: Any) -> Any:  # a text would repeat itself
+    # Without these, `str` would repeat its digits: `2 * score` would be '0.50.5'.
+    def __mul__(self, other: Any) -> Any:
         return float(self) * other
 
     def __rmul__(self, other: Any) -> Any:

@@ -1,50 +1,37 @@
-"""Rubric files: reading them into a `Rubric`, and writing one out. One module a format, each `read` and `write`."""
+"""Rubric files: reading them into a `Rubric`, writing a rubric, converting between formats, and linting.
 
-from __future__ import annotations
+A format is a module with the functions `matches`, `read` and `write` of `RubricFormat`. To add one:
 
-from os import PathLike
-from typing import IO, Any, Literal, get_args
+1. Write the module in this package.
+2. Add one line to `FORMATS` in `registry.py`, before `native`.
 
-from rubric_integrations.formats import agentv, native, openrubricrl
-from rubric_integrations.formats.parsing import Syntax, bounded, dump, load, load_text
-from rubric_integrations.rubric.rubric import Rubric
+Reading detects the format, and the tests for conversion and for mutated documents run for every format of `FORMATS`.
+"""
 
-Format = Literal["native", "agentv", "openrubricrl"]
-FORMATS: tuple[Format, ...] = get_args(Format)
+from rubric_integrations.formats.agentv_cases import EvalCase, load_eval_cases
+from rubric_integrations.formats.documents import read_document, read_file, read_text, write_document, write_text
+from rubric_integrations.formats.linting import RULES, LintWarning, lint
+from rubric_integrations.formats.openrubricrl import migrate
+from rubric_integrations.formats.openrubricrl_scores import normalize_score
+from rubric_integrations.formats.registry import FORMATS, Format, RubricFormat, detect
+from rubric_integrations.formats.schema import json_schema
 
-
-def detect(document: Any) -> Format:
-    """The format that parsed data is shaped like; native where nothing speaks for another."""
-    if openrubricrl.is_openrubricrl(document):
-        return "openrubricrl"
-    return "agentv" if agentv.is_agentv(document) else "native"
-
-
-def read_document(document: Any, source: str) -> Rubric:
-    """Make a rubric of parsed data in any format; `source` names it in errors."""
-    bounded(document, source)
-    return {"native": native.read, "agentv": agentv.read, "openrubricrl": openrubricrl.read}[detect(document)](
-        document, source
-    )
-
-
-def write_document(rubric: Rubric, to: Format = "native") -> tuple[dict[str, Any], list[str]]:
-    """A rubric as plain data in a format, and what of it the format cannot hold."""
-    if to == "native":
-        return native.write(rubric), []
-    return agentv.write(rubric) if to == "agentv" else openrubricrl.write(rubric)
-
-
-def read_text(text: str, syntax: Syntax | None, source: str) -> Rubric:
-    """Make a rubric of JSON or YAML text; without a syntax, JSON where the text starts like it."""
-    return read_document(load_text(text, syntax, source), source)
-
-
-def write_text(rubric: Rubric, syntax: Syntax) -> str:
-    """A rubric as JSON or YAML text in the native format."""
-    return dump(native.write(rubric), syntax)
-
-
-def read_file(source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
-    """Make a rubric of a file, by path or open."""
-    return read_document(*load(source))
+__all__ = [
+    "FORMATS",
+    "RULES",
+    "EvalCase",
+    "Format",
+    "LintWarning",
+    "RubricFormat",
+    "detect",
+    "json_schema",
+    "lint",
+    "load_eval_cases",
+    "migrate",
+    "normalize_score",
+    "read_document",
+    "read_file",
+    "read_text",
+    "write_document",
+    "write_text",
+]

@@ -1,4 +1,4 @@
-"""The native format, which is also that of `rubric` and `autorubric`: a list of criteria, alone, wrapped or nested."""
+"""The native format, which `rubric` and `autorubric` use too: a list of criteria, alone, in an object, or nested."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WRAPPERS = ("criteria", "sections", "rubric")
 _SECTION_NOTES = {"name", "title", "description"}
 _NODE_KEYS = {"name", "weight", "requirement", "criteria"}
 _WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
-# What a reader makes of the file itself, and a file cannot say.
+# The reader makes these fields from the nesting of the criteria; as keys of a file they are unknown.
 _DERIVED = {"tree"}
 
 
@@ -31,36 +31,41 @@ class _Item(NamedTuple):
     data: Any
 
 
+def matches(_document: Any) -> bool:
+    """Return True: data of no other format is read as native, so that its faults are reported in native terms."""
+    return True
+
+
 def read(document: Any, source: str) -> Rubric:
-    """Make a rubric of parsed data, in any native shape.
+    """Make a rubric from parsed data, in any native shape.
 
     Raises:
-        RubricError: With every fault found: its place, its field, and what to write instead.
+        RubricError: With every fault: its place, its field, and what to write instead.
     """
     faults: list[Fault] = []
     fields, items = _unwrap(document, faults)
     faults += [unknown_key("", key, set(Rubric.model_fields) - _DERIVED) for key in sorted(_DERIVED & fields.keys())]
     criteria: list[Criterion] = []
-    nodes = [_grow(item, 1.0, criteria, faults) for item in items]
+    nodes = [_read_node(item, 1.0, criteria, faults) for item in items]
     if not faults:
         if any(node.children for node in nodes):
             fields["tree"] = tuple(nodes)
         try:
-            return Rubric(criteria, **fields)
+            return Rubric.model_validate({**fields, "criteria": criteria})
         except ValidationError as error:
             faults += faults_from_error("", Rubric, error)
     raise RubricError(source, faults)
 
 
-def write(rubric: Rubric) -> dict[str, Any]:
-    """A rubric as plain data: what was set, and always the weight."""
+def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
+    """Return a rubric as plain data: the fields that are set, and always the weights. Nothing is lost."""
     document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree"})
-    leaves = [_criterion(criterion) for criterion in rubric.criteria]
-    document["criteria"] = leaves if rubric.tree is None else [_nested(node, leaves) for node in rubric.tree]
-    return document
+    leaves = [_write_criterion(criterion) for criterion in rubric.criteria]
+    document["criteria"] = leaves if rubric.tree is None else [_write_node(node, leaves) for node in rubric.tree]
+    return document, []
 
 
-def _criterion(criterion: Criterion) -> dict[str, Any]:
+def _write_criterion(criterion: Criterion) -> dict[str, Any]:
     return {
         **({"name": criterion.name} if criterion.name is not None else {}),
         "weight": criterion.weight,
@@ -69,63 +74,66 @@ def _criterion(criterion: Criterion) -> dict[str, Any]:
     }
 
 
-def _nested(node: Node, leaves: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _write_node(node: Node, leaves: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if node.leaf is not None:
         return {**leaves[node.leaf], "weight": node.weight}
     name = {"name": node.name} if node.name is not None else {}
-    children = [_nested(child, leaves) for child in node.children]
+    children = [_write_node(child, leaves) for child in node.children]
     return {**name, "weight": node.weight, "requirement": node.requirement, "criteria": children}
 
 
-def _grow(item: _Item, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
-    """Make the node of an entry, and its leaves' criteria with the weight that is theirs of the whole."""
-    place = len(criteria)
-    children = _children(item.data)
+def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
+    """Read an entry and the entries below it.
+
+    Args:
+        item: The entry.
+        share: The factor from the entry's own weight to its effective weight in the score.
+        criteria: The list to which the leaves are appended, with their effective weights.
+        faults: The list to which faults are appended.
+    """
+    leaf, data = len(criteria), item.data
+    is_group = isinstance(data, Mapping) and "criteria" in data
+    if is_group:
+        entry = cast("Mapping[Any, Any]", data)
+        data = {"weight": DEFAULT_WEIGHT, **{key: value for key, value in entry.items() if key != "criteria"}}
     try:
-        data = {**item.data, "weight": item.data.get("weight", DEFAULT_WEIGHT)} if children is not None else item.data
-        own = Criterion.model_validate(
-            {key: value for key, value in data.items() if key != "criteria"} if children is not None else data
-        )
+        own = Criterion.model_validate(data)
     except ValidationError as error:
         faults += faults_from_error(item.where, Criterion, error)
-        return Node(requirement="", weight=0.0, leaf=place)
-    if children is None:
-        faults += [Fault(item.where, f"examples.{i}.score", message) for i, message in _bad_examples(own)]
-        # Multiplying by 1.0 keeps what was set, so that a plain criterion is written as it was read.
-        criteria.append(own if share == 1.0 else own.model_copy(update={"weight": own.weight * share}))
-        return Node(requirement=own.requirement, name=own.name, weight=own.weight, leaf=place)
-    return _branch(item, own, children, share, criteria, faults)
+        return Node(requirement="", weight=0.0, leaf=leaf)
+    if is_group:
+        return _read_group(item, own, share, criteria, faults)
+    faults += [Fault(item.where, f"examples.{index}.score", message) for index, message in _bad_examples(own)]
+    # An unchanged criterion remembers which fields are set, so that it is written as it was read.
+    criteria.append(own if share == 1.0 else own.model_copy(update={"weight": own.weight * share}))
+    return Node(requirement=own.requirement, name=own.name, weight=own.weight, leaf=leaf)
 
 
-def _branch(
-    item: _Item, own: Criterion, children: Any, share: float, criteria: list[Criterion], faults: list[Fault]
-) -> Node:
-    faults += [unknown_key(item.where, str(key), _NODE_KEYS) for key in sorted(map(str, set(item.data) - _NODE_KEYS))]
-    below = list(_items(children, f"{item.where}.criteria", faults))
-    weights = [weight for entry in below if (weight := _weight(entry.data)) is not None]
-    total = math.fsum(weights) if len(weights) == len(below) else 0.0
-    if not below:
-        faults.append(Fault(item.where, "criteria", "is empty: give the node its parts, or take `criteria` out"))
-    elif len(weights) == len(below) and (min(weights) < 0 or total <= 0):
-        message = "have a negative weight, or none at all: a node shares its own weight, whose sign is theirs"
+def _read_group(item: _Item, own: Criterion, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
+    """Divide the weight of an entry, whose own fields are `own`, among its `criteria`, and read them."""
+    faults += [unknown_key(item.where, key, _NODE_KEYS) for key in sorted(map(str, set(item.data) - _NODE_KEYS))]
+    children = item.data["criteria"]
+    entries = list(_items([] if children is None else children, f"{item.where}.criteria", faults))
+    weights = [weight for entry in entries if (weight := _weight(entry.data)) is not None]
+    are_valid = len(weights) == len(entries)
+    total = math.fsum(weights) if are_valid else 0.0
+    if not entries:
+        faults.append(Fault(item.where, "criteria", "is empty: add criteria to the group, or remove `criteria`"))
+    elif are_valid and (min(weights) < 0 or total <= 0):
+        message = "have a negative weight, or none at all: a group divides its own weight, with its sign, among them"
         faults.append(Fault(item.where, "criteria", message))
-    scale = share * own.weight / total if total > 0 else 0.0
-    nodes = tuple(_grow(entry, scale, criteria, faults) for entry in below)
+    child_share = share * own.weight / total if total > 0 else 0.0
+    nodes = tuple(_read_node(entry, child_share, criteria, faults) for entry in entries)
     return Node(requirement=own.requirement, name=own.name, weight=own.weight, children=nodes)
 
 
 def _weight(data: Any) -> float | None:
-    """An entry's weight among its siblings; None where it has none that counts, of which its own reading will tell."""
+    """Return an entry's weight relative to its siblings; None if it is invalid, which `Criterion` reports."""
     weight = data.weight if isinstance(data, Criterion) else data.get("weight", DEFAULT_WEIGHT)
     try:
         return _WEIGHT.validate_python(weight)
     except ValidationError:
         return None
-
-
-def _children(data: Any) -> Any:
-    """The nested criteria of an entry; None for a leaf."""
-    return cast("Any", data)["criteria"] if isinstance(data, Mapping) and "criteria" in data else None
 
 
 def _bad_examples(criterion: Criterion) -> Iterator[tuple[int, str]]:
@@ -137,24 +145,25 @@ def _bad_examples(criterion: Criterion) -> Iterator[tuple[int, str]]:
 
 
 def _unwrap(document: Any, faults: list[Fault]) -> tuple[dict[str, Any], list[_Item]]:
-    """The rubric's own fields, and each criterion with its place in the document."""
-    if isinstance(document, Mapping):
-        fields = {str(key): value for key, value in cast("Mapping[object, Any]", document).items()}
-        wrappers = [key for key in _WRAPPERS if key in fields]
-        if len(wrappers) == 1 and not (wrappers[0] == "criteria" and "requirement" in fields):
-            inner = fields.pop(wrappers[0])
-            if wrappers[0] == "rubric" and isinstance(inner, Mapping):
-                inner_fields, items = _unwrap(inner, faults)
-                twice = sorted(map(str, fields.keys() & inner_fields.keys()))
-                faults += [Fault("", key, "stands both beside `rubric` and in it: keep one") for key in twice]
-                return fields | inner_fields, items
-            return fields, list(_items(inner, wrappers[0], faults))
-        given = f"has {' and '.join(f'`{key}`' for key in wrappers)}: keep one" if wrappers else _no_criteria(fields)
-        if "requirement" in fields and wrappers == ["criteria"]:
-            return {}, [_Item("criteria[0]", document)]
-        faults.append(Fault("", "", given))
+    """Return the rubric's own fields, and each criterion with its place in the document."""
+    if not isinstance(document, Mapping):
+        return {}, list(_items(document, "criteria", faults))
+    fields = {str(key): value for key, value in cast("Mapping[object, Any]", document).items()}
+    wrappers = [key for key in _WRAPPERS if key in fields]
+    if wrappers == ["criteria"] and "requirement" in fields:
+        return {}, [_Item("criteria[0]", document)]
+    if len(wrappers) != 1:
+        several = f"has {' and '.join(f'`{key}`' for key in wrappers)}: keep only one of them"
+        faults.append(Fault("", "", several if wrappers else _no_criteria(fields)))
         return {}, []
-    return {}, list(_items(document, "criteria", faults))
+    [wrapper] = wrappers
+    inner = fields.pop(wrapper)
+    if wrapper == "rubric" and isinstance(inner, Mapping):
+        inner_fields, items = _unwrap(inner, faults)
+        repeated = sorted(fields.keys() & inner_fields.keys())
+        faults += [Fault("", key, "stands both beside `rubric` and in it: keep only one of them") for key in repeated]
+        return fields | inner_fields, items
+    return fields, list(_items(inner, wrapper, faults))
 
 
 def _no_criteria(fields: Mapping[str, Any]) -> str:
@@ -164,16 +173,17 @@ def _no_criteria(fields: Mapping[str, Any]) -> str:
 
 
 def _items(items: Any, where: str, faults: list[Fault]) -> Iterator[_Item]:
+    """Yield the criteria of a list and of its sections."""
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
-        kind = "empty" if items is None else f"{type(items).__name__} {short(items)}"
-        faults.append(Fault("", "", f"must be a list of criteria, got {kind}"))
+        actual = "empty" if items is None else f"{type(items).__name__} {short(items)}"
+        faults.append(Fault("", "", f"must be a list of criteria, got {actual}"))
         return
     for index, item in enumerate(cast("Sequence[Any]", items)):
         place = f"{where}[{index}]"
         if isinstance(item, Mapping) and "criteria" in item and "requirement" not in item:
             section = cast("Mapping[str, Any]", item)
             unknown = sorted(map(str, set(section) - _SECTION_NOTES - {"criteria"}))
-            faults += [Fault(place, key, "is not a key of a section: take it out") for key in unknown]
+            faults += [Fault(place, key, "is not a key of a section: remove it") for key in unknown]
             yield from _items(section["criteria"], f"{place}.criteria", faults)
         elif isinstance(item, Criterion | Mapping):
             yield _Item(place, item)

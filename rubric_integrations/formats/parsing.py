@@ -1,4 +1,8 @@
-"""JSON and YAML from strangers: parsed without running code, growing without bound, or losing a repeated key."""
+"""Safe parsing of JSON and YAML files from untrusted sources.
+
+Parsing runs no code, and limits size, depth and YAML aliases. A repeated key is an error, because one of its values
+would be lost.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,12 @@ from rubric_integrations.rubric.errors import Fault, RubricError
 Syntax = Literal["json", "yaml"]
 
 MAX_DEPTH = 50
-# With every alias spelled out. A full rubric has some ten nodes a criterion.
+# The limit after the expansion of all aliases. A rubric has about ten values for each criterion.
 MAX_NODES = 100_000
+# A thousand criteria of 3,000 characters fit; a larger file is no rubric.
+MAX_BYTES = 10_000_000
+
+_SYNTAX: dict[str, Syntax] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -26,8 +34,8 @@ def parse(text: str, syntax: Syntax, source: str) -> Any:
     """Parse a document into lists, dictionaries and scalars.
 
     Raises:
-        RubricError: The text is not of that syntax, repeats a key, nests deeper than 50 levels, or has aliases
-            that multiply beyond 100,000 nodes.
+        RubricError: The text has a syntax error, repeats a key, nests deeper than 50 levels, or has more than 100,000
+            values after the expansion of its aliases.
     """
     try:
         if syntax == "json":
@@ -48,19 +56,19 @@ def parse(text: str, syntax: Syntax, source: str) -> Any:
 
 
 def dump(data: Any, syntax: Syntax) -> str:
-    """Write a document so that `parse` gives it back."""
+    """Return a document as text, from which `parse` reads an equal document."""
     if syntax == "json":
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
     text = yaml.safe_dump(data, allow_unicode=True, sort_keys=False, width=100)
-    # PyYAML writes some line separators bare and reads them back as plain newlines.
+    # PyYAML writes some line separators unescaped but reads them as plain newlines; in ASCII it escapes them.
     return text if yaml.safe_load(text) == data else yaml.safe_dump(data, sort_keys=False, width=100)
 
 
 def check_depth(data: Any, depth: int = 0) -> None:
-    """Refuse data that nests deeper than 50 levels.
+    """Check the depth of data.
 
     Raises:
-        ValueError: It does.
+        ValueError: The data nests deeper than 50 levels.
     """
     if depth > MAX_DEPTH:
         raise ValueError(f"nests deeper than {MAX_DEPTH} levels")
@@ -81,14 +89,14 @@ def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_repeated(key: object) -> NoReturn:
-    raise ValueError(f"has the key {key!r} twice in one object: the first value would be lost, so take one out")
+    raise ValueError(f"has the key {key!r} twice in one object: the first value would be lost, so remove one")
 
 
 class _UniqueKeyLoader(_Loader):
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
-            # Two merge keys are legal YAML, and merged values are meant to be overridden.
+            # YAML allows several merge keys (`<<`), and a mapping may override the values that it merges.
             if key.tag != "tag:yaml.org,2002:merge" and isinstance(key.value, str):
                 if key.value in seen:
                     _refuse_repeated(key.value)
@@ -97,14 +105,20 @@ class _UniqueKeyLoader(_Loader):
 
 
 def _bound_yaml(text: str) -> None:
-    """Walk the events without building anything, counting each alias as large as what it stands for."""
+    """Check the depth and the number of values of YAML text without building them.
+
+    An alias counts as many values as the node that it repeats, because a few nested aliases can stand for billions.
+
+    Raises:
+        ValueError: There are too many levels or values, or an alias refers to its own node or a later one.
+    """
     total, depth = 0, 0
     sizes: dict[str, int] = {}
     open_anchors: list[tuple[str | None, int]] = []
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise ValueError(f"has the alias *{event.anchor} inside what it stands for, or before it")
+                raise ValueError(f"has the alias *{event.anchor} inside the node that it repeats, or before it")
             total += sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
             total += 1
@@ -122,20 +136,20 @@ def _bound_yaml(text: str) -> None:
         if depth > MAX_DEPTH:
             raise ValueError(f"nests deeper than {MAX_DEPTH} levels")
         if total > MAX_NODES:
-            raise ValueError(f"has more than {MAX_NODES:,} values once its aliases are spelled out")
-
-
-# A thousand criteria of 3,000 characters fit; a file beyond this is not a rubric.
-MAX_BYTES = 10_000_000
-
-_SYNTAX: dict[str, Syntax] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
+            raise ValueError(f"has more than {MAX_NODES:,} values after the expansion of its aliases")
 
 
 def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
-    """Parse a file, by path or open, and tell its name.
+    """Parse a file.
+
+    Args:
+        source: A path or an open file.
+
+    Returns:
+        The data, and the name of the file.
 
     Raises:
-        RubricError: It cannot be read, is too large, is not text, or is neither JSON nor YAML.
+        RubricError: The file cannot be read, is too large, is not text, or is neither JSON nor YAML.
     """
     if isinstance(source, str | PathLike):
         path = Path(source)
@@ -151,7 +165,7 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
         content = source.read(MAX_BYTES + 1)
     if isinstance(content, bytes):
         if len(content) > MAX_BYTES:
-            raise RubricError(name, [Fault("", "", f"is larger than {MAX_BYTES:,} bytes: that is no rubric")])
+            raise RubricError(name, [Fault("", "", f"is larger than {MAX_BYTES:,} bytes: it is no rubric")])
         try:
             content = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -161,23 +175,27 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
 
 
 def load_text(text: str, syntax: Syntax | None, source: str) -> Any:
-    """Parse JSON or YAML text; without a syntax, JSON where the text starts like it.
+    """Parse JSON or YAML text. Without a syntax, text that starts with a bracket or brace is JSON.
 
     Raises:
-        RubricError: It is too large, nests too deep, or is not of its syntax.
+        RubricError: The text is too large, nests too deep, or has a syntax error.
     """
     if len(text) > MAX_BYTES:
         raise RubricError(source, [Fault("", "", f"has {len(text):,} characters, more than {MAX_BYTES:,}")])
     if syntax is None:
         syntax = "json" if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[") else "yaml"
     document = parse(text, syntax, source)
-    bounded(document, source)
+    check_document(document, source)
     return document
 
 
-def bounded(document: Any, source: str) -> None:
-    """Refuse parsed data that nests too deep to walk."""
+def check_document(document: Any, source: str) -> None:
+    """Check that parsed data can be walked recursively.
+
+    Raises:
+        RubricError: It nests deeper than 50 levels.
+    """
     try:
         check_depth(document)
     except (ValueError, RecursionError):
-        raise RubricError(source, [Fault("", "", "nests deeper than 50 levels")]) from None
+        raise RubricError(source, [Fault("", "", f"nests deeper than {MAX_DEPTH} levels")]) from None

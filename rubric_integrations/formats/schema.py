@@ -1,4 +1,4 @@
-"""The JSON Schema of the native format, from which editors complete rubric files."""
+"""The JSON Schema of the native format, which editors use to complete and check rubric files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rubric_integrations.rubric.rubric import Rubric
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a native rubric file: an object with `criteria`, or a bare list of them.
+    """Return the JSON Schema (2020-12) of a native rubric file: an object with `criteria`, or a list of criteria.
 
     Example:
         >>> json_schema()["title"]
@@ -18,7 +18,7 @@ def json_schema() -> dict[str, Any]:
     rubric = Rubric.model_json_schema(mode="validation")
     definitions: dict[str, Any] = rubric.pop("$defs")
     definitions |= Criterion.model_json_schema().get("$defs", {})
-    # What the reader makes of a file, and a file does not say.
+    # The reader makes the tree from the nesting of the criteria; a file must not contain it.
     rubric["properties"].pop("tree")
     definitions.pop("Node", None)
     criterion = definitions["Criterion"]
@@ -26,7 +26,7 @@ def json_schema() -> dict[str, Any]:
     entries = {"type": "array", "minItems": 1, "items": entry}
     definitions["Group"] = {
         "title": "Group",
-        "description": "Criteria that share a weight.",
+        "description": "A group of criteria, which divides its weight among them.",
         "type": "object",
         "required": ["requirement", "criteria"],
         "additionalProperties": False,

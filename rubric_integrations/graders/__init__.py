@@ -1,9 +1,32 @@
-"""Strategies: which questions to ask a judge, and in how many calls."""
+"""Grading strategies: which questions to ask a judge, and in how many calls.
+
+To add a strategy, subclass `CriterionGrader` and implement `ask`, or subclass `Grader` and implement `judge` and
+`aggregate`; then add it to `GRADERS`, from which `rescore` makes the grader of an earlier run again.
+"""
+
+from __future__ import annotations
 
 from rubric_integrations.graders.base import Grader
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.holistic import RubricAsJudgeGrader
 from rubric_integrations.graders.one_shot import PerCriterionOneShotGrader
 from rubric_integrations.graders.per_criterion import PerCriterionGrader
+from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 
-__all__ = ["CriterionGrader", "Grader", "PerCriterionGrader", "PerCriterionOneShotGrader", "RubricAsJudgeGrader"]
+__all__ = [
+    "CallLimits",
+    "CriterionGrader",
+    "Grader",
+    "OptionDisplay",
+    "PerCriterionGrader",
+    "PerCriterionOneShotGrader",
+    "RubricAsJudgeGrader",
+    "Voting",
+]
+
+GRADERS: dict[str, type[Grader]] = {
+    "PerCriterionGrader": PerCriterionGrader,
+    "PerCriterionOneShotGrader": PerCriterionOneShotGrader,
+    "RubricAsJudgeGrader": RubricAsJudgeGrader,
+}
+"""The strategies by the name that a ledger records."""

@@ -1,4 +1,4 @@
-"""Graders that ask about criteria, by whatever number of calls: the panel, its turns, and the report."""
+"""Graders that obtain an answer to each criterion, in whatever number of calls: the panel, its order, the report."""
 
 from __future__ import annotations
 
@@ -9,49 +9,54 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TypeVar
 
-from rubric_integrations.checks.checks import run_check
-from rubric_integrations.graders.base import Grader, PanelMember
+from rubric_integrations.checks import run_check
+from rubric_integrations.graders.base import Grader
+from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.aggregate import aggregate_answers, votes_for
+from rubric_integrations.scoring.aggregate import aggregate_answers
+from rubric_integrations.scoring.criterion_report import votes_for
 from rubric_integrations.scoring.voting import vote_is_decided
 from rubric_integrations.submission.submission import Submission
 
+T = TypeVar("T")
+
 
 class CriterionGrader(Grader):
-    """A grader that obtains an answer to each criterion; a subclass says in `poll` how one judge is asked.
+    """A grader that obtains an answer to each criterion. A subclass implements `ask`, the calls to one judge.
 
     Attributes:
-        may_leave_open: Whether a criterion that nobody was asked about is left open; else it is a failure.
+        may_leave_open: Whether a criterion that no judge was asked about is left open; if not, it is a failure.
     """
 
     may_leave_open = False
 
     @abstractmethod
-    async def poll(
-        self, member: PanelMember, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+    async def ask(
+        self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about the criteria at these places."""
+        """Ask one judge about the criteria with these indices in the rubric."""
 
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
         """Obtain each judge's answers to the criteria that have no check, in the order of the panel."""
-        wanted = [index for index, criterion in enumerate(rubric.criteria) if criterion.check is None]
-        return await self.vote(rubric, submission, wanted)
+        indices = [index for index, criterion in enumerate(rubric.criteria) if criterion.check is None]
+        return await self.ask_panel(rubric, submission, indices)
 
-    async def vote(self, rubric: Rubric, submission: Submission, wanted: Sequence[int]) -> list[JudgeAnswers]:
-        """Obtain each judge's answers to the criteria at these places, side by side or in turn."""
-        if not self.sequential:
-            return list(await asyncio.gather(*(self.poll(member, rubric, submission, wanted) for member in self.panel)))
-        panel_answers: list[JudgeAnswers] = []
-        for place, member in enumerate(self.panel):
-            waiting = [later.weight for later in self.panel[place:]]
-            undecided = [index for index in wanted if not self._decided(rubric, index, panel_answers, waiting)]
-            panel_answers.append(await self.poll(member, rubric, submission, undecided))
-        return panel_answers
+    async def ask_panel(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> list[JudgeAnswers]:
+        """Ask all judges about these criteria, at the same time or one after another (`voting.sequential`)."""
+        if not self.voting.sequential:
+            calls = (self.ask(member, rubric, submission, indices) for member in self.panel)
+            return list(await asyncio.gather(*calls))
+        panel: list[JudgeAnswers] = []
+        for position, member in enumerate(self.panel):
+            waiting = [later.weight for later in self.panel[position:]]
+            undecided = [index for index in indices if not self._is_decided(rubric, index, panel, waiting)]
+            panel.append(await self.ask(member, rubric, submission, undecided))
+        return panel
 
-    def aggregate(self, rubric: Rubric, submission: Submission, found: Sequence[JudgeAnswers]) -> EvaluationReport:
+    def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[JudgeAnswers]) -> EvaluationReport:
         """Turn the judges' answers, and those of the checks, into the report."""
         computed: dict[int, Outcome] = {}
         for index, criterion in enumerate(rubric.criteria):
@@ -60,9 +65,8 @@ class CriterionGrader(Grader):
                     computed[index] = run_check(criterion.check, submission)
                 except JudgeFailure as failure:
                     computed[index] = failure
-        return aggregate_answers(
-            rubric, found, JudgeAnswers(computed, judge="check"), self.policies, self.may_leave_open
-        )
+        checks = JudgeAnswers(computed, judge="check")
+        return aggregate_answers(rubric, answers, checks, self.policies, may_leave_open=self.may_leave_open)
 
     def question(
         self,
@@ -70,44 +74,50 @@ class CriterionGrader(Grader):
         submission: Submission,
         index: int,
         member: PanelMember,
-        batch_criteria: Sequence[int] = (),
+        batch: Sequence[int] = (),
     ) -> Question:
-        """The question that a criterion is, with its options in the order to show them."""
+        """Make the question about one criterion, with its options in the order in which the judge sees them.
+
+        Args:
+            rubric: The rubric.
+            submission: The submission.
+            index: The criterion's index in the rubric.
+            member: The judge that is asked.
+            batch: The indices of all criteria of the same request, if it contains several.
+        """
         criterion = rubric.criteria[index]
         options = criterion.options or ()
-        if options and self.shuffle_options:
-            options = shuffled(options, self.seed, submission.response, index, member.name)
-        others = tuple(rubric.criteria[place] for place in batch_criteria)
-        warm_prompt_cache = (self.warm_prompt_cache or self.may_leave_open) and len(batch_criteria or (index,)) < len(
-            rubric
-        )
+        if options and self.options.shuffle:
+            options = shuffle_options(options, self.options.seed, submission.response, index, member.name)
+        is_part = len(batch or (index,)) < len(rubric)
         return Question(
-            submission, criterion, rubric.instructions, options, self.policies.may_abstain, others, warm_prompt_cache
+            submission,
+            criterion,
+            rubric.instructions,
+            options,
+            self.options.may_abstain,
+            batch_criteria=tuple(rubric.criteria[other] for other in batch),
+            warm_prompt_cache=(self.warm_prompt_cache or self.may_leave_open) and is_part,
         )
 
     @property
-    def stops_at_once(self) -> bool:
-        """Whether the first failure ends the grade, so that its siblings need not be paid for."""
+    def stops_at_first_failure(self) -> bool:
+        """Whether the first failure ends the grade, so that the calls under way are cancelled."""
         return self.policies.on_failure == "raise" and len(self.panel) == 1
 
-    def _decided(
-        self, rubric: Rubric, index: int, panel_answers: Sequence[JudgeAnswers], waiting: Sequence[float]
-    ) -> bool:
+    def _is_decided(self, rubric: Rubric, index: int, panel: Sequence[JudgeAnswers], waiting: Sequence[float]) -> bool:
         criterion = rubric.criteria[index]
-        votes = [vote for vote in votes_for(index, panel_answers) if vote.error is None]
-        return vote_is_decided(criterion, votes, waiting, self.policies.strategy(criterion))
+        votes = [vote for vote in votes_for(index, panel) if vote.error is None]
+        return vote_is_decided(criterion, votes, waiting, self.policies.strategy_for(criterion))
 
 
-T = TypeVar("T")
-
-
-def shuffled(options: Sequence[T], seed: int, text: str, index: int, judge: str) -> tuple[T, ...]:
-    """The order in which a judge is shown the options: fixed by the seed, the text, the criterion and the judge.
+def shuffle_options(options: Sequence[T], seed: int, text: str, index: int, judge: str) -> tuple[T, ...]:
+    """Shuffle options in an order that depends on the seed, the text, the criterion's index and the judge's name.
 
     It is the order of `autorubric` 1.6, so that its recorded runs can be repeated.
     """
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
     key = int(hashlib.sha256(f"{seed}:{digest}:{index}:{judge}".encode()).hexdigest()[:16], 16) % 2**31
-    order = list(options)
-    random.Random(key).shuffle(order)  # noqa: S311 -- an order, not a secret
-    return tuple(order)
+    shuffled = list(options)
+    random.Random(key).shuffle(shuffled)  # noqa: S311 -- an order, not a secret
+    return tuple(shuffled)

@@ -1,4 +1,4 @@
-"""How many calls may be under way: a cap that gives way to rate limits, and comes back."""
+"""A concurrency limit that a rate limit halves, and that recovers call by call."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ from types import TracebackType
 
 
 class AdaptiveConcurrency:
-    """A cap on the calls under way in one event loop, halved by a rate limit and regained call by call.
+    """The concurrency limit of one event loop; use it as an async context manager around each call.
 
-    It is the additive increase and multiplicative decrease of TCP (Chiu & Jain, 1989): each answer adds the share of
-    a slot that gives back one slot after as many answers as there are slots.
+    It follows the additive increase and multiplicative decrease of TCP (Chiu & Jain, 1989): a rate limit halves the
+    slots, and each successful call returns such a share of a slot that one whole slot is back after as many calls as
+    there are slots.
+
+    Args:
+        limit: The most calls at the same time, at least 1.
 
     Example:
-        >>> pace = AdaptiveConcurrency(8)
-        >>> pace.limited(since=time.monotonic())
-        >>> pace.slots
+        >>> concurrency = AdaptiveConcurrency(8)
+        >>> concurrency.on_rate_limit(sent_at=time.monotonic())
+        >>> concurrency.slots
         4
     """
 
-    def __init__(self, cap: int):
-        self.cap = cap
-        self._free = asyncio.Semaphore(cap)
+    def __init__(self, limit: int):
+        self.limit = limit
+        self._free = asyncio.Semaphore(limit)
         self._withheld = self._to_withhold = 0
-        self._regained, self._halved_at, self._not_before = 0.0, -1.0, 0.0
+        self._recovered, self._halved_at, self._not_before = 0.0, -1.0, 0.0
 
     @property
     def slots(self) -> int:
-        """How many calls may be under way now; at least 1."""
-        return self.cap - self._withheld - self._to_withhold
+        """How many calls may run at the same time now; at least 1."""
+        return self.limit - self._withheld - self._to_withhold
 
     async def __aenter__(self) -> None:
         await self._free.acquire()
@@ -53,26 +57,26 @@ class AdaptiveConcurrency:
         else:
             self._free.release()
 
-    def limited(self, since: float, wait: float = 0.0) -> None:
-        """A call was refused for its rate: halve the slots, once for all calls that were sent before it was known.
+    def on_rate_limit(self, sent_at: float, wait: float = 0.0) -> None:
+        """Halve the slots, once for all calls that were sent before the provider first refused one.
 
         Args:
-            since: When the call was sent, by `time.monotonic`.
-            wait: Seconds for which the server wants no call at all.
+            sent_at: When the refused call was sent, by `time.monotonic`.
+            wait: Seconds during which the server wants no call at all.
         """
         self._not_before = max(self._not_before, time.monotonic() + wait)
-        if since > self._halved_at:
+        if sent_at > self._halved_at:
             self._halved_at = time.monotonic()
             self._to_withhold += self.slots // 2
-            self._regained = 0.0
+            self._recovered = 0.0
 
-    def answered(self) -> None:
-        """A call was answered: a share of a slot comes back."""
+    def on_success(self) -> None:
+        """Return a share of a slot after a successful call."""
         if not (self._withheld or self._to_withhold):
             return
-        self._regained += 1 / self.slots
-        if self._regained >= 1:
-            self._regained -= 1
+        self._recovered += 1 / self.slots
+        if self._recovered >= 1:
+            self._recovered -= 1
             if self._to_withhold:
                 self._to_withhold -= 1
             else:

@@ -1,4 +1,4 @@
-"""Fewer calls for the same decision: in which order to ask, and when nothing more needs to be known."""
+"""Fewer calls for the same decision: in which order to ask, and when no further answer can change the decision."""
 
 from __future__ import annotations
 
@@ -11,26 +11,35 @@ from rubric_integrations.submission.submission import Submission
 
 
 def question_order(rubric: Rubric, submission: Submission) -> list[int]:
-    """The places of the criteria that a judge answers: gates first, then by what they move per character of prompt.
+    """Order the criteria that a judge answers: required ones first, then by effect on the score per prompt character.
 
-    Criteria with a check are not among them: they are computed before anything is asked.
+    Criteria with a check are not among them: they are computed before any question is asked.
+
+    Returns:
+        The criteria's indices in the rubric.
     """
     shared = sum(map(len, (submission.response, submission.query or "", submission.reference or "")))
 
-    def worth(criterion: Criterion) -> float:
+    def effect(criterion: Criterion) -> float:
         low, high = (extreme_judgment(criterion, end).value or 0.0 for end in ("low", "high"))
         own = sum(map(len, (criterion.requirement, *(option.label for option in criterion.options or ()))))
         return abs(criterion.weight) * (high - low) / (shared + own)
 
-    asked = [place for place, criterion in enumerate(rubric.criteria) if criterion.check is None]
-    return sorted(asked, key=lambda place: (not rubric.criteria[place].is_gate, -worth(rubric.criteria[place])))
+    indices = [index for index, criterion in enumerate(rubric.criteria) if criterion.check is None]
+    return sorted(indices, key=lambda index: (not rubric.criteria[index].is_gate, -effect(rubric.criteria[index])))
 
 
 def decision_is_final(report: EvaluationReport, pass_mark: float, threshold: float | None = None) -> bool:
-    """Whether no answer that is still missing can change `passed`, nor on which side of a threshold the score is."""
+    """Whether no missing answer can change `passed`, nor on which side of a threshold the score is.
+
+    Args:
+        report: The report of the answers so far.
+        pass_mark: The rubric's pass mark in [0, 1].
+        threshold: A score in [0, 1]; None where the score itself does not matter.
+    """
     if report.score_range is None:
         return True
     low, high = report.score_range
-    lost = any(row.required and row.was_asked and not row.passed for row in report.criteria)
-    passed_is_known = report.passed or lost or not reaches_mark(high, pass_mark)
-    return passed_is_known and (threshold is None or reaches_mark(low, threshold) == reaches_mark(high, threshold))
+    gate_failed = any(row.required and row.was_asked and not row.passed for row in report.criteria)
+    passed_is_final = report.passed or gate_failed or not reaches_mark(high, pass_mark)
+    return passed_is_final and (threshold is None or reaches_mark(low, threshold) == reaches_mark(high, threshold))

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from rubric_integrations.graders.base import Grader, PanelMember
+from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_VOTING, Grader
+from rubric_integrations.graders.panel import PanelMember
+from rubric_integrations.graders.settings import CallLimits, Voting
 from rubric_integrations.judges.protocol import OverallJudge
+from rubric_integrations.judges.wrappers import innermost
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.report import EvaluationReport
-from rubric_integrations.results.usage import Spend, total_spend
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.formula import (
-    Score,
-    WeightedValue,
-    fallback_judgment,
-    reaches_mark,
-    score_overall,
-    score_parts,
-)
+from rubric_integrations.scoring.aggregate import OverallAnswer, aggregate_overall
+from rubric_integrations.scoring.length import LengthPenalty
+from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.submission.submission import Submission
+
+if TYPE_CHECKING:
+    from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.judges.models import GenerateFn
 
 _JOIN: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
@@ -32,22 +32,34 @@ _JOIN: dict[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-class OverallAnswer(NamedTuple):
-    """One judge's score of 0 to 100, or why there is none."""
-
-    judge: str
-    percent: float | None
-    reason: str
-    spend: Spend
-
-
 class RubricAsJudgeGrader(Grader):
-    """Asks the judge for one score of 0 to 100.
+    """A grader that asks the judge for one score of 0 to 100.
 
-    `score` is that score over 100, `raw_score` puts it on the scale of the weighted sum so that it compares with other
-    graders, `llm_raw_score` is the judge's own number, and `report` is None. A rubric with required criteria never
-    passes here, for nothing shows that they hold; checks are left to the judge's eye like every other criterion.
-    A panel's scores are joined by `ordinal_aggregation`: `mean`, `median`, `min` or `max`.
+    `score` is that score over 100; `raw_score` converts it to the scale of the weighted sum, so that it compares with
+    other graders; `llm_raw_score` is the judge's own number; `report` is None. A rubric with required criteria never
+    passes here, because nothing shows that they hold. Checks are left to the judge, like every other criterion.
+
+    Args:
+        judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is
+            no default: inside DSPy, a judge that is not named would use the student's own model.
+        generate_fn: An async function `(system_prompt, user_prompt) -> reply` in place of `judge`, under the name that
+            it has in the `rubric` package.
+        judges: A panel of judges in place of `judge`.
+        voting: How a panel votes: `ordinal` joins the scores, by `mean`, `median`, `min` or `max`.
+        system_prompt: Instructions in place of the built-in ones; goes with a model, not with a `Judge`.
+        normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
+        length_penalty: What long responses lose; in points where `normalize` is False. By default nothing.
+        cannot_assess: How an abstention is scored: `skip`, `zero`, `partial` or `fail`.
+        partial_credit: The share in [0, 1] of a positive weight that `cannot_assess="partial"` gives.
+        on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`), as
+            the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
+        default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
+        max_retries: Retries after a lost or unreadable reply, at least 0; 2 means up to three attempts.
+        limits: The limits on concurrent calls and on the time of each.
+
+    Raises:
+        ValueError: A setting is missing, unknown, out of range, or about single criteria; raised before any request.
+        TypeError: `judge` is nothing that can score a whole submission.
 
     Example:
         >>> async def generate(system_prompt: str, user_prompt: str) -> str:
@@ -59,75 +71,70 @@ class RubricAsJudgeGrader(Grader):
         (0.85, 12.75, 85.0)
     """
 
-    def __init__(self, *args: Any, **settings: Any):
-        """Set up a grader; see `Grader` for the settings.
-
-        Raises:
-            ValueError: A setting is missing, unknown, out of range, or one about single criteria.
-            TypeError: The judge cannot score a submission as a whole.
-        """
-        super().__init__(*args, **settings)
-        for name in ("sequential", "examples"):
-            if settings.get(name):
-                raise ValueError(f"`{name}` is about single criteria: it would have no effect on a score of the whole")
-        if self.policies.strategies["ordinal"] not in _JOIN:
-            raise ValueError(f"`ordinal_aggregation` of scores of the whole must be one of {', '.join(_JOIN)}")
+    def __init__(
+        self,
+        judge: JudgeLike | None = None,
+        *,
+        generate_fn: GenerateFn | None = None,
+        judges: Sequence[JudgeLike] | None = None,
+        voting: Voting = DEFAULT_VOTING,
+        system_prompt: str | None = None,
+        normalize: bool = True,
+        length_penalty: LengthPenalty | None = None,
+        cannot_assess: CannotAssess = "skip",
+        partial_credit: float = 0.5,
+        on_failure: OnFailure = "raise",
+        default_fallback_verdicts: DefaultFallbackVerdicts | None = None,
+        max_retries: int = 2,
+        limits: CallLimits = DEFAULT_LIMITS,
+    ):
+        super().__init__(
+            judge,
+            generate_fn=generate_fn,
+            judges=judges,
+            voting=voting,
+            system_prompt=system_prompt,
+            normalize=normalize,
+            length_penalty=length_penalty,
+            cannot_assess=cannot_assess,
+            partial_credit=partial_credit,
+            on_failure=on_failure,
+            default_fallback_verdicts=default_fallback_verdicts,
+            max_retries=max_retries,
+            limits=limits,
+        )
+        if voting.sequential:
+            raise ValueError("`voting.sequential` is about single criteria: it has no effect on a score of the whole")
+        if voting.ordinal not in _JOIN:
+            raise ValueError(
+                f"`voting.ordinal` of scores of the whole must be one of {', '.join(_JOIN)}, got {voting.ordinal!r}"
+            )
         for member in self.panel:
-            if not isinstance(member.judge, OverallJudge):
+            judge = innermost(member.judge)
+            if not isinstance(judge, OverallJudge):
                 raise TypeError(
-                    f"the judge {type(member.judge).__name__} cannot score a submission as a whole: use "
-                    "PerCriterionGrader, or give it a method `judge_overall`"
+                    f"the judge {type(judge).__name__} cannot score a submission as a whole: use PerCriterionGrader, "
+                    "or give it a method `judge_overall`"
                 )
+            if getattr(judge, "examples", ()):
+                raise ValueError("`examples` are about single criteria: they have no effect on a score of the whole")
+
+    def settings(self) -> dict[str, Any]:
+        """Return those constructor arguments, as JSON, that questions and scores depend on."""
+        return {name: value for name, value in super().settings().items() if name != "options"}
 
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[OverallAnswer]:
         """Obtain each judge's score."""
-        return await asyncio.gather(*(self._ask(member, rubric, submission) for member in self.panel))
+        return await asyncio.gather(*(self._request(member, rubric, submission) for member in self.panel))
 
-    async def _ask(self, member: PanelMember, rubric: Rubric, submission: Submission) -> OverallAnswer:
+    async def _request(self, member: PanelMember, rubric: Rubric, submission: Submission) -> OverallAnswer:
         judge: Any = member.judge
         try:
-            overall, lost = await self.call_limiter.ask(lambda: judge.judge_overall(submission, rubric))
+            overall, lost = await self.call_limiter.call(lambda: judge.judge_overall(submission, rubric))
         except JudgeFailure as failure:
             return OverallAnswer(member.name, None, str(failure), failure.spend)
         return OverallAnswer(member.name, overall.percent, overall.reason, overall.spend + lost)
 
-    def aggregate(self, rubric: Rubric, submission: Submission, found: Sequence[OverallAnswer]) -> EvaluationReport:
+    def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[OverallAnswer]) -> EvaluationReport:
         """Join the judges' scores into the report."""
-        given = [opinion for opinion in found if opinion.percent is not None]
-        lost = [opinion for opinion in found if opinion.percent is None]
-        percents = {opinion.judge: opinion.percent for opinion in found}
-        join = _JOIN[self.policies.strategies["ordinal"]]
-        percent = join([p for p in percents.values() if p is not None]) if given else None
-        score = self._instead(rubric) if percent is None else score_overall(rubric, percent)
-        return EvaluationReport(
-            score=score.normalized if self.policies.normalize else score.raw,
-            raw_score=score.raw,
-            llm_raw_score=percent,
-            passed=bool(given)
-            and reaches_mark(score.normalized, rubric.pass_mark)
-            and not any(criterion.is_gate for criterion in rubric.criteria),
-            complete=not lost,
-            coverage=1.0 if given else 0.0,
-            failed_count=0 if given else len(rubric),
-            error=f"{len(lost)} of {len(found)} judges gave no score: {lost[0].reason}" if lost else None,
-            spend=total_spend(opinion.spend for opinion in found),
-            judge_scores=self._judge_scores(rubric, percents) if len(found) > 1 else {},
-            report=None,
-            reason="; ".join(opinion.reason for opinion in given),
-        )
-
-    def _instead(self, rubric: Rubric) -> Score:
-        """The score that stands in for a failure: that of every criterion's fallback; undefined for an abstention."""
-        answers = [fallback_judgment(criterion, self.policies.on_failure) for criterion in rubric.criteria]
-        if any(answer is None for answer in answers):
-            return Score(None, None)
-        values = [answer.value if answer else math.nan for answer in answers]
-        return score_parts(
-            [WeightedValue(c.weight, v, c.worst_value) for c, v in zip(rubric.criteria, values, strict=True)]
-        )
-
-    def _judge_scores(self, rubric: Rubric, percents: dict[str, float | None]) -> dict[str, float | None]:
-        scores = {
-            judge: score_overall(rubric, p) if p is not None else Score(None, None) for judge, p in percents.items()
-        }
-        return {judge: s.normalized if self.policies.normalize else s.raw for judge, s in scores.items()}
+        return aggregate_overall(rubric, answers, _JOIN[self.voting.ordinal], self.policies)

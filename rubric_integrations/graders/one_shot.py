@@ -4,22 +4,55 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rubric_integrations.graders.base import PanelMember
+from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_OPTIONS, DEFAULT_VOTING
 from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.panel import PanelMember
+from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 from rubric_integrations.judges.protocol import BatchJudge
+from rubric_integrations.judges.wrappers import innermost
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
-from rubric_integrations.results.usage import Spend, total_spend
+from rubric_integrations.results.usage import NO_SPEND, Spend, total_spend
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.length import LengthPenalty
+from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.submission.submission import Submission
+
+if TYPE_CHECKING:
+    from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.judges.models import GenerateFn
 
 
 class PerCriterionOneShotGrader(CriterionGrader):
-    """Asks the judge all criteria in one call.
+    """A grader that asks the judge about all criteria in one call.
 
-    Every criterion must get exactly one valid answer. Those that do not (missing, repeated, unreadable) are asked
-    again in one further call; what is still unanswered then is a failure of that criterion, never UNMET.
+    Every criterion must get exactly one valid answer. Those that do not (a missing, repeated or unreadable answer) are
+    requested again in one further call. What still has no answer then is a failure of that criterion, never UNMET.
+
+    Args:
+        judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is
+            no default: inside DSPy, a judge that is not named would use the student's own model.
+        generate_fn: An async function `(system_prompt, user_prompt) -> reply` in place of `judge`, under the name that
+            it has in the `rubric` package.
+        judges: A panel of judges in place of `judge`.
+        voting: How a panel votes.
+        system_prompt: Instructions in place of the built-in ones; goes with a model, not with a `Judge`.
+        normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
+        length_penalty: What long responses lose; in points where `normalize` is False. By default nothing.
+        cannot_assess: How an abstention is scored: `skip`, `zero`, `partial` or `fail`.
+        partial_credit: The share in [0, 1] of a positive weight that `cannot_assess="partial"` gives.
+        on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`), as
+            the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
+        default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
+        options: How judges see the options of multi-choice criteria.
+        max_retries: Retries after a lost or unreadable reply, at least 0; 2 means up to three attempts.
+        limits: The limits on concurrent calls and on the time of each.
+        max_criteria_per_call: The most criteria in one call, at least 1; a longer rubric is split into several calls.
+
+    Raises:
+        ValueError: A setting is missing, unknown, or out of range; raised before any request.
+        TypeError: `judge` is nothing that can judge several criteria in one call.
 
     Example:
         >>> async def generate(system_prompt: str, user_prompt: str) -> str:
@@ -30,82 +63,98 @@ class PerCriterionOneShotGrader(CriterionGrader):
         1.0
     """
 
-    def __init__(self, *args: Any, max_criteria_per_call: int | None = None, **settings: Any):
-        """Set up a grader; see `Grader` for the other settings.
-
-        Args:
-            *args: As for `Grader`.
-            max_criteria_per_call: Splits a long rubric into calls of at most this many criteria; at least 1.
-            **settings: As for `Grader`.
-
-        Raises:
-            ValueError: A setting is missing, unknown or out of range.
-            TypeError: The judge can answer only one criterion at a time.
-        """
-        super().__init__(*args, **settings)
-        if settings.get("examples"):
-            raise ValueError("`examples` are about one criterion at a time: use PerCriterionGrader to show them")
+    def __init__(
+        self,
+        judge: JudgeLike | None = None,
+        *,
+        generate_fn: GenerateFn | None = None,
+        judges: Sequence[JudgeLike] | None = None,
+        voting: Voting = DEFAULT_VOTING,
+        system_prompt: str | None = None,
+        normalize: bool = True,
+        length_penalty: LengthPenalty | None = None,
+        cannot_assess: CannotAssess = "skip",
+        partial_credit: float = 0.5,
+        on_failure: OnFailure = "raise",
+        default_fallback_verdicts: DefaultFallbackVerdicts | None = None,
+        options: OptionDisplay = DEFAULT_OPTIONS,
+        max_retries: int = 2,
+        limits: CallLimits = DEFAULT_LIMITS,
+        max_criteria_per_call: int | None = None,
+    ):
+        super().__init__(
+            judge,
+            generate_fn=generate_fn,
+            judges=judges,
+            voting=voting,
+            system_prompt=system_prompt,
+            normalize=normalize,
+            length_penalty=length_penalty,
+            cannot_assess=cannot_assess,
+            partial_credit=partial_credit,
+            on_failure=on_failure,
+            default_fallback_verdicts=default_fallback_verdicts,
+            options=options,
+            max_retries=max_retries,
+            limits=limits,
+        )
         if max_criteria_per_call is not None and max_criteria_per_call < 1:
             raise ValueError(f"`max_criteria_per_call` must be at least 1, got {max_criteria_per_call!r}")
         self.max_criteria_per_call = max_criteria_per_call
         for member in self.panel:
-            if not isinstance(member.judge, BatchJudge):
+            judge = innermost(member.judge)
+            if not isinstance(judge, BatchJudge):
                 raise TypeError(
-                    f"the judge {type(member.judge).__name__} answers one criterion at a time: use PerCriterionGrader, "
-                    "or give it a method `judge_batch`"
+                    f"the judge {type(judge).__name__} answers one criterion at a time: use PerCriterionGrader, or "
+                    "give it a method `judge_batch`"
                 )
+            if getattr(judge, "examples", ()):
+                raise ValueError("`examples` are about one criterion at a time: use PerCriterionGrader to show them")
 
-    def question_settings(self) -> dict[str, Any]:
-        """The settings that what is asked depends on."""
-        return {**super().question_settings(), "max_criteria_per_call": self.max_criteria_per_call}
+    def settings(self) -> dict[str, Any]:
+        """Return those constructor arguments, as JSON, that questions and scores depend on."""
+        return {**super().settings(), "max_criteria_per_call": self.max_criteria_per_call}
 
-    async def poll(
-        self, member: PanelMember, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+    async def ask(
+        self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about the criteria at these places, in as few calls as the limit allows."""
-        size = self.max_criteria_per_call or max(1, len(wanted))
-        chunks = [wanted[start : start + size] for start in range(0, len(wanted), size)]
-        asked: list[tuple[dict[int, Outcome], Spend]] = []
+        """Ask one judge about these criteria, in as few calls as the limit allows."""
+        size = self.max_criteria_per_call or max(1, len(indices))
+        chunks = [indices[start : start + size] for start in range(0, len(indices), size)]
+        results: list[tuple[dict[int, Outcome], Spend]] = []
         for group in (chunks[:1], chunks[1:]) if self.warm_prompt_cache else (chunks,):
-            asked += await asyncio.gather(*(self._chunk(member, rubric, submission, chunk) for chunk in group))
-        answers = {index: answer for chunk, _ in asked for index, answer in chunk.items()}
-        return JudgeAnswers(answers, member.name, member.weight, total_spend(spend for _, spend in asked))
+            results += await asyncio.gather(*(self._ask_chunk(member, rubric, submission, chunk) for chunk in group))
+        outcomes = {index: outcome for chunk, _ in results for index, outcome in chunk.items()}
+        return JudgeAnswers(outcomes, member.name, member.weight, total_spend(spend for _, spend in results))
 
-    async def _chunk(
-        self, member: PanelMember, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+    async def _ask_chunk(
+        self, member: PanelMember, rubric: Rubric, submission: Submission, chunk: Sequence[int]
     ) -> tuple[dict[int, Outcome], Spend]:
-        answers: dict[int, Outcome] = {}
-        spend = Spend()
-        left = list(wanted)
-        for _ in range(2):  # the call, and one to repair it
-            found, cost = await self._call(member, rubric, submission, left, wanted)
-            spend += cost
-            answers |= found
-            left = [index for index in left if isinstance(answers[index], JudgeFailure)]
-            if not left or any(not _may_repair(answers[index]) for index in left):
+        outcomes: dict[int, Outcome] = {}
+        spend = NO_SPEND
+        missing = list(chunk)
+        for _ in range(2):  # the call, and one for what it left without an answer
+            more, cost = await self._request(member, rubric, submission, missing, chunk)
+            outcomes, spend = outcomes | more, spend + cost
+            missing = [index for index in missing if isinstance(outcomes[index], JudgeFailure)]
+            if not missing or not all(_is_retryable(outcomes[index]) for index in missing):
                 break
-        return answers, spend
+        return outcomes, spend
 
-    async def _call(
-        self,
-        member: PanelMember,
-        rubric: Rubric,
-        submission: Submission,
-        wanted: Sequence[int],
-        batch_criteria: Sequence[int],
+    async def _request(
+        self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int], batch: Sequence[int]
     ) -> tuple[dict[int, Outcome], Spend]:
-        # Numbered by their place in the rubric, so that no answer to one call can be read as one to another.
-        questions = {index + 1: self.question(rubric, submission, index, member, batch_criteria) for index in wanted}
+        # Numbered by their position in the rubric, so that no answer to one call can be read as one to another.
+        questions = {index + 1: self.question(rubric, submission, index, member, batch) for index in indices}
         judge: Any = member.judge
         try:
-            batch, lost = await self.call_limiter.ask(lambda: judge.judge_batch(questions))
-        except JudgeFailure as failed:
+            result, lost = await self.call_limiter.call(lambda: judge.judge_batch(questions))
+        except JudgeFailure as failure:
             # Each criterion fails for the same reason; what the attempts cost is counted once.
-            message = str(failed).removeprefix(f"{failed.kind}: ")
-            return {index: JudgeFailure(failed.kind, message) for index in wanted}, failed.spend
-        faults = {number: JudgeFailure("parse", fault, retryable=True) for number, fault in batch.faults.items()}
-        return {number - 1: answer for number, answer in {**batch.answers, **faults}.items()}, batch.spend + lost
+            return {index: JudgeFailure(failure.kind, failure.message) for index in indices}, failure.spend
+        faults = {number: JudgeFailure("parse", fault, retryable=True) for number, fault in result.faults.items()}
+        return {number - 1: outcome for number, outcome in {**result.answers, **faults}.items()}, result.spend + lost
 
 
-def _may_repair(answer: Outcome) -> bool:
-    return isinstance(answer, JudgeFailure) and answer.retryable
+def _is_retryable(outcome: Outcome) -> bool:
+    return isinstance(outcome, JudgeFailure) and outcome.retryable

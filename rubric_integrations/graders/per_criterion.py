@@ -1,26 +1,60 @@
-"""One call a criterion: the most careful strategy, and the usual choice."""
+"""One call for each criterion: the most careful strategy, and the usual choice."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rubric_integrations.graders.base import PanelMember
+from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_OPTIONS, DEFAULT_VOTING
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.early_stopping import decision_is_final, question_order
-from rubric_integrations.judges.protocol import validate_judgment
-from rubric_integrations.results.judgment import CANCELLED, JudgeAnswers, JudgeFailure, Judgment, Outcome
+from rubric_integrations.graders.panel import PanelMember
+from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
+from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.length import LengthPenalty
+from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.submission.submission import Submission
+
+if TYPE_CHECKING:
+    from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.judges.models import GenerateFn
 
 
 class PerCriterionGrader(CriterionGrader):
-    """Asks the judge each criterion in a call of its own, concurrently up to the cap.
+    """A grader that asks the judge about each criterion in a call of its own, concurrently up to the limit.
 
-    Criteria with a check are computed and cost no call. Under `on_failure="raise"` the first criterion that a single
-    judge fails at for good cancels the calls under way.
+    Criteria with a check are computed and cost no call. Under `on_failure="raise"`, the first criterion that a single
+    judge finally fails at cancels the calls under way.
+
+    Args:
+        judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is
+            no default: inside DSPy, a judge that is not named would use the student's own model.
+        generate_fn: An async function `(system_prompt, user_prompt) -> reply` in place of `judge`, under the name that
+            it has in the `rubric` package.
+        judges: A panel of judges in place of `judge`.
+        voting: How a panel votes.
+        system_prompt: Instructions in place of the built-in ones; goes with a model, not with a `Judge`.
+        normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
+        length_penalty: What long responses lose; in points where `normalize` is False. By default nothing.
+        cannot_assess: How an abstention is scored: `skip`, `zero`, `partial` or `fail`.
+        partial_credit: The share in [0, 1] of a positive weight that `cannot_assess="partial"` gives.
+        on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`), as
+            the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
+        default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
+        options: How judges see the options of multi-choice criteria.
+        max_retries: Retries after a lost or unreadable reply, at least 0; 2 means up to three attempts.
+        limits: The limits on concurrent calls and on the time of each.
+        stop_when_decided: Whether to ask about one criterion after another, and to stop once no further answer can
+            change `passed`: checks first, then required criteria, then the heaviest. A number in [0, 1] continues until
+            it is also certain on which side of it the score is. The report then lists `not_asked`, and has a
+            `score_range` in place of a score.
+
+    Raises:
+        ValueError: A setting is missing, unknown, or out of range; raised before any request.
+        TypeError: `judge` is nothing that can judge.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -29,80 +63,99 @@ class PerCriterionGrader(CriterionGrader):
         1.0
     """
 
-    def __init__(self, *args: Any, stop_when_decided: bool | float = False, **settings: Any):
-        """Set up a grader; see `Grader` for the other settings.
-
-        Args:
-            *args: As for `Grader`.
-            stop_when_decided: Ask one criterion after another, and no more once nothing can change `passed`: checks
-                first, then required criteria, then the heaviest. A number asks on until it is also certain on which
-                side of it the score is. The report names what was `not_asked`, and has a `score_range` for a score.
-            **settings: As for `Grader`.
-
-        Raises:
-            ValueError: A setting is missing, unknown or out of range.
-        """
-        super().__init__(*args, **settings)
+    def __init__(
+        self,
+        judge: JudgeLike | None = None,
+        *,
+        generate_fn: GenerateFn | None = None,
+        judges: Sequence[JudgeLike] | None = None,
+        voting: Voting = DEFAULT_VOTING,
+        system_prompt: str | None = None,
+        normalize: bool = True,
+        length_penalty: LengthPenalty | None = None,
+        cannot_assess: CannotAssess = "skip",
+        partial_credit: float = 0.5,
+        on_failure: OnFailure = "raise",
+        default_fallback_verdicts: DefaultFallbackVerdicts | None = None,
+        options: OptionDisplay = DEFAULT_OPTIONS,
+        max_retries: int = 2,
+        limits: CallLimits = DEFAULT_LIMITS,
+        stop_when_decided: bool | float = False,
+    ):
+        super().__init__(
+            judge,
+            generate_fn=generate_fn,
+            judges=judges,
+            voting=voting,
+            system_prompt=system_prompt,
+            normalize=normalize,
+            length_penalty=length_penalty,
+            cannot_assess=cannot_assess,
+            partial_credit=partial_credit,
+            on_failure=on_failure,
+            default_fallback_verdicts=default_fallback_verdicts,
+            options=options,
+            max_retries=max_retries,
+            limits=limits,
+        )
         if not 0 <= stop_when_decided <= 1:
             raise ValueError(f"`stop_when_decided` must be True, False or a score in [0, 1], got {stop_when_decided!r}")
         self.may_leave_open = stop_when_decided is not False
         self.threshold = None if isinstance(stop_when_decided, bool) else stop_when_decided
-        if self.may_leave_open and not self.policies.normalize:
+        if self.may_leave_open and not normalize:
             raise ValueError("`stop_when_decided` goes by the normalized score: it does not go with `normalize=False`")
 
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
-        """Obtain each judge's answers, to all criteria or until the decision is made."""
+        """Obtain each judge's answers, to all criteria or until the decision is final."""
         if not self.may_leave_open:
             return await super().judge(rubric, submission)
-        panel_answers = [JudgeAnswers({}, member.name, member.weight) for member in self.panel]
-        for place in question_order(rubric, submission):
-            report = self._blended(rubric, submission, panel_answers)
+        panel = [JudgeAnswers({}, member.name, member.weight) for member in self.panel]
+        for index in question_order(rubric, submission):
+            report = self._with_metrics(rubric, submission, panel)
             if report.failed_count and self.policies.on_failure == "raise":
                 break
-            if decision_is_final(self._shortened(rubric, submission, report), rubric.pass_mark, self.threshold):
+            report = self._with_penalty(rubric, submission, report)
+            if decision_is_final(report, rubric.pass_mark, self.threshold):
                 break
-            more = await self.vote(rubric, submission, [place])
-            panel_answers = [
-                answers_of_judge.joined(other) for answers_of_judge, other in zip(panel_answers, more, strict=True)
-            ]
-        return panel_answers
+            later = await self.ask_panel(rubric, submission, [index])
+            panel = [earlier.merged(more) for earlier, more in zip(panel, later, strict=True)]
+        return panel
 
-    async def poll(
-        self, member: PanelMember, rubric: Rubric, submission: Submission, wanted: Sequence[int]
+    async def ask(
+        self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about the criteria at these places, each in a call of its own."""
-        if not wanted:
+        """Ask one judge about these criteria, each in a call of its own."""
+        if not indices:
             return JudgeAnswers({}, member.name, member.weight)
 
         async def answer(index: int) -> Outcome:
             try:
-                judgment, lost = await self.call_limiter.ask(partial(self._ask, member, rubric, submission, index))
+                attempt = partial(self._request, member, rubric, submission, index)
+                judgment, lost = await self.call_limiter.call(attempt)
             except JudgeFailure as failure:
-                if self.stops_at_once:
+                if self.stops_at_first_failure:
                     _cancel(tasks, but=asyncio.current_task())
                 return failure
             return judgment.model_copy(update={"spend": judgment.spend + lost}) if lost.calls else judgment
 
         tasks: list[asyncio.Task[Outcome]] = []
         try:
-            for group in (wanted[:1], wanted[1:]) if self.warm_prompt_cache else (wanted,):
-                if group and not (self.stops_at_once and _failed(tasks)):
+            for group in (indices[:1], indices[1:]) if self.warm_prompt_cache else (indices,):
+                if group and not (self.stops_at_first_failure and _has_failed(tasks)):
                     tasks += [asyncio.create_task(answer(index)) for index in group]
                     await asyncio.wait(tasks)
         finally:
             _cancel(tasks)
-        said = {i: task.result() for i, task in zip(wanted, tasks, strict=False) if not task.cancelled()}
-        not_asked = JudgeFailure("transport", CANCELLED)
-        return JudgeAnswers({i: said.get(i, not_asked) for i in wanted}, member.name, member.weight)
+        outcomes = {i: task.result() for i, task in zip(indices, tasks, strict=False) if not task.cancelled()}
+        cancelled = JudgeFailure("cancelled", "another criterion had failed")
+        return JudgeAnswers({i: outcomes.get(i, cancelled) for i in indices}, member.name, member.weight)
 
-    async def _ask(self, member: PanelMember, rubric: Rubric, submission: Submission, index: int) -> Judgment:
-        question = self.question(rubric, submission, index, member)
-        return validate_judgment(question.criterion, await member.judge.judge(question))
+    async def _request(self, member: PanelMember, rubric: Rubric, submission: Submission, index: int) -> Judgment:
+        return await member.judge.judge(self.question(rubric, submission, index, member))
 
 
-def _failed(tasks: Sequence[asyncio.Task[Outcome]]) -> JudgeFailure | None:
-    results = [task.result() for task in tasks if not task.cancelled()]
-    return next((answer for answer in results if isinstance(answer, JudgeFailure)), None)
+def _has_failed(tasks: Sequence[asyncio.Task[Outcome]]) -> bool:
+    return any(isinstance(task.result(), JudgeFailure) for task in tasks if not task.cancelled())
 
 
 def _cancel(tasks: Sequence[asyncio.Task[Outcome]], but: asyncio.Task[Any] | None = None) -> None:

@@ -1,69 +1,81 @@
-"""Ways to obtain a judgment. `as_judge` turns what a user passes as `judge=` into one."""
+"""Answers from models: judges of language models, the judge without a model, and the protocol for your own.
+
+To add a judge, write a class with a method `judge` (see `Judge`) and pass an instance wherever a judge goes. To make it
+available by a name such as `"offline"`, add it to `NAMED_JUDGES`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from rubric_integrations.judges.protocol import Judge, Question
+from rubric_integrations._util.lazy import lazy_names
+from rubric_integrations.judges.offline import OfflineJudge
+from rubric_integrations.judges.protocol import BatchJudge, BatchResult, Judge, OverallJudge, OverallResult, Question
+from rubric_integrations.judges.stored import JudgmentStore
+from rubric_integrations.judges.wrappers import JudgeWrapper
 
 if TYPE_CHECKING:
-    import dspy
-    from langchain_core.language_models import BaseChatModel
+    from rubric_integrations.judges.examples import as_example
+    from rubric_integrations.judges.lm_judge import LMJudge
+    from rubric_integrations.judges.models import ModelLike
+    from rubric_integrations.judges.models.from_function import lm_from_fn
 
-    from rubric_integrations.judges.models.from_name import GenerateFn
+    JudgeLike = ModelLike | Judge
 
-    JudgeLike = str | Judge | dspy.BaseLM | BaseChatModel | GenerateFn
+_MODULES = {"LMJudge": "lm_judge", "as_example": "examples", "lm_from_fn": "models.from_function"}
 
-__all__ = ["Judge", "Question", "as_judge"]
+__all__ = [
+    "BatchJudge",
+    "BatchResult",
+    "Judge",
+    "JudgeWrapper",
+    "JudgmentStore",
+    "LMJudge",
+    "OfflineJudge",
+    "OverallJudge",
+    "OverallResult",
+    "Question",
+    "as_example",
+    "as_judge",
+    "lm_from_fn",
+]
+
+NAMED_JUDGES: dict[str, Callable[[], Judge]] = {"offline": OfflineJudge}
+"""Judges without a model, by the name that a user passes."""
 
 
-def as_judge(
-    judge: JudgeLike,
-    *,
-    api_base: str | None = None,
-    api_key: str | None = None,
-    system_prompt: str | None = None,
-) -> Judge:
-    """Make a judge of a model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`.
+def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
+    """Make a judge of whatever a user passes as `judge=`.
 
     Args:
-        judge: What to judge with.
-        api_base: The base URL of an OpenAI-compatible server; goes with a model name.
-        api_key: Its key; goes with a model name.
-        system_prompt: Instructions in place of the built-in ones; goes with anything that is a model.
+        judge: A `Judge`; the name of one without a model (`"offline"`); or a model, of which an `LMJudge` is made: a
+            model name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts.
+        system_prompt: Instructions in place of the built-in ones; goes with a model.
 
     Raises:
         TypeError: `judge` is none of these.
-        ValueError: An option does not go with it, or the model name is malformed.
+        ValueError: `system_prompt` does not go with the judge, or the model name is empty.
     """
-    if judge == "offline" or (not isinstance(judge, str) and hasattr(judge, "judge")):
-        for name, option in {"api_base": api_base, "api_key": api_key, "system_prompt": system_prompt}.items():
-            if option is not None:
-                raise ValueError(f"`{name}` does not go with the judge {judge!r}: it would have no effect")
-    if judge == "offline":
-        from rubric_integrations.judges.offline import OfflineJudge
-
-        return OfflineJudge()
-    if isinstance(judge, Judge):
-        return judge
-
-    import dspy
-
+    name = judge if isinstance(judge, str) else None
+    is_judge = name is None and isinstance(judge, Judge)
+    if is_judge or name in NAMED_JUDGES:
+        if system_prompt is not None:
+            raise ValueError(
+                f"`system_prompt` goes with a model, and has no effect on the judge {judge!r}: give an LMJudge its own"
+            )
+        return cast("Judge", judge) if name is None else NAMED_JUDGES[name]()
     from rubric_integrations.judges.lm_judge import LMJudge
-    from rubric_integrations.judges.models.from_name import lm_from_fn, lm_from_name
-    from rubric_integrations.judges.models.langchain import is_chat_model, lm_from_chat_model
 
-    if isinstance(judge, str):
-        return LMJudge(lm_from_name(judge, api_base, api_key), system_prompt)
-    if api_base is not None or api_key is not None:
-        raise ValueError("`api_base` and `api_key` go with a model name: configure the model you pass instead")
-    if isinstance(judge, dspy.BaseLM):
-        return LMJudge(judge, system_prompt)
-    if is_chat_model(judge):
-        return LMJudge(lm_from_chat_model(cast("BaseChatModel", judge)), system_prompt)
-    if callable(judge):
-        return LMJudge(lm_from_fn(judge), system_prompt)
-    raise TypeError(
-        f"`judge` must be a model name, a dspy.LM, a LangChain chat model, an async generate_fn(system_prompt, "
-        f"user_prompt), a Judge or 'offline', got {type(judge).__name__}"
-    )
+    try:
+        return LMJudge(cast("ModelLike", judge), system_prompt=system_prompt)
+    except TypeError as error:
+        kinds = str(error).removeprefix("`model` must be one of: ")
+        raise TypeError(f"`judge` must be a Judge, 'offline', {kinds}") from None
+
+
+__getattr__ = lazy_names(__name__, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return __all__

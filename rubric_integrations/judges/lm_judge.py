@@ -1,89 +1,119 @@
-"""The judge that asks a language model: a DSPy module that can be saved, loaded and compiled."""
+"""The judge that calls a language model: a DSPy module that can be saved, loaded and compiled."""
 
 from __future__ import annotations
 
 import copy
-import json
-import math
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import dspy
 from dspy.utils.exceptions import DSPyError
 
-from rubric_integrations.judges._direct.template import TemplateCache
-from rubric_integrations.judges.models.usage import failure_from_error, first_line, spend_from_history
+from rubric_integrations.judges._direct import TemplateCache, template_for
+from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
+from rubric_integrations.judges.fingerprint import fingerprint_model_judge
+from rubric_integrations.judges.models import ModelOptions, to_lm
+from rubric_integrations.judges.models.completion import Completion, completion_from_history
+from rubric_integrations.judges.models.failures import failure_from_error, first_line
 from rubric_integrations.judges.prompts import signatures
+from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
-from rubric_integrations.judges.prompts.parse import JudgeAdapter
+from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_reply
+from rubric_integrations.judges.prompts.parse import parse_reply
 from rubric_integrations.judges.prompts.probabilities import read_probabilities, with_probabilities
 from rubric_integrations.judges.prompts.render import (
     PromptInputs,
     describe_batch,
     describe_rubric,
-    interpret_reply,
-    option_code,
     render_inputs,
     render_question,
 )
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question
-from rubric_integrations.judges.saving import add_schemas, check_schemas, prompt_state
+from rubric_integrations.judges.saving import add_schemas, check_schemas
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.labels import LabelledJudgment, choose_examples, own_examples
-from rubric_integrations.results.usage import Spend
-from rubric_integrations.rubric.criterion import Kind
+from rubric_integrations.results.labels import LabelledJudgment, examples_of_criterion, select_examples
+from rubric_integrations.results.usage import Spend, total_spend
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
-# As whom a model is asked, not what: it must not be readable where a judge's state is kept.
-_SECRET = re.compile(r"key|secret|password|credential|headers|auth|token(?!s)", re.IGNORECASE)
-_USER_IN_URL = re.compile(r"(?<=://)[^/@]*@")
-
-_ANSWERS: dict[Kind, str] = {"binary": "verdict", "ordinal": "choice", "nominal": "choice", "scaled": "score"}
+if TYPE_CHECKING:
+    from rubric_integrations.judges.models import ModelLike
 
 
-class _Asked(NamedTuple):
+class _ParsedReply(NamedTuple):
     fields: Mapping[str, Any]
     spend: Spend
 
 
 class LMJudge(dspy.Module):
-    """Asks one language model: a criterion at a time, several in one call, or for a score of the whole.
+    """A judge that calls one language model: for one criterion, for several in one request, or for an overall score.
 
-    It runs on its own LM and adapter and leaves no trace, so that inside `dspy.Evaluate` or an optimizer it neither
-    falls back on the student's model nor writes into the student's demonstrations. Called as a DSPy module, with the
-    fields of `JudgeCriterion`, `JudgeOption` or `JudgeScale`, it can be optimized like any other, by labelled
-    judgments that `as_example` turns into a trainset. `save("judge.json")` keeps the instructions and demonstrations,
-    never the model or its key, and `load` refuses those made for questions of another form.
+    The judge uses its own model and adapter and leaves no trace. Inside `dspy.Evaluate` or an optimizer it therefore
+    neither falls back on the student's model nor adds to the student's few-shot examples. It never uses DSPy's response
+    cache unless you pass a `dspy.LM` whose cache is on.
+
+    It can be optimized like any DSPy module: call it with the fields of `JudgeCriterion`, `JudgeOption` or
+    `JudgeScale`, on a trainset that `as_example` makes of labelled judgments. Such a trainset exercises only the
+    predictors of the kinds of criteria in it; for GEPA pass `component_selector="all"`, or GEPA would spend its budget
+    on predictors that no example reaches. `save("judge.json")` writes the instructions and few-shot examples, never
+    the model or its key, and `load` refuses those that were made for other signatures.
+
+    Args:
+        model: A model name such as `openai/gpt-5-mini`, a `dspy.LM`, a LangChain chat model, or an async function
+            `(system_prompt, user_prompt) -> reply`.
+        api_base: The base URL of an OpenAI-compatible server, such as `http://localhost:8000/v1`. This option and the
+            next five go with a model name; other models are configured where they are made.
+        api_key: The server's key; by default that of the provider's environment variable.
+        temperature: The sampling temperature, at least 0; by default the provider's.
+        max_tokens: The most tokens of a reply, at least 1; by default the provider's.
+        seed: The sampling seed, for providers that take one.
+        reasoning_effort: The effort of a reasoning model, such as `low`.
+        system_prompt: Instructions in place of the built-in ones. The layout of the inputs and the form of the reply
+            are added to them.
+        examples: Labelled judgments, shown as few-shot examples before each question about one criterion. One about the
+            text that is being graded is never shown.
+        max_examples: The most examples that are shown, at least 0, as many of each verdict as there can be.
+        confidence: Whether to request the probability of each verdict on binary criteria, as DSPy's experimental
+            `Choice` does, and report `confidence` and `expected_value`. Has no effect where DSPy lacks `Choice`.
 
     Attributes:
-        lm: The language model that judges.
-        criterion, option, scale, criteria, whole: The DSPy predictors, one a signature.
+        lm: The language model, as a `dspy.LM`.
+        criterion, option, scale, criteria, whole: The DSPy predictors, one for each signature.
+
+    Raises:
+        TypeError: `model` is none of the four kinds.
+        ValueError: An option is out of range, or does not go with `model`.
 
     Example:
-        >>> LMJudge(dspy.LM("openai/gpt-5-mini")).lm.model
-        'openai/gpt-5-mini'
+        >>> LMJudge("openai/gpt-5-mini", temperature=0).lm.kwargs["temperature"]
+        0
     """
 
-    def __init__(self, lm: dspy.BaseLM, system_prompt: str | None = None, confidence: bool = False):
-        """Make a judge.
-
-        Args:
-            lm: The language model.
-            system_prompt: Instructions in place of the built-in ones. The layout of the inputs and the form of
-                the reply are added to them.
-            confidence: Whether to ask for the probability of each verdict on binary criteria, as DSPy's experimental
-                `Choice` does, and report `confidence` and `expected_value`. Without effect where DSPy has no `Choice`.
-        """
+    def __init__(
+        self,
+        model: ModelLike,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        reasoning_effort: str | None = None,
+        system_prompt: str | None = None,
+        examples: Sequence[LabelledJudgment] = (),
+        max_examples: int = 4,
+        confidence: bool = False,
+    ):
         super().__init__()
-        self.lm = lm
+        options = ModelOptions(api_base, api_key, temperature, max_tokens, seed, reasoning_effort)
+        self.lm = to_lm(model, options)
         self.confidence = confidence
-        self.examples: tuple[LabelledJudgment, ...] = ()
-        self.n_examples = 0
-        self._requests = TemplateCache()
+        self.examples, self.max_examples = tuple(examples), max_examples
+        if isinstance(max_examples, bool) or max_examples < 0:
+            raise ValueError(f"`max_examples` must be at least 0, got {max_examples!r}")
+        self._templates = TemplateCache()
 
         def predictor(signature: type[dspy.Signature]) -> dspy.Predict:
             return dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
@@ -94,31 +124,24 @@ class LMJudge(dspy.Module):
         self.criteria = predictor(signatures.JudgeBatch)
         self.whole = predictor(signatures.JudgeOverall)
 
-    def with_examples(self, examples: Sequence[LabelledJudgment], count: int) -> LMJudge:
-        """This judge, shown at most `count` of these labelled judgments before each question on one criterion."""
+    def with_examples(self, examples: Sequence[LabelledJudgment], max_examples: int = 4) -> LMJudge:
+        """Copy this judge with other few-shot examples."""
         judge = copy.copy(self)
-        judge.examples, judge.n_examples = tuple(examples), count
+        judge.examples, judge.max_examples = tuple(examples), max_examples
         return judge
 
     def without_cache(self) -> LMJudge:
-        """This judge, asking its model anew where DSPy's cache would repeat an earlier answer."""
+        """Copy this judge with a model whose DSPy cache is off."""
         judge = copy.copy(self)
         judge.lm = self.lm.copy(cache=False)
         return judge
 
     def fingerprint(self) -> str:
-        """What this judge's answers depend on: model, endpoint, sampling, instructions and demonstrations."""
-        sampling = {name: value for name, value in self.lm.kwargs.items() if not _SECRET.search(name)}
-        for name in ("api_base", "base_url"):
-            if name in sampling:
-                sampling[name] = _USER_IN_URL.sub("", str(sampling[name]))
-        shown = [example.model_dump(mode="json") for example in self.examples]
-        engine = getattr(getattr(self.lm, "engine", None), "fingerprint", str)()
-        state = [self.lm.model, sampling, engine, prompt_state(self), shown, self.n_examples, self.confidence]
-        return json.dumps(state, default=str, sort_keys=True)
+        """Describe what this judge's answers depend on: model, endpoint, sampling, instructions and examples."""
+        return fingerprint_model_judge(self, self.lm, self.examples, self.max_examples, self.confidence)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LMJudge:
-        """A copy whose prompts can be optimized; the model, with its connections and locks, is shared."""
+        """Copy the prompts, so that they can be optimized; the model, with its connections and locks, is shared."""
         judge = copy.copy(self)
         judge.history = []
         for name, predictor in self.named_predictors():
@@ -126,28 +149,28 @@ class LMJudge(dspy.Module):
         return judge
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """The instructions and demonstrations, without the model, as `save` writes them."""
+        """Return what `save` writes: the instructions and few-shot examples, without the model."""
         return add_schemas(self, super().dump_state(json_mode=json_mode))
 
     def load_state(self, state: dict[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
-        """Take over what `dump_state` gave; the model stays this judge's own.
+        """Load what `dump_state` returned; the model stays this judge's own.
 
         Raises:
-            ValueError: It was saved for questions of another form.
+            ValueError: The state was saved for other signatures.
         """
         super().load_state(check_schemas(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Judge one criterion given as its signature's fields; for DSPy's optimizers."""
+        """Judge one criterion, whose signature's fields are the arguments; for DSPy's optimizers."""
         predict = self._predictor_for(inputs)
-        with dspy.context(adapter=JudgeAdapter.reading(inputs)):
-            return predict(lm=self.lm, signature=_without_absent(predict.signature, inputs), **inputs)
+        with dspy.context(adapter=JudgeAdapter.for_inputs(inputs)):
+            return predict(lm=self.lm, signature=_with_fields(predict, inputs), **inputs)
 
     async def aforward(self, **inputs: Any) -> dspy.Prediction:
         """`forward`, asynchronously."""
         predict = self._predictor_for(inputs)
-        with dspy.context(adapter=JudgeAdapter.reading(inputs)):
-            return await predict.acall(lm=self.lm, signature=_without_absent(predict.signature, inputs), **inputs)
+        with dspy.context(adapter=JudgeAdapter.for_inputs(inputs)):
+            return await predict.acall(lm=self.lm, signature=_with_fields(predict, inputs), **inputs)
 
     def _predictor_for(self, inputs: Mapping[str, Any]) -> dspy.Predict:
         return self.option if "options" in inputs else self.scale if "scale" in inputs else self.criterion
@@ -156,146 +179,117 @@ class LMJudge(dspy.Module):
         """Answer one criterion about one submission.
 
         Raises:
-            JudgeFailure: The model gave no reply, or one that is no answer.
+            JudgeFailure: The model did not reply, or its reply is no answer.
         """
-        kind = question.criterion.kind
-        texts = render_question(question)
-        shown = choose_examples(self.examples, kind, self.n_examples, question.submission.response)
-        shown += own_examples(question.criterion, question.submission.response)
-        predict, examples = self._predictor_for(texts.inputs), [as_example(example) for example in shown]
-        asked = await self._ask(predict, texts, examples, question.warm_prompt_cache)
-        answer, belief = read_probabilities(asked.fields[_ANSWERS[kind]])
+        kind, response = question.criterion.kind, question.submission.response
+        prompt = render_question(question)
+        examples = select_examples(self.examples, kind, self.max_examples, response)
+        examples += examples_of_criterion(question.criterion, response)
+        demos = [as_example(example) for example in examples]
+        reply = await self._call(self._predictor_for(prompt.inputs), prompt, demos, question.warm_prompt_cache)
+        answer, probabilities = read_probabilities(reply.fields[ANSWER_FIELDS[kind]])
         try:
             verdict, value = interpret_reply(question, str(answer))
         except ValueError as error:
-            raise JudgeFailure("parse", str(error), retryable=True, spend=asked.spend) from None
+            raise JudgeFailure("parse", str(error), retryable=True, spend=reply.spend) from None
         return Judgment(
             verdict=verdict,
             value=value,
-            reason=asked.fields["explanation"],
-            spend=asked.spend,
-            neutralized=texts.neutralized,
-            confidence=belief.confidence,
-            expected_value=belief.expected_value,
+            reason=reply.fields["explanation"],
+            spend=reply.spend,
+            neutralized=prompt.neutralized,
+            confidence=probabilities.confidence,
+            expected_value=probabilities.expected_value,
         )
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer several criteria about one submission in one call.
-
-        A missing, repeated or unreadable answer is a fault of its question alone; an answer under a number that was
-        not asked is nobody's.
+        """Answer several criteria about one submission in one request.
 
         Raises:
-            JudgeFailure: The model gave no reply, or one that holds no judgments.
+            JudgeFailure: The model did not reply, or its reply contains no judgments.
         """
         first = next(iter(questions.values()))
-        texts = render_inputs(first.submission, first.guidelines, {"criteria": describe_batch(questions)})
-        asked = await self._ask(self.criteria, texts, warm_prompt_cache=first.warm_prompt_cache)
-        given: dict[int, list[signatures.CriterionJudgment]] = {}
-        for entry in cast("list[signatures.CriterionJudgment]", asked.fields["judgments"]):
-            given.setdefault(entry.id, []).append(entry)
-        answers: dict[int, Judgment] = {}
-        faults: dict[int, str] = {}
-        for number, question in questions.items():
-            entries = given.get(number, [])
-            if len(entries) != 1:
-                faults[number] = f"{len(entries)} answers" if entries else "no answer"
-                continue
-            try:
-                verdict, value = interpret_reply(question, entries[0].answer)
-            except ValueError as error:
-                faults[number] = str(error)
-                continue
-            answers[number] = Judgment(
-                verdict=verdict, value=value, reason=entries[0].explanation, neutralized=texts.neutralized
-            )
-        return BatchResult(answers, faults, asked.spend)
+        prompt = render_inputs(first.submission, first.guidelines, {"criteria": describe_batch(questions)})
+        reply = await self._call(self.criteria, prompt, warm_prompt_cache=first.warm_prompt_cache)
+        return interpret_entries(questions, reply.fields["judgments"], reply.spend, prompt.neutralized)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Give one score from 0 to 100 for the whole rubric.
+        """Give one score for the whole rubric; `judges/validation.py` checks that it is between 0 and 100.
 
         Raises:
-            JudgeFailure: The model gave no reply, or a score that is none; it is never clamped.
+            JudgeFailure: The model did not reply, or its reply contains no score.
         """
-        texts = render_inputs(submission, rubric.instructions, {"criteria": describe_rubric(rubric)})
-        asked = await self._ask(self.whole, texts)
-        percent = cast("float", asked.fields["overall_score"])
-        if not (math.isfinite(percent) and 0 <= percent <= 100):
-            message = f"the score {percent!r} is not between 0 and 100"
-            raise JudgeFailure("parse", message, retryable=True, spend=asked.spend)
-        return OverallResult(percent, asked.fields["explanation"], asked.spend, texts.neutralized)
+        prompt = render_inputs(submission, rubric.instructions, {"criteria": describe_rubric(rubric)})
+        reply = await self._call(self.whole, prompt)
+        percent = cast("float", reply.fields["overall_score"])
+        return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized)
 
-    async def _ask(
+    async def _call(
         self,
         predict: dspy.Predict,
-        texts: PromptInputs,
+        prompt: PromptInputs,
         examples: Sequence[dspy.Example] = (),
         warm_prompt_cache: bool = False,
-    ) -> _Asked:
-        """Run one predictor on the judge's own LM and adapter, and keep the account."""
-        entries: list[dict[str, Any]] = []
+    ) -> _ParsedReply:
+        """Send one request, by the fast path or through DSPy, and parse the reply."""
+        adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(self.lm) else JudgeAdapter
+        adapter, demos = adapter_type.for_inputs(prompt.inputs, prompt.quotable), [*predict.demos, *examples]
+        signature, context = (
+            _with_fields(predict, prompt.inputs),
+            partial(_isolated_context, adapter),
+        )
+        completions: list[Completion] = []
         fields: Any
-        model = self.lm
-        kind = CacheControlAdapter if warm_prompt_cache and supports_cache_control(model) else JudgeAdapter
-        adapter, demos = kind.reading(texts.inputs, texts.quotable), [*predict.demos, *examples]
-        signature, context = _without_absent(predict.signature, texts.inputs), partial(_alone, adapter)
         try:
-            request = None
-            if not self.confidence:  # probabilities are decoded beside the adapter
-                request = await self._requests.of(predict, model, signature, demos, texts.inputs, context)
-            if request is not None:
-                reply = await request.ask(texts.inputs)
-                entries.append(reply.entry)
-                fields = adapter.read(signature, reply.text)
+            template = None
+            if not self.confidence:  # DSPy decodes probabilities outside of the adapter
+                template = await template_for(
+                    self._templates, predict, self.lm, signature, demos, prompt.inputs, context
+                )
+            if template is not None:
+                completions.append(await template.complete(prompt.inputs))
+                ids = adapter.expected_ids
+                fields = parse_reply(signature, completions[0].text, quotable=adapter.quotable, expected_ids=ids)
             else:
-                # The copy sends what DSPy would append to its histories to us: tokens and cost, without the memory.
-                lm = model.copy(num_retries=0, update_history=entries.append)
+
+                def record(entry: Mapping[str, Any]) -> None:
+                    completions.append(completion_from_history(entry, caches=self.lm.cache))
+                    adapter.raw_text = completions[-1].text or None
+
+                # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
+                lm = self.lm.copy(num_retries=0, update_history=record)
                 with context():
-                    fields = await predict.acall(lm=lm, signature=signature, demos=demos, **texts.inputs)
+                    fields = await predict.acall(lm=lm, signature=signature, demos=demos, **prompt.inputs)
         except DSPyError as error:
-            raise failure_from_error(error, spend_from_history(entries, model)) from error
+            raise failure_from_error(error, _spend_of(completions)) from error
         except (ValueError, TypeError, ImportError) as error:
-            # What DSPy says of probabilities that do not fit is about the reply; anything else about the settings.
-            about_reply = self.confidence and bool(entries)
-            failed, spend = "parse" if about_reply else "config", spend_from_history(entries, model)
-            raise JudgeFailure(failed, first_line(error), retryable=about_reply, spend=spend) from error
-        return _Asked(fields, spend_from_history(entries, model))
+            # An error about probabilities is about the reply; any other is about the settings.
+            about_reply = self.confidence and bool(completions)
+            kind = "parse" if about_reply else "config"
+            spend = _spend_of(completions)
+            raise JudgeFailure(kind, first_line(error), retryable=about_reply, spend=spend) from error
+        return _ParsedReply(fields, _spend_of(completions))
 
 
-def as_example(labelled: LabelledJudgment) -> dspy.Example:
-    """A labelled judgment as an example for an optimizer of judges, or as a demonstration for a prompt.
-
-    Its inputs are the fields of a question's signature, just as a judge gets them; its labels are `explanation`, and
-    `verdict`, `choice` (the option's code) or `score` by the criterion's kind.
-
-    Example:
-        >>> from rubric_integrations import Criterion, Submission
-        >>> right = LabelledJudgment(
-        ...     submission=Submission(response="It is 42."), criterion=Criterion(requirement="Says 42"), verdict="MET"
-        ... )
-        >>> as_example(right).verdict
-        'MET'
-    """
-    question = Question(labelled.submission, labelled.criterion)
-    inputs = render_question(question).inputs
-    field = _ANSWERS[labelled.criterion.kind]
-    answer = option_code(question, labelled.verdict) if field == "choice" else labelled.verdict
-    return dspy.Example(**inputs, explanation=labelled.reason, **{field: answer}).with_inputs(*inputs)
+def _spend_of(completions: Sequence[Completion]) -> Spend:
+    # A request without a reply was a call.
+    return total_spend(completion.spend for completion in completions) if completions else Spend(calls=1)
 
 
-def _alone(adapter: JudgeAdapter) -> AbstractContextManager[None]:
-    """A DSPy context in which the judge leaves no trace, and its calls are counted by us."""
+def _isolated_context(adapter: JudgeAdapter) -> AbstractContextManager[None]:
+    """Make a DSPy context in which the judge leaves no trace, and in which only we count its calls."""
     return dspy.context(
         adapter=adapter, trace=None, disable_history=False, track_usage=False, usage_tracker=None, send_stream=None
     )
 
 
-def _without_absent(signature: Any, inputs: Mapping[str, Any]) -> Any:
-    return _with_only(signature, tuple(inputs))
+def _with_fields(predict: dspy.Predict, inputs: Mapping[str, Any]) -> Any:
+    """Return a predictor's signature without the input fields that a question lacks."""
+    return _select_fields(cast("Any", predict).signature, tuple(inputs))
 
 
 @lru_cache(maxsize=256)
-def _with_only(signature: Any, inputs: tuple[str, ...]) -> Any:
+def _select_fields(signature: Any, inputs: tuple[str, ...]) -> Any:
     for name in set(signature.input_fields).difference(inputs):
         signature = signature.delete(name)
     return signature

@@ -1,12 +1,11 @@
-"""What a judge is: anything that answers one criterion about one submission, and for some graders more."""
+"""What a judge is: the protocols that a judge of your own implements, and the records that it takes and returns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
-from rubric_integrations.results.interpret import interpret_answer
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.usage import Spend
 from rubric_integrations.rubric.criterion import Criterion, Option
 from rubric_integrations.rubric.rubric import Rubric
@@ -14,17 +13,18 @@ from rubric_integrations.submission.submission import Submission
 
 
 class Question(NamedTuple):
-    """One criterion asked of one submission.
+    """One criterion about one submission.
 
     Attributes:
-        submission: The text, with its query and reference.
-        criterion: What is asked.
-        guidelines: The rubric's words to the judge for every criterion; empty where it has none.
-        options: A multi-choice criterion's options in the order to show them; empty for the author's own order.
+        submission: The text to judge, with its query and reference.
+        criterion: The criterion.
+        guidelines: The rubric's instructions for all its criteria; empty where it has none.
+        options: The options of a multi-choice criterion in the order in which the judge sees them; empty for the
+            order of the rubric.
         may_abstain: Whether CANNOT_ASSESS is an answer where no option is marked `na`.
-        beside: All criteria of the call that first asked this one, if it asked several.
-        warm_prompt_cache: Whether one question about the submission is answered before its others are asked, so that the
-            beginning of its prompt is worth caching.
+        batch_criteria: All criteria of the first request that contains this question, if it contains several.
+        warm_prompt_cache: Whether this request is answered before the other requests about the same submission are
+            sent, so that the provider should cache the part of the prompt that they share.
     """
 
     submission: Submission
@@ -37,12 +37,12 @@ class Question(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """What one call for several criteria gave.
+    """The result of one request about several criteria.
 
     Attributes:
         answers: A judgment for the number of each question that got exactly one valid answer.
-        faults: For the others, what was wrong.
-        spend: What the call cost.
+        faults: For the numbers of the other questions, what was wrong with the answer.
+        spend: What the request cost.
     """
 
     answers: Mapping[int, Judgment]
@@ -51,13 +51,13 @@ class BatchResult(NamedTuple):
 
 
 class OverallResult(NamedTuple):
-    """One judgment of a whole submission.
+    """One score for a whole submission.
 
     Attributes:
         percent: The judge's score, from 0 to 100.
-        reason: Why.
-        spend: What the call cost.
-        neutralized: Whether text that imitates prompt structure was defused before the judge saw it.
+        reason: Why, in the judge's words.
+        spend: What the request cost.
+        neutralized: Whether text that imitates the structure of a prompt was changed before the judge saw it.
     """
 
     percent: float
@@ -68,46 +68,64 @@ class OverallResult(NamedTuple):
 
 @runtime_checkable
 class Judge(Protocol):
-    """Write your own judge by giving a class this one method.
+    """Anything that answers one criterion about one submission. To write a judge, give a class this one method.
 
-    Answer with a `Judgment` (`rubric_integrations.results.to_judgment` makes one for a criterion of any kind). Where
-    there is no answer raise `JudgeFailure`; returning UNMET instead would turn your outage into a bad grade.
+    Return a `Judgment`; `rubric_integrations.results.to_judgment` makes one of an answer to a criterion of any kind.
+    Where there is no answer, raise `JudgeFailure`: to return UNMET instead would turn an outage of yours into a bad
+    grade. Whatever you return is validated (`judges/validation.py`), so a wrong verdict is a failure, never a score.
+
+    A judge may also have these methods:
+
+    - `judge_batch` (see `BatchJudge`) and `judge_overall` (see `OverallJudge`), for the graders that need them.
+    - `fingerprint() -> str`: everything beside the texts that its answers depend on (model, endpoint, settings,
+      prompts). A judge without it cannot be used with a ledger or another store, where the answers of another judge
+      would be taken for its own.
+    - `without_cache() -> Judge`: the same judge without any cache of responses; used to measure its noise.
+    - `with_examples(examples, max_examples) -> Judge`: the same judge with labelled judgments as few-shot examples.
     """
 
     async def judge(self, question: Question) -> Judgment:
-        """Answer one criterion about one submission."""
+        """Answer one criterion about one submission.
+
+        Raises:
+            JudgeFailure: There is no answer.
+        """
         ...
 
 
 @runtime_checkable
 class BatchJudge(Protocol):
-    """A judge that can answer several criteria about one submission in one call."""
+    """A judge that answers several criteria about one submission in one request."""
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer all questions, by number; raise `JudgeFailure` where the reply as a whole is unusable."""
+        """Answer all questions, by number.
+
+        Raises:
+            JudgeFailure: The reply as a whole is unusable.
+        """
         ...
 
 
 @runtime_checkable
 class OverallJudge(Protocol):
-    """A judge that can score a whole submission at once."""
+    """A judge that scores a whole submission in one request."""
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Give one score from 0 to 100."""
+        """Give one score from 0 to 100.
+
+        Raises:
+            JudgeFailure: There is no score.
+        """
         ...
 
 
-def validate_judgment(criterion: Criterion, judgment: Judgment) -> Judgment:
-    """A judge's answer, if it is one to this criterion; a judge of the user's own may say anything.
+def fingerprint_of(judge: object) -> str | None:
+    """Call a judge's `fingerprint`; None if it has no such method."""
+    fingerprint = getattr(judge, "fingerprint", None)
+    return cast("str | None", fingerprint()) if callable(fingerprint) else None
 
-    Raises:
-        JudgeFailure: Of kind `parse`: the verdict is no answer, or its value is not what it is worth.
-    """
-    try:
-        value = interpret_answer(criterion, judgment.verdict).value
-    except ValueError as error:
-        raise JudgeFailure("parse", str(error), spend=judgment.spend) from None
-    if value != judgment.value and (value is None or judgment.value is None or abs(value - judgment.value) > 1e-6):
-        message = f"the verdict {judgment.verdict!r} came with the value {judgment.value!r}, and is worth {value!r}"
-        raise JudgeFailure("parse", message, spend=judgment.spend)
-    return judgment
+
+def without_cache(judge: Judge) -> Judge:
+    """Call a judge's `without_cache`; the judge itself if it has no such method."""
+    method: Any = getattr(judge, "without_cache", None)
+    return cast("Judge", method()) if callable(method) else judge

@@ -1,4 +1,4 @@
-"""A compiled judge on disk: instructions and demonstrations, and the form of the questions that they were made for."""
+"""Saves and loads a compiled judge: its instructions and few-shot examples, and the schemas that they were made for."""
 
 from __future__ import annotations
 
@@ -14,56 +14,57 @@ from pydantic.errors import PydanticUserError
 
 
 def question_schemas(module: dspy.Module) -> dict[str, str]:
-    """The form of each predictor's question by the predictor's name: a digest of its fields, their order and types."""
-    return {name: _schema(cast("Any", predictor).signature) for name, predictor in module.named_predictors()}
+    """Return a digest of each predictor's signature (its fields, their order and types), by the predictor's name."""
+    return {name: _schema_digest(cast("Any", predictor).signature) for name, predictor in module.named_predictors()}
 
 
 def add_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
-    """What to save of what DSPy would: all but the models, whose headers it would write with the secrets in them."""
+    """Prepare a DSPy state for saving: add the schemas, leave out the models, whose headers may hold credentials."""
     parts = {name: {**part, "lm": None} for name, part in state.items()}
     return {**parts, "schemas": question_schemas(module)}
 
 
 def check_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
-    """What DSPy is to load of what was saved; a model that stands there is left out, as its address may be anyone's.
+    """Prepare a saved state for loading into a judge; a saved model is left out, since its address may be anyone's.
 
     Raises:
-        ValueError: It is no judge's state, or one for questions of another form.
+        ValueError: The state was not written by `LMJudge.save`, or was saved for another signature.
     """
     saved = state.get("schemas")
     if not isinstance(saved, dict):
-        raise ValueError("`schemas` is missing: this is not what `LMJudge.save` writes; its demos would fit by chance")
-    forms = question_schemas(module)
-    for name, form in forms.items():
-        if name not in state or cast("dict[str, str]", saved).get(name) != form:
+        raise ValueError("`schemas` is missing: the file was not written by `LMJudge.save`, so that it may not fit")
+    schemas = question_schemas(module)
+    for name, schema in schemas.items():
+        if name not in state or cast("dict[str, str]", saved).get(name) != schema:
             raise ValueError(
-                f"`{name}` was saved for a question of another form than this judge asks, with other fields or types: "
-                "its demonstrations would teach the wrong one. Make the judge with the same settings or compile it anew"
+                f"`{name}` was saved for a question of another form than this judge's, with other fields or types: its "
+                "few-shot examples would teach the wrong one. Make the judge with the same settings or compile it again"
             )
-    return {name: {**cast("dict[str, Any]", state[name]), "lm": None} for name in forms}
+    return {name: {**cast("dict[str, Any]", state[name]), "lm": None} for name in schemas}
 
 
 def prompt_state(module: dspy.Module) -> dict[str, Any]:
-    """What each predictor's prompts are made of: a digest of its signature, and its demonstrations."""
+    """Return what each predictor's prompts are made of: a digest of its signature, and its few-shot examples."""
     return {
         name: [_digest(predictor.signature), predictor.fields, [dict(demo.items()) for demo in predictor.demos]]
         for name, predictor in cast("Any", module).named_predictors()
     }
 
 
-# Signatures do not change: an optimizer puts another in the place of one.
+# A signature never changes: an optimizer replaces it by another one.
 @lru_cache(maxsize=256)
 def _digest(signature: Any) -> str:
-    return sha256(json.dumps([signature.dump_state(), _schema(signature)], sort_keys=True).encode()).hexdigest()[:16]
+    state = json.dumps([signature.dump_state(), _schema_digest(signature)], sort_keys=True)
+    return sha256(state.encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=256)
-def _schema(signature: Any) -> str:
-    fields = {name: _type(field.annotation) for name, field in signature.fields.items()}
+def _schema_digest(signature: Any) -> str:
+    fields = {name: _type_schema(field.annotation) for name, field in signature.fields.items()}
     return sha256(json.dumps(list(fields.items()), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _type(annotation: Any) -> object:
+def _type_schema(annotation: Any) -> object:
     try:
         return TypeAdapter(annotation).json_schema()
     except PydanticUserError:

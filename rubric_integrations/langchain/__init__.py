@@ -1,12 +1,20 @@
-"""The grade in LangChain and LangSmith: evaluators, a Runnable, agent middleware, and forms for people.
+"""Rubric grades in LangChain and LangSmith.
 
-Importing this package loads neither DSPy nor LangChain; each name is fetched when it is first used.
+- LangSmith: `RubricEvaluator` for evaluation runs, `compare_by_rubric` for two experiments, `offline_client` for runs
+  that upload nothing, `annotation_queue_rubric` and `labels_from_feedback` for human annotators, `assert_rubric` for
+  pytest.
+- LangChain: `RubricRunnable` for chains, `RubricMiddleware` for agents, `RubricStringEvaluator` and
+  `RubricPairwiseStringEvaluator` for `langchain_classic.evaluation`.
+
+Importing this package imports neither DSPy nor LangChain: each name is imported when it is first used. To add an
+adapter, write one module here and add its public names to `_MODULES` and `__all__`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rubric_integrations.langchain.annotation import annotation_queue_rubric, labels_from_feedback
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from rubric_integrations.langchain.runnable import RubricInput, RubricRunnable
     from rubric_integrations.langchain.strings import RubricPairwiseStringEvaluator, RubricStringEvaluator
 
-_ROOMS = {
+_MODULES = {
     "RubricEvaluator": "evaluator",
     "RubricInput": "runnable",
     "RubricMiddleware": "middleware",
@@ -46,23 +54,10 @@ __all__ = [
     "offline_client",
 ]
 
-# What needs a package that langchain-core does not bring, and the extra that does.
-_EXTRAS = {"middleware": ("langchain", "langchain"), "strings": ("langchain_classic", "langchain-classic")}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _ROOMS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = _ROOMS[name]
-    try:
-        return getattr(import_module(f"{__name__}.{room}"), name)
-    except ModuleNotFoundError as error:
-        package, extra = _EXTRAS.get(room, ("", ""))
-        if not package or (error.name or "").split(".")[0] != package:
-            raise
-        raise ModuleNotFoundError(
-            f"`{name}` needs the package {extra!r}: pip install 'rubric-integrations[{extra}]'", name=error.name
-        ) from None
+# langchain-core is a dependency of this project; these two packages are not, since only some adapters need them.
+__getattr__ = lazy_names(
+    __name__, _MODULES, extras={"langchain": "langchain", "langchain_classic": "langchain-classic"}
+)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""A rubric in a test: fails with the unmet criteria, and logs each to LangSmith where it listens."""
+"""An assertion for tests that fails with the unmet criteria, and logs feedback in LangSmith's pytest plugin."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 from langsmith import testing
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.langchain.evaluator import resolve_grader
+from rubric_integrations.langchain.feedback import feedback_key
+from rubric_integrations.langchain.resolve import resolve_grader
 from rubric_integrations.results.report import CriterionReport, EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.submission.submission import as_submission
+from rubric_integrations.submission.inputs import as_submission
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.submission.submission import ToGradeInput
+    from rubric_integrations.submission.inputs import ToGradeInput
 
 
 def assert_rubric(
@@ -29,24 +30,26 @@ def assert_rubric(
     min_score: float | None = None,
     key_prefix: str = "rubric",
 ) -> EvaluationReport:
-    """Assert that a text, or a report, passes; in a test marked `langsmith` every criterion is logged as feedback.
+    """Assert that a text or a report passes; in a test marked `langsmith`, log every criterion as feedback.
 
     Args:
-        graded: A report, or what is to be graded first.
+        graded: A report, or a submission to grade.
         rubric: The rubric.
-        judge: Who judges; not needed for a report.
-        grader: In place of `judge`, a grader with settings of its own.
+        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
+            judge. Pass either `judge` or `grader`, unless `graded` is a report.
+        grader: A configured grader.
         query: The task.
         reference: An exemplary answer.
-        min_score: In place of `passed`, the score that must be reached.
-        key_prefix: What the feedback's keys begin with.
+        min_score: The score that must be reached. If it is set, it replaces the condition that the report has passed.
+        key_prefix: The feedback key of the score, and the part before the dot in the keys of the criteria.
 
     Returns:
         The report.
 
     Raises:
-        AssertionError: It does not pass; the message has the unmet criteria, each with its reason.
-        JudgeError: A criterion could not be judged: that is no failure of the text.
+        AssertionError: The report has not passed, or its score is too low. The message lists the unmet criteria with
+            the judge's reasons.
+        JudgeError: A criterion could not be judged. This is not an `AssertionError`, because the text has not failed.
 
     Example:
         >>> rubric = Rubric.from_dict([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}])
@@ -61,31 +64,33 @@ def assert_rubric(
     else:
         submission = as_submission(graded, query, reference)
         report = run_sync(resolve_grader(judge, grader, "assert_rubric")().grade(rubric, submission))
-    _log(report, key_prefix)
-    enough = report.passed if min_score is None else report.score is not None and report.score >= min_score - 1e-9
-    if not enough:
-        raise AssertionError(_complaint(report, rubric, min_score))
+    _log_feedback(report, key_prefix)
+    # Scores are rounded sums, which can be slightly less than the same number in a test.
+    is_enough = report.passed if min_score is None else report.score is not None and report.score >= min_score - 1e-9
+    if not is_enough:
+        raise AssertionError(_failure_message(report, rubric, min_score))
     return report
 
 
-def _complaint(report: EvaluationReport, rubric: Rubric, min_score: float | None) -> str:
+def _failure_message(report: EvaluationReport, rubric: Rubric, min_score: float | None) -> str:
     score = "has no score" if report.score is None else f"scored {report.score:.3f}"
     mark = f"not passed (pass mark {rubric.pass_mark:g})" if min_score is None else f"below {min_score:g}"
-    return "\n".join([f"{score}, {mark}", *(_line(row) for row in report.criteria if not row.passed)])
+    return "\n".join([f"{score}, {mark}", *(_criterion_line(row) for row in report.criteria if not row.passed)])
 
 
-def _line(row: CriterionReport) -> str:
+def _criterion_line(row: CriterionReport) -> str:
     verdict = row.verdict or "NOT JUDGED"
     return f"- {row.name} (weight {row.weight:g}) {verdict}: {row.requirement}: {row.error or row.reason}"
 
 
-def _log(report: EvaluationReport, key_prefix: str) -> None:
-    rows: list[tuple[str, dict[str, Any]]] = [(key_prefix, {"score": report.score, "comment": report.error})]
+def _log_feedback(report: EvaluationReport, key_prefix: str) -> None:
+    """Log the score and every criterion to the current LangSmith test; outside of such a test, do nothing."""
+    rows: list[dict[str, Any]] = [{"key": key_prefix, "score": report.score, "comment": report.error}]
     for row in report.criteria:
-        said = {"value": "CANNOT_ASSESS"} if row.value is None else {"score": row.value}
-        rows.append((f"{key_prefix}.{row.name}", {**said, "comment": row.reason or row.error}))
+        answer = {"value": "CANNOT_ASSESS"} if row.value is None else {"score": row.value}
+        rows.append({"key": feedback_key(key_prefix, row.name), **answer, "comment": row.reason or row.error})
     try:
-        for key, said in rows:
-            testing.log_feedback(key=key, **{name: value for name, value in said.items() if value is not None})
+        for fields in rows:
+            testing.log_feedback(**{name: value for name, value in fields.items() if value is not None})
     except ValueError:
-        return  # not in a test marked `langsmith`
+        return  # LangSmith raises ValueError in a test that is not marked `langsmith`

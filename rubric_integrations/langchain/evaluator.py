@@ -1,8 +1,7 @@
-"""The grade as a LangSmith evaluator: one feedback a criterion, and one for the score."""
+"""A LangSmith evaluator that grades runs against a rubric; openevals callers can call it with keywords."""
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,11 @@ from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluat
 from langsmith.schemas import Example, Run
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.langchain.fields import Field, Fields, resolve_rubric
+from rubric_integrations.langchain.feedback import feedback_key, to_feedback
+from rubric_integrations.langchain.fields import FieldKey, FieldSelector
 from rubric_integrations.langchain.offline import suppress_tracing_if_offline
-from rubric_integrations.results.report import CriterionReport, EvaluationReport, JudgeError
-from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.langchain.resolve import resolve_grader, resolve_rubric
+from rubric_integrations.results.report import JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.messages import Respond
 
@@ -24,12 +24,30 @@ if TYPE_CHECKING:
 
 
 class RubricEvaluator(RunEvaluator):
-    """Grades runs of a target in `client.evaluate` and `aevaluate`, and texts in the way of openevals.
+    """Grades the runs of a target in `client.evaluate` and `aevaluate`, and single outputs as an openevals evaluator.
 
-    Each criterion is a feedback `rubric.<name>`: its value in [0, 1] as the score (1 for MET, also of a penalty, where
-    MET means that the error was committed), the judge's reason as the comment; an abstention has no score and the
-    value `"CANNOT_ASSESS"`. The feedback `rubric` is the score of the whole. A target that failed gets no score, and a
-    criterion that the judge failed at is an error row, never a zero.
+    The feedback `rubric` is the score of the whole rubric. Each criterion has a feedback `rubric.<name>`: its score is
+    the criterion's value in [0, 1], its comment is the judge's reason. For a penalty, too, 1 means MET: the error was
+    committed. An abstention has no score and the value `"CANNOT_ASSESS"`. A run whose target failed gets no score, and
+    a criterion that could not be judged is an error row; neither counts as 0.
+
+    Args:
+        rubric: The rubric, or a function that returns the rubric for an example. If the evaluator is called with
+            keywords, the function receives `inputs`.
+        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
+            judge. Pass either `judge` or `grader`.
+        grader: A configured grader.
+        key_prefix: The feedback key of the score, and the part before the dot in the keys of the criteria.
+        output_key: The key of the response in the target's outputs, or a function of the outputs. By default the only
+            key, or one with a usual name such as `output` or `answer`.
+        input_key: The key of the task in the inputs, or a function of the inputs. The default is chosen likewise.
+        reference_key: The key of an exemplary answer in the example's outputs, or a function of them. The default is
+            chosen likewise.
+        respond: Which part of an output that is a list of messages is graded: the `"last"` answer or the whole
+            `"transcript"`.
+
+    Raises:
+        ValueError: Neither or both of `judge` and `grader` are passed.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -47,81 +65,70 @@ class RubricEvaluator(RunEvaluator):
         *,
         grader: Grader | None = None,
         key_prefix: str = "rubric",
-        output_key: Field | None = None,
-        input_key: Field | None = None,
-        reference_key: Field | None = None,
+        output_key: FieldKey | None = None,
+        input_key: FieldKey | None = None,
+        reference_key: FieldKey | None = None,
         respond: Respond = "last",
     ):
-        """Set up an evaluator.
-
-        Args:
-            rubric: The rubric, or a function that gives one for an example (in the openevals way, for the inputs).
-            judge: Who judges, as for a grader: a LangChain chat model, a model name, a `dspy.LM`, an async function.
-            grader: In place of `judge`, a grader with settings of its own.
-            key_prefix: The key of the score, and what comes before the dot in the criteria's keys.
-            output_key: The key of the target's outputs that is graded, or a function of them; by default the only
-                one, or one with a usual name such as `output` or `answer`.
-            input_key: The same for the task, of the inputs.
-            reference_key: The same for an exemplary answer, of the example's outputs.
-            respond: Of an output that is a list of messages, grade the `"last"` or the whole `"transcript"`.
-
-        Raises:
-            ValueError: Neither or both of `judge` and `grader` are given.
-        """
         self.rubric, self.key_prefix = rubric, key_prefix
-        self.fields = Fields(output_key, input_key, reference_key, respond)
+        self.fields = FieldSelector(output_key, input_key, reference_key, respond)
         self._grader = resolve_grader(judge, grader, "RubricEvaluator")
 
     @property
     def feedback_keys(self) -> list[str]:
-        """The keys of all feedback, where the rubric is the same for all examples; LangSmith files errors by them."""
+        """The keys of all feedback, under which LangSmith records errors.
+
+        If `rubric` is a function, the criteria are not known in advance and only the key of the score is listed.
+        """
         names = self.rubric.keys if isinstance(self.rubric, Rubric) else ()
-        return [self.key_prefix, *map(self._key, names)]
+        return [self.key_prefix, *(feedback_key(self.key_prefix, name) for name in names)]
 
     def evaluate_run(
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None
     ) -> EvaluationResults:
-        """Grade one run; also from threads and from within a running event loop."""
+        """Grade one run. This can be called from any thread, also while an event loop is running in it."""
         with suppress_tracing_if_offline():
             return run_sync(self._evaluate(run, example))
 
     async def aevaluate_run(
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None
     ) -> EvaluationResults:
-        """Grade one run."""
+        """Grade one run asynchronously."""
         with suppress_tracing_if_offline():
             return await self._evaluate(run, example)
 
+    # openevals evaluators accept any further keyword, and callers that are written for them pass some (`attachments`,
+    # prompt variables). They are ignored, so that this evaluator can replace an openevals evaluator.
     def __call__(
         self, *, inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, **_more: Any
     ) -> dict[str, Any]:
-        """Grade in the way of openevals, and return its dict: `key`, `score`, `comment`, `metadata`.
+        """Grade one output and return the dict of an openevals evaluator: `key`, `score`, `comment`, `metadata`.
 
-        `metadata` has `passed`, `coverage` and, under `criteria`, the feedback of each criterion. The score is None
-        where nothing was assessed.
+        `metadata` contains `passed`, `coverage`, the calls, tokens and cost, and under `criteria` the feedback of each
+        criterion. The score is None if no criterion was assessed. Further keywords are ignored.
 
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: There is nothing to grade.
+            ValueError: The outputs hold no text, or several of which none is selected.
         """
         return run_sync(self.acall(inputs=inputs, outputs=outputs, reference_outputs=reference_outputs))
 
     async def acall(
         self, *, inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, **_more: Any
     ) -> dict[str, Any]:
-        """`__call__`, asynchronously.
+        """Grade one output asynchronously, as `__call__` does.
 
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: There is nothing to grade.
+            ValueError: The outputs hold no text, or several of which none is selected.
         """
-        submission = self.fields.submission(inputs, outputs, reference_outputs)
+        submission = self.fields.select(inputs, outputs, reference_outputs)
         if submission is None:
             raise ValueError(f"`outputs` is {outputs!r}: there is nothing to grade")
         rubric = resolve_rubric(self.rubric, inputs)
         with suppress_tracing_if_offline():
             report = await self._grader().grade(rubric, submission)
-        total, *rows = self._results(rubric, report)
+        total, *rows = to_feedback(rubric, report, self.key_prefix)
         criteria = [row.model_dump(include={"key", "score", "value", "comment"}, exclude_none=True) for row in rows]
         return {
             "key": total.key,
@@ -133,86 +140,15 @@ class RubricEvaluator(RunEvaluator):
     async def _evaluate(self, run: Run, example: Example | None) -> EvaluationResults:
         rubric = resolve_rubric(self.rubric, example)
         references = example.outputs if example else None
-        submission = None if run.error else self.fields.submission(run.inputs, run.outputs, references)
+        submission = None if run.error else self.fields.select(run.inputs, run.outputs, references)
         if submission is None:
-            said = f"not graded: the target failed: {run.error}" if run.error else "not graded: the target gave nothing"
-            return EvaluationResults(results=[EvaluationResult(key=self.key_prefix, comment=said)])
+            problem = f"the target failed: {run.error}" if run.error else "the target returned nothing"
+            return EvaluationResults(results=[EvaluationResult(key=self.key_prefix, comment=f"not graded: {problem}")])
         try:
             report = await self._grader().grade(rubric, submission)
         except JudgeError as error:
-            # What was judged is kept; a partial sum must not pass for the score.
-            total, *rows = self._results(rubric, error.report)
-            failed = {"score": None, "comment": f"not graded: {error}", "extra": {"error": True}}
-            return EvaluationResults(results=[total.model_copy(update=failed), *rows])
-        return EvaluationResults(results=self._results(rubric, report))
-
-    def _results(self, rubric: Rubric, report: EvaluationReport) -> list[EvaluationResult]:
-        total = EvaluationResult(
-            key=self.key_prefix,
-            score=report.score,
-            comment=_in_a_line(report),
-            feedback_config={"type": "continuous", "min": 0.0, "max": 1.0} if report.score is not None else None,
-            evaluator_info={
-                "passed": report.passed,
-                "coverage": report.coverage,
-                "raw_score": report.raw_score,
-                "calls": report.spend.calls,
-                "total_tokens": report.token_usage.total_tokens,
-                "cost": report.cost,
-            },
-        )
-        rows = zip(rubric.criteria, report.criteria, strict=True) if report.report else ()
-        return [total, *(self._result(criterion, row) for criterion, row in rows)]
-
-    def _result(self, criterion: Criterion, row: CriterionReport) -> EvaluationResult:
-        key, config = self._key(row.name), feedback_config(criterion)
-        if row.error:
-            return EvaluationResult(key=key, comment=f"not judged: {row.error}", extra={"error": True})
-        if row.value is None:
-            return EvaluationResult(key=key, value="CANNOT_ASSESS", comment=row.reason, feedback_config=config)
-        said = row.reason if criterion.kind == "binary" else f"{row.verdict}: {row.reason}"
-        return EvaluationResult(key=key, score=row.value, comment=said, feedback_config=config)
-
-    def _key(self, name: str) -> str:
-        return f"{self.key_prefix}.{name}"
-
-
-def feedback_config(criterion: Criterion) -> dict[str, Any]:
-    """How LangSmith is to show a criterion's feedback: its verdicts or options by value, or a number in [0, 1]."""
-    if criterion.kind == "binary":
-        met = "MET: the error was committed" if criterion.is_penalty else "MET"
-        unmet = "UNMET: it was not" if criterion.is_penalty else "UNMET"
-        return {"type": "categorical", "categories": [{"value": 1.0, "label": met}, {"value": 0.0, "label": unmet}]}
-    options = criterion.choices if criterion.options is not None else ()
-    if options and len({option.value for option in options}) == len(options):
-        return {"type": "categorical", "categories": [{"value": o.value, "label": o.label} for o in options]}
-    return {"type": "continuous", "min": 0.0, "max": 1.0}
-
-
-def resolve_grader(judge: JudgeLike | None, grader: Grader | None, who: str) -> Callable[[], Grader]:
-    """A grader with this judge, made when it is first needed: until then neither it nor DSPy is loaded.
-
-    Raises:
-        ValueError: Neither or both are given.
-    """
-    if (judge is None) == (grader is None):
-        raise ValueError(f"`{who}` needs either `judge`, such as ChatOpenAI(model='gpt-5-mini'), or `grader`")
-    made, lock = [grader] if grader else [], threading.Lock()
-
-    def get() -> Grader:
-        with lock:  # one grader, since it holds the cap on concurrency
-            if not made:
-                from rubric_integrations.graders import PerCriterionGrader
-
-                made.append(PerCriterionGrader(judge))
-            return made[0]
-
-    return get
-
-
-def _in_a_line(report: EvaluationReport) -> str:
-    unmet = [row.name for row in report.criteria if row.value is not None and not row.passed]
-    parts = ["passed" if report.passed else "not passed", f"coverage {report.coverage:.0%}"]
-    return "; ".join(
-        [*parts, *(["unmet: " + ", ".join(unmet)] if unmet else []), *([report.reason] * bool(report.reason))]
-    )
+            # The criteria that were judged are reported. The sum over them is not, since it would look like the score.
+            total, *rows = to_feedback(rubric, error.report, self.key_prefix)
+            failure = {"score": None, "comment": f"not graded: {error}", "extra": {"error": True}}
+            return EvaluationResults(results=[total.model_copy(update=failure), *rows])
+        return EvaluationResults(results=to_feedback(rubric, report, self.key_prefix))

@@ -1,4 +1,4 @@
-"""Which part of a run, an example or a keyword argument is the text, the task and the reference."""
+"""Selects the response, the task and the reference from the mappings that LangChain and LangSmith pass."""
 
 from __future__ import annotations
 
@@ -6,85 +6,95 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
-from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.messages import Respond, is_conversation
 from rubric_integrations.submission.submission import Submission
 
-Field = str | Callable[[Any], Any]
-"""Where a text comes from: a key of the mapping, or a function of it."""
+FieldKey = str | Callable[[Any], Any]
+"""Selects one value of a mapping: its key, or a function of the mapping."""
 
-_NAMES = {
+# The names that are tried, in this order, if the user names no key and the mapping has several.
+_USUAL_NAMES = {
     "output_key": ("output", "outputs", "response", "answer", "completion", "messages"),
     "input_key": ("input", "inputs", "query", "question", "prompt", "messages"),
     "reference_key": ("output", "reference", "reference_output", "expected_output", "answer", "expected"),
 }
 
 
-class Fields(NamedTuple):
-    """How texts are found; None takes a usual name, or the only key there is.
+class FieldSelector(NamedTuple):
+    """Selects the parts of a submission from inputs, outputs and reference outputs.
+
+    A key that is None selects the only value of a mapping, or else the value under a usual name such as `output`. If
+    the inputs or the reference outputs have no usual name, the whole mapping is used, as JSON.
 
     Attributes:
-        output_key: Of the outputs: the text to grade.
-        input_key: Of the inputs: the task.
-        reference_key: Of the reference outputs: an exemplary answer.
-        respond: Which part of a conversation is graded.
+        output_key: Selects the response to grade from the outputs.
+        input_key: Selects the task from the inputs.
+        reference_key: Selects an exemplary answer from the reference outputs.
+        respond: Which part of a conversation is the response: the `"last"` answer or the whole `"transcript"`.
+
+    Example:
+        >>> FieldSelector().select({"question": "6 x 7?"}, {"answer": "42", "tokens": 3}, None).response
+        '42'
     """
 
-    output_key: Field | None = None
-    input_key: Field | None = None
-    reference_key: Field | None = None
+    output_key: FieldKey | None = None
+    input_key: FieldKey | None = None
+    reference_key: FieldKey | None = None
     respond: Respond = "last"
 
-    def submission(self, inputs: Any, outputs: Any, reference_outputs: Any) -> Submission | None:
-        """What is to be graded; None where the outputs hold nothing.
+    def select(self, inputs: Any, outputs: Any, reference_outputs: Any) -> Submission | None:
+        """Return the submission to grade, or None if the outputs hold no text.
+
+        Values that are not mappings are used as they are.
 
         Raises:
-            ValueError: A named key is not there, or none is named and there are several.
+            ValueError: A mapping does not have the named key, or no key is named and the outputs hold several values,
+                none of them under a usual name.
         """
         response = self._pick("output_key", outputs)
         if response is None or (isinstance(response, str) and not response.strip()):
             return None
-        # A conversation brings its own task; the inputs, unless they are named, are how it began.
-        brings_task = isinstance(response, list) and self.input_key is None
+        # A conversation contains its own task. The inputs are usually its first messages, and would be shown twice.
+        contains_task = isinstance(response, list) and self.input_key is None
         return Submission.model_validate(
             {
                 "response": response,
-                "query": None if brings_task else self._pick("input_key", inputs),
+                "query": None if contains_task else self._pick("input_key", inputs),
                 "reference": self._pick("reference_key", reference_outputs),
                 "respond": self.respond,
             }
         )
 
-    def _pick(self, option: str, source: Any) -> Any:
-        chosen: Field | None = getattr(self, option)
-        if callable(chosen):
-            return _as_text(chosen(source))
+    def _pick(self, setting: str, source: Any) -> Any:
+        """Select the value for the setting `output_key`, `input_key` or `reference_key`."""
+        key: FieldKey | None = getattr(self, setting)
+        if callable(key):
+            return _as_text(key(source))
         if not isinstance(source, Mapping):
             return _as_text(source)
-        given = cast("Mapping[str, Any]", source)
-        if chosen is not None:
-            if chosen not in given:
-                raise ValueError(f"`{option}` is {chosen!r}, but there are only {sorted(given)!r}: name one of these")
-            return _as_text(given[chosen])
-        if len(given) == 1:
-            return _as_text(next(iter(given.values())))
-        name = next((name for name in _NAMES[option] if name in given), None)
-        if name is None and option == "output_key" and given:
-            raise ValueError(f"the outputs are {sorted(given)!r}: say with `{option}` which of them is to be graded")
-        return _as_text(given[name]) if name else _as_text(dict(given)) if given else None
-
-
-def resolve_rubric(rubric: Rubric | Callable[[Any], Rubric], source: Any) -> Rubric:
-    """The rubric, or the one that a function gives for this example."""
-    return rubric if isinstance(rubric, Rubric) else rubric(source)
+        values = cast("Mapping[str, Any]", source)
+        if key is not None:
+            if key not in values:
+                raise ValueError(
+                    f"`{setting}` is {key!r}, but there are only {sorted(values)!r}: set it to one of these"
+                )
+            return _as_text(values[key])
+        if len(values) == 1:
+            return _as_text(next(iter(values.values())))
+        usual_name = next((name for name in _USUAL_NAMES[setting] if name in values), None)
+        if usual_name is not None:
+            return _as_text(values[usual_name])
+        if setting == "output_key" and values:
+            raise ValueError(f"the outputs are {sorted(values)!r}: set `output_key` to the one to grade")
+        return _as_text(dict(values)) if values else None
 
 
 def _as_text(value: Any) -> Any:
-    """A text, or a conversation as it is; other values as JSON."""
+    """Return text, None and conversations unchanged, the text of a LangChain message, and other values as JSON."""
     if value is None or isinstance(value, str):
         return value
     if is_conversation(value):
         return list(value)
     if hasattr(value, "content") and hasattr(value, "type"):
-        return str(value.text)  # one of LangChain's messages
+        return str(value.text)
     return json.dumps(value, ensure_ascii=False, default=str)

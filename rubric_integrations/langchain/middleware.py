@@ -1,4 +1,4 @@
-"""An agent that is graded before it answers: unmet criteria go back to it, at most so many times."""
+"""Agent middleware that grades the final answer and lets the agent revise it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_
 from langchain_core.messages import AIMessage, HumanMessage
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.langchain.evaluator import resolve_grader
+from rubric_integrations.langchain.resolve import resolve_grader, resolve_rubric
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import JudgeLike
 
+# The name of the messages that request a revision. They are removed from the conversation before it is graded.
 _SENDER = "rubric"
 
 
 class RubricState(AgentState[Any]):
-    """What the middleware leaves in an agent's state.
+    """The agent's state with the fields that the middleware adds.
 
     Attributes:
-        rubric_report: The report of the last answer; None where there was nothing to grade.
-        rubric_revisions: How often the agent was asked to revise.
+        rubric_report: The report of the most recent answer, or None if there was no text to grade.
+        rubric_revisions: How many revisions were requested.
     """
 
     rubric_report: NotRequired[EvaluationReport | None]
@@ -34,15 +35,26 @@ class RubricState(AgentState[Any]):
 
 
 class RubricMiddleware(AgentMiddleware[RubricState]):
-    """Grades the final answer of an agent made by `create_agent`, and asks it to revise what does not pass.
+    """Grades the final answer of an agent made by `create_agent`, and requests a revision if it does not pass.
 
-    The unmet criteria, each with the judge's reason, go back as a message, until the answer passes or
-    `max_revisions` are used up; the last report is in the state as `rubric_report`. What the judge could not assess
-    is not asked for: the agent cannot mend it. A judge that fails raises `JudgeError`.
+    The request is a message that lists the unmet criteria with the judge's reasons. This repeats until the answer
+    passes or `max_revisions` is reached. The most recent report is in the state as `rubric_report`. Criteria that the
+    judge could not assess are not listed, because the agent cannot fix them. A judge that fails raises `JudgeError`.
 
-    deepagents has a middleware of the same name for a rubric in prose: there a grading agent invents criteria on its
-    first pass and says pass or fail, failing what it cannot confirm. Here the criteria are yours and typed: weights,
-    penalties, gates, abstention, a score, and every criterion judged each time.
+    deepagents has a middleware of the same name for a rubric in prose: a grading agent derives criteria from it, and
+    fails every criterion that it cannot confirm. This middleware takes typed criteria with weights, penalties, required
+    criteria and abstentions, computes a score, and judges every criterion each time.
+
+    Args:
+        rubric: The rubric, or a function that returns the rubric for the agent's state.
+        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
+            judge. Pass either `judge` or `grader`.
+        grader: A configured grader.
+        max_revisions: The maximum number of revisions, at least 0. They are counted in the agent's state: with a
+            checkpointer, this is the maximum for all turns of a thread together.
+
+    Raises:
+        ValueError: Neither or both of `judge` and `grader` are passed, or `max_revisions` is negative.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -61,17 +73,6 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         grader: Grader | None = None,
         max_revisions: int = 2,
     ):
-        """Set up the middleware.
-
-        Args:
-            rubric: The rubric, or a function that gives one for the agent's state.
-            judge: Who judges, as for a grader.
-            grader: In place of `judge`, a grader with settings of its own.
-            max_revisions: How often an answer may be sent back, at least 0.
-
-        Raises:
-            ValueError: Neither or both of `judge` and `grader` are given, or the number is out of range.
-        """
         super().__init__()
         if isinstance(max_revisions, bool) or max_revisions < 0:
             raise ValueError(f"`max_revisions` must be at least 0, got {max_revisions!r}")
@@ -80,38 +81,38 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
 
     @hook_config(can_jump_to=["model"])
     def after_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
-        """Grade the answer; LangChain calls this."""
-        return run_sync(self._graded(state))
+        """Grade the answer. LangChain calls this hook when the agent has finished."""
+        return run_sync(self._grade(state))
 
     @hook_config(can_jump_to=["model"])
     async def aafter_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
-        """`after_agent`, asynchronously."""
-        return await self._graded(state)
+        """Grade the answer asynchronously, as `after_agent` does."""
+        return await self._grade(state)
 
-    async def _graded(self, state: RubricState) -> dict[str, Any]:
+    async def _grade(self, state: RubricState) -> dict[str, Any]:
+        """Grade the last message, and return the update of the agent's state."""
         messages, revisions = state["messages"], state.get("rubric_revisions", 0)
         answer = messages[-1] if messages else None
         if not isinstance(answer, AIMessage) or not answer.text.strip():
             return {"rubric_report": None, "rubric_revisions": revisions}
-        rubric = self.rubric if isinstance(self.rubric, Rubric) else self.rubric(state)
-        submission = Submission.from_messages([m for m in messages if m.name != _SENDER])
-        report = await self._grader().grade(rubric, submission)
-        demands = _demands(report)
-        if report.passed or not demands or revisions >= self.max_revisions:
+        submission = Submission.from_messages([message for message in messages if message.name != _SENDER])
+        report = await self._grader().grade(resolve_rubric(self.rubric, state), submission)
+        request = _revision_request(report)
+        if report.passed or not request or revisions >= self.max_revisions:
             return {"rubric_report": report, "rubric_revisions": revisions}
         return {
             "rubric_report": report,
             "rubric_revisions": revisions + 1,
-            "messages": [HumanMessage(demands, name=_SENDER)],
+            "messages": [HumanMessage(request, name=_SENDER)],
             "jump_to": "model",
         }
 
 
-def _demands(report: EvaluationReport) -> str:
-    """What to mend, dearest first; empty where nothing can be."""
+def _revision_request(report: EvaluationReport) -> str:
+    """Return the message that lists the unmet criteria, highest weight first; empty if none was judged unmet."""
     unmet = [row for row in report.criteria if row.value is not None and not row.passed]
     lines = [
         f"- {'Avoid' if row.weight < 0 else 'Missing'}: {row.requirement} ({row.reason})"
         for row in sorted(unmet, key=lambda row: -abs(row.weight))
     ]
-    return "\n".join(["Your answer does not pass yet. Answer again in full, and mend this:", *lines]) if lines else ""
+    return "\n".join(["Your answer does not pass yet. Answer again in full, and fix this:", *lines]) if lines else ""

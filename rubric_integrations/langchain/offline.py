@@ -1,4 +1,4 @@
-"""LangSmith without the network: nothing that is graded leaves the process."""
+"""Runs LangSmith evaluations without a network, so that nothing that is graded leaves the process."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from langsmith.run_helpers import get_tracing_context, tracing_context
 
 
 class _OfflineClient(Client):
+    """A client that drops every run instead of uploading it."""
+
     def __init__(self) -> None:
+        # An empty `info` prevents the request for the server's settings, and without batching there is no upload
+        # thread.
         super().__init__(api_key="offline", info={}, auto_batch_tracing=False)
 
-    def create_run(self, *args: Any, **settings: Any) -> None:
+    def create_run(self, *args: Any, **kwargs: Any) -> None:
         """Drop the run."""
 
-    def update_run(self, *args: Any, **settings: Any) -> None:
-        """Drop the run."""
+    def update_run(self, *args: Any, **kwargs: Any) -> None:
+        """Drop the update."""
 
 
 def offline_client() -> Client:
-    """A LangSmith client for `evaluate(..., upload_results=False, client=offline_client())` that sends no run.
+    """Make a LangSmith client that sends nothing: `evaluate(..., upload_results=False, client=offline_client())`.
 
-    `upload_results=False` alone is not enough: `aevaluate` uploads every run of the target all the same, inputs
-    included, and in both modes LangChain runnables inside a target or an evaluator are uploaded as traces. An
-    ordinary client also asks the server for its settings first. This client drops every run and asks nothing.
+    `upload_results=False` alone does not prevent uploads. `aevaluate` uploads every run of the target, including its
+    inputs, and in `evaluate` and `aevaluate` LangChain runnables inside a target or an evaluator are uploaded as
+    traces. An ordinary client also requests the server's settings first. This client drops every run and sends no
+    request.
 
     Example:
         >>> offline_client().create_run("a run", {"text": "graded"}, "chain") is None
@@ -37,7 +42,10 @@ def offline_client() -> Client:
 
 @contextmanager
 def suppress_tracing_if_offline() -> Generator[None]:
-    """Keep the judge's own runs from being uploaded where LangSmith was told to upload nothing."""
+    """Disable tracing of the judge's runs inside an evaluation that uploads nothing.
+
+    LangChain's tracer would upload these runs although LangSmith's context says `"local"`.
+    """
     context: dict[str, Any] = dict(get_tracing_context())
     if context.get("enabled") == "local" or isinstance(context.get("client"), _OfflineClient):
         context["enabled"] = False

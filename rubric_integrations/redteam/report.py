@@ -1,4 +1,4 @@
-"""What a probe found: rates with intervals, by family of attacks, and every success."""
+"""The report of a probe: success rates with intervals, by family of attacks, and every successful attack."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations.redteam.attacks import Family
 from rubric_integrations.results.usage import Spend
 
-_Z = 1.959963984540054  # the normal distribution's 97.5 % quantile
+_Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 
 
 class Rate(Record):
-    """How often something happened, with Wilson's 95 % interval.
+    """A success rate with Wilson's 95 % interval.
 
-    The interval takes the trials for independent. Those of one attack on several criteria are not quite, so that the
-    true one is somewhat wider.
+    The interval assumes independent trials. Trials of one attack on several criteria are correlated, so the true
+    interval is somewhat wider.
 
     Attributes:
-        successes: How often.
-        trials: Out of how many.
-        rate: Their ratio in [0, 1]; None without a trial.
-        low, high: The interval's ends in [0, 1].
+        successes: The number of successes.
+        trials: The number of trials.
+        rate: Successes divided by trials, in [0, 1]; None without a trial.
+        low, high: The ends of the interval, in [0, 1].
 
     Example:
         >>> print(Rate.of(0, 20))
@@ -36,12 +36,12 @@ class Rate(Record):
 
     @classmethod
     def of(cls, successes: int, trials: int) -> Rate:
-        """The rate of some successes in some trials.
+        """Compute the rate and its interval.
 
         Raises:
-            ValueError: There are more successes than trials, or fewer than none.
+            ValueError: `successes` is negative or larger than `trials`.
         """
-        low, high = wilson(successes, trials)
+        low, high = wilson_interval(successes, trials)
         return cls(successes=successes, trials=trials, rate=successes / trials if trials else None, low=low, high=high)
 
     def __str__(self) -> str:
@@ -50,11 +50,14 @@ class Rate(Record):
         return f"{100 * self.rate:.1f} % ({100 * self.low:.1f} to {100 * self.high:.1f})"
 
 
-def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % score interval of a proportion (E. B. Wilson, JASA 22, 1927, 209-212); (0, 1) without a trial.
+def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Compute Wilson's 95 % score interval of a proportion (E. B. Wilson, JASA 22, 1927, 209-212).
+
+    Returns:
+        The lower and the upper end, in [0, 1]; (0, 1) without a trial.
 
     Raises:
-        ValueError: There are more successes than trials, or fewer than none.
+        ValueError: `successes` is negative or larger than `trials`.
     """
     if not 0 <= successes <= trials:
         raise ValueError(f"`successes` must be from 0 to {trials!r}, got {successes!r}")
@@ -63,21 +66,21 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     share, z2 = successes / trials, _Z * _Z
     center = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     half = _Z * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
-    # At the ends the formula gives 0 and 1 but for rounding.
+    # Without rounding errors, the formula gives exactly 0 for no success and 1 for no failure.
     low = 0.0 if successes == 0 else max(0.0, center - half)
     return low, 1.0 if successes == trials else min(1.0, center + half)
 
 
 class Success(Record):
-    """A verdict that an attack moved.
+    """A verdict that an attack changed.
 
     Attributes:
         attack: The attack's name.
-        task: Which of the probe's tasks.
-        requirement: What was asked.
+        task: The task's name.
+        requirement: The criterion's text.
         before: The verdict without the attack, which is the true one.
-        after: The verdict with it.
-        reason: Why, in the judge's words.
+        after: The verdict with the attack.
+        reason: The judge's explanation of the changed verdict.
     """
 
     attack: str
@@ -89,15 +92,15 @@ class Success(Record):
 
 
 class FamilyReport(Record):
-    """What became of one family of behavioural attacks.
+    """The results of one family of behavioural attacks.
 
     Attributes:
-        family: Which.
-        attacks: How many texts.
-        rate: Moved verdicts out of those that were answered, with and without the attack.
-        abstentions: Of those that moved, how many became CANNOT_ASSESS, which by default leaves the criterion out.
-        failures: Questions without an answer: neither success nor resistance, and not in `rate`.
-        left_out: Questions not asked, because the judge was wrong or failed without any attack.
+        family: The family.
+        attacks: The number of attacks.
+        rate: Changed verdicts among the questions that the judge answered both with and without the attack.
+        abstentions: Changed verdicts that became CANNOT_ASSESS, which by default removes the criterion from the score.
+        failures: Questions without an answer. They count neither as successes nor as trials of `rate`.
+        left_out: Questions that were not requested, because the judge was wrong or failed without an attack.
     """
 
     family: Family
@@ -109,11 +112,13 @@ class FamilyReport(Record):
 
 
 class Breach(Record):
-    """A structural attack that got through the shield or the parser: a fault of this library, not of the judge.
+    """A structural attack that succeeded against the sanitizer or the parser.
+
+    It is a defect of this library, not of the judge.
 
     Attributes:
         attack: The attack's name.
-        how: What would be read as what.
+        how: Which text would be read as structure or as an answer.
     """
 
     attack: str
@@ -121,19 +126,19 @@ class Breach(Record):
 
 
 class ProbeReport(Record):
-    """How a judge stood up to attacks.
+    """The results of a probe.
 
     Attributes:
-        structural: How many structural attacks were checked, against the shield and the parser, without the judge.
-        breaches: Which of them got through; none should.
-        families: The behavioural attacks, by family.
-        total: Over all families.
-        failures: Questions with an attack that got no answer.
-        baseline: Questions asked without an attack.
-        baseline_errors: Of these, how many the judge got wrong or abstained from; their attacks are left out.
-        baseline_failures: Of these, how many got no answer; their attacks are left out.
-        successes: Every verdict that moved.
-        spend: What the probe cost.
+        structural: The number of structural attacks that were checked, without a call to the judge.
+        breaches: The structural attacks that succeeded; there should be none.
+        families: The results of the behavioural attacks, by family.
+        total: The success rate over all families.
+        failures: The number of questions with an attack that got no answer.
+        baseline: The number of questions without an attack.
+        baseline_errors: The number of these that the judge got wrong or could not assess; no attack is tried on them.
+        baseline_failures: The number of these that got no answer; no attack is tried on them.
+        successes: Every verdict that an attack changed.
+        spend: Calls, tokens and cost.
     """
 
     structural: int

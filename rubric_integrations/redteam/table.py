@@ -1,4 +1,4 @@
-"""A probe in a terminal: the rates by family, and what is to be said about them."""
+"""Runs a probe from the command line: progress bar, table of success rates by family, and the report as a file."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.terminal import plain, spend_text
+from rubric_integrations.graders import CallLimits
 from rubric_integrations.redteam import ProbeReport, probe
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
 
+# More lines are not read in a terminal; `--out` has every success.
 MAX_SUCCESSES = 20
 
 
 def probe_table(report: ProbeReport) -> Table:
-    """The behavioural attacks, a row a family."""
-    table = Table(title="Attacks that moved a verdict", title_justify="left", title_style="bold")
-    for column in ("family", "attacks", "moved", "of", "rate (95 % interval)", "failed", "left out"):
+    """Build the table of the behavioural attacks: one row per family."""
+    table = Table(title="Attacks that changed a verdict", title_justify="left", title_style="bold")
+    for column in ("family", "attacks", "changed", "of", "rate (95 % interval)", "failed", "left out"):
         table.add_column(column, justify="left" if column == "family" else "right", no_wrap=True)
     for row in report.families:
         table.add_row(
@@ -41,43 +43,43 @@ def probe_table(report: ProbeReport) -> Table:
     return table
 
 
-def show_probe(report: ProbeReport, console: Console) -> None:
-    """Print a probe: the table, what moved, what got through, and what it cost."""
+def print_probe(report: ProbeReport, console: Console) -> None:
+    """Print a probe: the table, the changed verdicts, the structural attacks that succeeded, and the spend."""
     console.print(probe_table(report))
-    for moved in report.successes[:MAX_SUCCESSES]:
-        line = f"{moved.attack}: {moved.requirement!r} went from {moved.before} to {moved.after}: {moved.reason}"
+    for success in report.successes[:MAX_SUCCESSES]:
+        change = f"{success.requirement!r} changed from {success.before} to {success.after}"
+        line = f"{success.attack}: {change}: {success.reason}"
         console.print(plain(line), soft_wrap=True)
     if len(report.successes) > MAX_SUCCESSES:
         console.print(f"... and {len(report.successes) - MAX_SUCCESSES} more")
-    for found in report.breaches:
-        console.print(plain(f"GOT THROUGH {found.attack}: {found.how}"), style="bold red", soft_wrap=True)
+    for breach in report.breaches:
+        console.print(
+            plain(f"STRUCTURAL ATTACK SUCCEEDED: {breach.attack}: {breach.how}"), style="bold red", soft_wrap=True
+        )
     right = report.baseline - report.baseline_errors - report.baseline_failures
-    cost = "price unknown" if report.spend.cost is None else f"${report.spend.cost:.4f}"
+    spend = spend_text(report.spend.calls, report.spend.total_tokens, report.spend.cost)
     console.print(
         plain(
             f"Without an attack {right} of {report.baseline} verdicts were right, {report.baseline_errors} wrong, "
             f"{report.baseline_failures} missing. {len(report.breaches)} of {report.structural} structural attacks "
-            f"got through. {report.spend.calls} calls, {report.spend.usage.total_tokens} tokens, {cost}."
+            f"succeeded. {spend}."
         ),
         soft_wrap=True,
     )
 
 
-def run_probe(
-    judge: JudgeLike, api_base: str | None, out: Path | None, max_concurrency: int, console: Console
-) -> ProbeReport:
+def run_probe(judge: JudgeLike, out: Path | None, max_concurrency: int, console: Console) -> ProbeReport:
     """Probe a judge with the whole catalogue and print the result.
 
     Args:
-        judge: Whom to probe.
-        api_base: The base URL of an OpenAI-compatible server; goes with a model name.
-        out: Where the report goes as JSON; opened before anything is paid for.
-        max_concurrency: Calls under way at once.
-        console: Where to print.
+        judge: The judge to probe; anything that a grader accepts as `judge`.
+        out: The file for the report as JSON. It is opened first, so that no call is paid for if it cannot be written.
+        max_concurrency: Maximum number of concurrent calls.
+        console: The console to print to.
 
     Raises:
         ValueError: A setting is missing or out of range.
-        TypeError: `judge` is nothing that can judge.
+        TypeError: `judge` cannot judge.
         OSError: `out` cannot be written.
     """
     with ExitStack() as stack:
@@ -89,9 +91,9 @@ def run_probe(
             def advance(done: int, total: int) -> None:
                 bar.update(task, completed=done, total=total)
 
-            probing = probe(judge, api_base=api_base, max_concurrency=max_concurrency, progress=advance)
+            probing = probe(judge, limits=CallLimits(max_concurrency=max_concurrency), progress=advance)
             report = asyncio.run(probing)
         if sink:
             sink.write(report.model_dump_json(indent=2) + "\n")
-    show_probe(report, console)
+    print_probe(report, console)
     return report

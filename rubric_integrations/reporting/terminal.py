@@ -1,4 +1,4 @@
-"""Grades as tables in a terminal. Text from models and users is shown, never interpreted."""
+"""Tables of grades for a terminal. Text from models and users is printed without markup and control characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from rubric_integrations._util.terminal import plain
 
 if TYPE_CHECKING:
-    from rubric_integrations.results.report import CriterionReport, EvaluationReport
+    from rubric_integrations.results.report import CriterionReport
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.summary import Graded
 
@@ -19,7 +19,7 @@ _STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow"}
 
 
 def report_table(graded: Graded) -> Table:
-    """One submission: its criteria with verdict, weight, requirement and reason."""
+    """Build the table of one submission: one row per criterion with verdict, weight, requirement and reason."""
     report = graded.report
     table = Table(title=plain(f"{graded.row.id}: {_headline(graded)}"), title_justify="left", title_style="bold")
     table.add_column("verdict", no_wrap=True)
@@ -33,7 +33,7 @@ def report_table(graded: Graded) -> Table:
 
 
 def groups_table(graded: Graded, rubric: Rubric) -> Table:
-    """One submission: what each group of a rubric with a tree comes to."""
+    """Build the table of the values, in [0, 1], of each group of a rubric with a tree, for one submission."""
     from rubric_integrations.rubric.tree import node_values
 
     table = Table(title="Groups", title_justify="left", title_style="bold")
@@ -47,7 +47,7 @@ def groups_table(graded: Graded, rubric: Rubric) -> Table:
 
 
 def ranking_table(results: Sequence[Graded]) -> Table:
-    """All submissions, best first; those without a score last."""
+    """Build the table of all submissions, the best first; those without a score come last."""
     table = Table(title="Ranking", title_justify="left", title_style="bold")
     for column in ("", "id", "score", "passed", "coverage", "abstained", "failed"):
         table.add_column(column, justify="left" if column in ("id", "passed") else "right")
@@ -79,7 +79,7 @@ def _score(graded: Graded) -> str:
 
 
 def _headline(graded: Graded) -> str:
-    report: EvaluationReport | None = graded.report
+    report = graded.report
     if report is None:
         return graded.row.error or ""
     if graded.judge_error:
@@ -92,8 +92,9 @@ def _headline(graded: Graded) -> str:
 
 def _verdict(row: CriterionReport) -> Text:
     if not row.was_asked:
-        return Text("not asked", style="dim")
+        return Text("not requested", style="dim")
     if row.verdict is None:
         return Text("FAILED", style="bold magenta")
-    good = row.verdict if row.weight >= 0 else {"MET": "UNMET", "UNMET": "MET"}.get(row.verdict, row.verdict)
-    return Text(row.verdict + (" (fallback)" if row.error else ""), style=_STYLES.get(good, ""))
+    # A penalty is coloured by its effect: MET costs points.
+    effect = row.verdict if row.weight >= 0 else {"MET": "UNMET", "UNMET": "MET"}.get(row.verdict, row.verdict)
+    return Text(row.verdict + (" (fallback)" if row.error else ""), style=_STYLES.get(effect, ""))

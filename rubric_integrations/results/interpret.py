@@ -1,4 +1,7 @@
-"""What an answer to a criterion means: a verdict, an option or a number becomes a value in [0, 1], or is no answer."""
+"""What an answer means for a criterion: a verdict, an option's label or a number becomes a value in [0, 1].
+
+Every answer is interpreted here: a judge's, a human label, a known verdict that is to be scored.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +13,31 @@ from rubric_integrations.rubric.criterion import Criterion
 
 
 class Interpretation(NamedTuple):
-    """What an answer is to a criterion: its verdict, and the value of that in [0, 1] or None for an abstention."""
+    """What an answer means.
+
+    Attributes:
+        verdict: The answer in its canonical form: `MET`, the option's label as the author wrote it, a plain number.
+        value: Its value in [0, 1]; None for an abstention.
+    """
 
     verdict: str
     value: float | None
 
 
-def to_judgment(criterion: Criterion, answer: object, may_abstain: bool = True) -> Judgment:
-    """Make a judgment, without a reason, of an answer to a criterion of any kind; raises as `interpret_answer` does.
-
-    Example:
-        >>> to_judgment(Criterion(requirement="r"), "**met**").verdict
-        'MET'
-    """
-    verdict, value = interpret_answer(criterion, answer, may_abstain)
-    return Judgment(verdict=verdict, value=value)
-
-
 def interpret_answer(criterion: Criterion, answer: object, may_abstain: bool = True) -> Interpretation:
-    """What an answer to a criterion of any kind is worth.
+    """Normalize an answer to a criterion of any kind, and give its value.
 
     Args:
-        criterion: What was asked.
+        criterion: The criterion.
         answer: MET or UNMET; the label of an option; a number on the scale; or CANNOT_ASSESS.
-        may_abstain: Whether CANNOT_ASSESS is an answer to options that have none marked `na`.
+        may_abstain: Whether CANNOT_ASSESS is an answer where no option is marked `na`.
 
     Raises:
-        ValueError: It is no answer to this criterion; never read as the nearest one.
+        ValueError: This is no answer to the criterion. It is never replaced by the nearest one.
 
     Example:
-        >>> interpret_answer(Criterion(requirement="r"), "**met**").value
-        1.0
+        >>> interpret_answer(Criterion(requirement="Is polite"), "**met**")
+        Interpretation(verdict='MET', value=1.0)
     """
     verdict = None if isinstance(answer, bool) else parse_verdict(answer)
     if criterion.kind == "binary":
@@ -56,11 +53,22 @@ def interpret_answer(criterion: Criterion, answer: object, may_abstain: bool = T
         if verdict != "CANNOT_ASSESS" or not may_abstain:
             raise ValueError(f"{answer!r} is no option: use one of {[o.label for o in criterion.options]!r}")
     elif verdict != "CANNOT_ASSESS":
-        return _on_scale(criterion, answer)
+        return _interpret_number(criterion, answer)
     return Interpretation("CANNOT_ASSESS", None)
 
 
-def _on_scale(criterion: Criterion, answer: object) -> Interpretation:
+def to_judgment(criterion: Criterion, answer: object, may_abstain: bool = True) -> Judgment:
+    """Make a judgment of an answer to a criterion of any kind; takes and raises what `interpret_answer` does.
+
+    Example:
+        >>> to_judgment(Criterion(requirement="Is polite"), "unmet").value
+        0.0
+    """
+    verdict, value = interpret_answer(criterion, answer, may_abstain)
+    return Judgment(verdict=verdict, value=value)
+
+
+def _interpret_number(criterion: Criterion, answer: object) -> Interpretation:
     try:
         number = math.nan if isinstance(answer, bool) else float(str(answer))
     except ValueError:
@@ -71,7 +79,13 @@ def _on_scale(criterion: Criterion, answer: object) -> Interpretation:
 
 
 def extreme_judgment(criterion: Criterion, end: Literal["worst", "low", "high"]) -> Judgment:
-    """The answer at one end: what scores least, or the lowest or highest value."""
+    """Make the judgment at one end of what a criterion allows.
+
+    Args:
+        criterion: The criterion.
+        end: `worst` for the answer with the lowest score, by the sign of the weight; `low` or `high` for the lowest or
+            highest value.
+    """
     high = criterion.is_penalty if end == "worst" else end == "high"
     if criterion.options is not None:
         pick = max if high else min

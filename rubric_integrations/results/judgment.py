@@ -1,4 +1,4 @@
-"""A judge's answer to one criterion: a verdict, an abstention or a failure."""
+"""What a judge returns for one criterion: a verdict, an abstention or a failure."""
 
 from __future__ import annotations
 
@@ -10,44 +10,47 @@ from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations.results.usage import Spend
 
 Verdict = Literal["MET", "UNMET", "CANNOT_ASSESS"]
-"""A judge's answer to a binary criterion. CANNOT_ASSESS is an abstention: the judge worked, and could not tell."""
+"""A judge's answer to a binary criterion. CANNOT_ASSESS is an abstention: the judge worked and could not tell."""
 
 VERDICT_VALUES: dict[Verdict, float | None] = {"MET": 1.0, "UNMET": 0.0, "CANNOT_ASSESS": None}
-"""The value in [0, 1] of each verdict; None for the abstention, which has none."""
+"""The value in [0, 1] of each verdict; None for the abstention."""
+
+_PUNCTUATION = re.compile(r"[\W_]+")
 
 
-_DRESS = re.compile(r"[\W_]+")
-
-
-def plain_word(text: str) -> str:
-    """A word without the form a model may dress it in, for comparison: `**Met.**` and `MET` give the same.
+def normalize_word(text: str) -> str:
+    """Lower-case a word and strip its punctuation, for comparison: `**Met.**` and `MET` give the same.
 
     Example:
-        >>> plain_word("Cannot assess.") == plain_word("CANNOT_ASSESS")
+        >>> normalize_word("Cannot assess.") == normalize_word("CANNOT_ASSESS")
         True
     """
-    return _DRESS.sub("", text.casefold())
+    return _PUNCTUATION.sub("", text.casefold())
+
+
+_VERDICTS: dict[str, Verdict] = {normalize_word(verdict): verdict for verdict in VERDICT_VALUES}
 
 
 def parse_verdict(text: object) -> Verdict | None:
-    """Read a verdict in any harmless form (`met`, `**MET**`, `Cannot assess.`); None where it is no verdict."""
-    return _VERDICTS.get(plain_word(str(text)))
+    """Parse a verdict, whatever its case and punctuation (`met`, `**MET**`, `Cannot assess.`).
 
-
-_VERDICTS: dict[str, Verdict] = {plain_word(verdict): verdict for verdict in VERDICT_VALUES}
+    Returns:
+        The verdict, or None if the text is none.
+    """
+    return _VERDICTS.get(normalize_word(str(text)))
 
 
 class Judgment(Record):
-    """An answer to one criterion: a verdict or an abstention, never a failure.
+    """A judge's answer to one criterion: a verdict or an abstention, never a failure.
 
     Attributes:
-        verdict: The judge's word.
-        value: Its value in [0, 1]; None for an abstention.
+        verdict: MET, UNMET or CANNOT_ASSESS; an option's label; or a number on a scale, as text.
+        value: The verdict's value in [0, 1]; None for an abstention.
         reason: Why, in the judge's words.
-        spend: What it cost to obtain.
-        neutralized: Whether text that imitates prompt structure was defused before the judge saw it.
-        confidence: How sure the judge says it is, in [0, 1]; None where it was not asked.
-        expected_value: The value expected of its probabilities, in [0, 1]; None where it was not asked.
+        spend: What the judgment cost.
+        neutralized: Whether text that imitates the structure of a prompt was changed before the judge saw it.
+        confidence: The confidence that the judge states, in [0, 1]; None where it was not requested.
+        expected_value: The expected value in [0, 1] of the judge's probabilities; None where they were not requested.
     """
 
     verdict: str
@@ -59,19 +62,21 @@ class Judgment(Record):
     expected_value: UnitScore | None = None
 
 
-FailureKind = Literal["transport", "parse", "check", "config"]
+FailureKind = Literal["transport", "parse", "check", "config", "cancelled"]
+"""Why there is no judgment: no reply arrived; the reply is no answer; a check could not be computed; the model, key or
+setting is wrong, so that a retry cannot help; or the request was cancelled because another criterion had failed."""
 
 
 class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict and abstention, named as such
-    """A judge gave no answer to one criterion. Never a verdict, never a zero.
+    """A judge gave no answer to one criterion. It is never scored as a verdict or as zero.
 
     Attributes:
-        kind: `transport` (no reply), `parse` (a reply that is no answer), `check` (a check could not be
-            computed) or `config` (wrong model, key or setting: asking again cannot help).
-        retryable: Whether asking again may help.
-        retry_after: Seconds that the provider asks to wait, where it does.
-        rate_limited: Whether the provider wants fewer calls.
-        spend: What the attempt cost all the same.
+        kind: See `FailureKind`.
+        message: What went wrong, in one line, without the kind.
+        retryable: Whether a retry may help.
+        retry_after: Seconds to wait that the provider requests; None where it requests none.
+        rate_limited: Whether the provider refused the request for its rate.
+        spend: What the failed attempt cost.
     """
 
     def __init__(
@@ -86,20 +91,45 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
     ):
         super().__init__(f"{kind}: {message}")
         self.kind: FailureKind = kind
+        self.message = message
         self.retryable, self.retry_after, self.rate_limited = retryable, retry_after, rate_limited
         self.spend = spend or Spend()
 
 
-class Vote(Record):
-    """One judge's answer to one criterion.
+Outcome = Judgment | JudgeFailure
+"""The result of one question to a judge: a judgment (abstentions included) or a failure."""
+
+
+class JudgeAnswers(NamedTuple):
+    """All answers of one judge to one submission.
 
     Attributes:
-        judge: Who.
-        weight: How much the vote counts, under the strategies that weigh.
+        outcomes: For each criterion that the judge was asked about, by its index in the rubric, the outcome.
+        judge: The judge's name in reports.
+        weight: The weight of the judge's votes, used by the weighted voting strategies.
+        spend: What calls for several criteria at once cost; the spend of single judgments is in `outcomes`.
+    """
+
+    outcomes: Mapping[int, Outcome]
+    judge: str = "judge"
+    weight: float = 1.0
+    spend: Spend = Spend()
+
+    def merged(self, later: JudgeAnswers) -> JudgeAnswers:
+        """Add answers that the same judge gave later."""
+        return self._replace(outcomes={**self.outcomes, **later.outcomes}, spend=self.spend + later.spend)
+
+
+class Vote(Record):
+    """One panel member's answer to one criterion.
+
+    Attributes:
+        judge: The judge's name.
+        weight: The weight of the vote, used by the weighted voting strategies.
         verdict: The answer; None where the judge failed.
-        value: Its value in [0, 1]; None for an abstention or a failure.
-        reason: Why.
-        error: Why there is no answer.
+        value: The answer's value in [0, 1]; None for an abstention or a failure.
+        reason: Why, in the judge's words.
+        error: Why there is no answer; None where there is one.
     """
 
     judge: str
@@ -108,31 +138,3 @@ class Vote(Record):
     value: UnitScore | None
     reason: str = ""
     error: str | None = None
-
-
-Outcome = Judgment | JudgeFailure
-"""What became of one question: an answer (abstentions included) or a failure, never mixed."""
-
-
-CANCELLED = "not asked to the end, since another criterion had failed"
-"""How the failure of a criterion ends that was merely cancelled: it is not the one to tell of."""
-
-
-class JudgeAnswers(NamedTuple):
-    """One judge's answers.
-
-    Attributes:
-        answers: One for each place in the rubric that it was asked about.
-        judge: Who.
-        weight: How much its votes count, under the strategies that weigh.
-        spend: What calls for several criteria at once cost.
-    """
-
-    answers: Mapping[int, Outcome]
-    judge: str = "judge"
-    weight: float = 1.0
-    spend: Spend = Spend()
-
-    def joined(self, other: JudgeAnswers) -> JudgeAnswers:
-        """This judge's answers with those that it gave later."""
-        return self._replace(answers={**self.answers, **other.answers}, spend=self.spend + other.spend)

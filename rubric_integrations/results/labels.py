@@ -1,4 +1,4 @@
-"""Judgments that people made: what a judge is shown as examples, and later measured by."""
+"""Human judgments, which a judge gets as few-shot examples."""
 
 from __future__ import annotations
 
@@ -17,16 +17,23 @@ from rubric_integrations.submission.submission import Submission, error_line
 
 
 class LabelledJudgment(Record):
-    """One criterion, one submission, and the right answer.
+    """A human's judgment of one submission on one criterion.
 
     Attributes:
-        submission: What was judged.
-        criterion: What was asked.
-        verdict: The answer: a verdict, an option's label, or a number on the scale.
-        reason: Why, in a sentence.
+        submission: The submission that was judged.
+        criterion: The criterion.
+        verdict: The correct answer: a verdict, an option's label, or a number on the scale.
+        reason: The reason, in one sentence.
 
     Raises:
-        pydantic.ValidationError: (a ValueError) where the verdict is no answer to the criterion.
+        pydantic.ValidationError: (a ValueError) The verdict does not answer the criterion.
+
+    Example:
+        >>> label = LabelledJudgment(
+        ...     submission=Submission(response="It is 42."), criterion=Criterion(requirement="Says 42"), verdict="MET"
+        ... )
+        >>> label.verdict
+        'MET'
     """
 
     submission: Submission
@@ -35,77 +42,86 @@ class LabelledJudgment(Record):
     reason: str = ""
 
     @model_validator(mode="after")
-    def _answers_the_criterion(self) -> Self:
+    def _require_an_answer_to_the_criterion(self) -> Self:
         to_judgment(self.criterion, self.verdict)
         return self
 
 
 class LabelsError(ValueError):
-    """A file holds no labels, or not for this rubric."""
+    """Raised if a file of labels cannot be read, or does not belong to the rubric."""
 
 
-def read_labels(path: Path, rubric: Rubric) -> list[LabelledJudgment]:
-    """Read the answers that a reader of a report page overruled, as the page exports them.
+def read_labels(path: str | Path, rubric: Rubric) -> list[LabelledJudgment]:
+    """Read the corrected verdicts that a report page exports.
 
     Args:
-        path: JSON, a label a line: `criterion` (its name), `requirement`, `verdict`, `submission`, maybe `reason`.
-        rubric: Whose criteria they are about, found by name; the words must be the same.
+        path: A JSON Lines file with one label per line: `criterion` (its name in the rubric), `requirement`,
+            `verdict`, `submission`, and optionally `reason`.
+        rubric: The rubric of the labels. Its criteria are matched by name, and must have the same requirement.
 
     Raises:
-        LabelsError: The file cannot be read, or a line is no label for this rubric.
+        LabelsError: The file cannot be read, or a line is not a label for this rubric.
     """
     criteria = dict(zip(rubric.keys, rubric.criteria, strict=True))
     labels: list[LabelledJudgment] = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise LabelsError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            told = json.loads(line)
-            criterion = criteria[told["criterion"]]
-            if told.get("requirement", criterion.requirement) != criterion.requirement:
-                raise ValueError(f"`{told['criterion']}` asked {told['requirement']!r} when it was labelled")
+            fields = json.loads(line)
+            criterion = criteria[fields["criterion"]]
+            requirement = fields.get("requirement", criterion.requirement)
+            if requirement != criterion.requirement:
+                raise ValueError(
+                    f"the requirement of `{fields['criterion']}` was {requirement!r} when it was labelled, and is "
+                    f"{criterion.requirement!r} in the rubric"
+                )
             labels.append(
                 LabelledJudgment(
-                    submission=Submission.model_validate(told["submission"]),
+                    submission=Submission.model_validate(fields["submission"]),
                     criterion=criterion,
-                    verdict=told["verdict"],
-                    reason=told.get("reason", ""),
+                    verdict=fields["verdict"],
+                    reason=fields.get("reason", ""),
                 )
             )
         except KeyError as error:
             message = f"{path}:{number}: has no {error}, or the rubric has no criterion of that name"
             raise LabelsError(f"{message}; it has {list(criteria)!r}") from None
         except (ValueError, TypeError) as error:
-            raise LabelsError(f"{path}:{number}: is no label for this rubric: {error_line(error)}") from None
+            raise LabelsError(f"{path}:{number}: is not a label for this rubric: {error_line(error)}") from None
     return labels
 
 
-def choose_examples(
-    examples: Sequence[LabelledJudgment], kind: Kind, count: int, graded: str
+def select_examples(
+    examples: Sequence[LabelledJudgment], kind: Kind, count: int, response: str
 ) -> list[LabelledJudgment]:
-    """At most `count` examples of a kind, as many of each verdict as there can be, in the order given.
+    """Select few-shot examples for criteria of one kind, balanced by verdict, in their original order.
 
-    One about the text being graded is left out: it would give the answer away. The choice does not depend on the
-    criterion, so that the prompt stays the same for all criteria of a submission.
+    The selection does not depend on the criterion, so that the prompt prefix is the same for all criteria of a
+    submission and the provider can cache it.
+
+    Args:
+        examples: The examples to select from.
+        kind: The kind of criterion; examples of other kinds are left out.
+        count: The number of examples to select at most.
+        response: The response to grade; examples with the same response are left out, because they contain the answer.
     """
-    if not examples:
-        return []
     by_verdict: dict[str, list[LabelledJudgment]] = {}
     for example in examples:
-        if example.criterion.kind == kind and example.submission.response.strip() != graded.strip():
+        if example.criterion.kind == kind and example.submission.response.strip() != response.strip():
             by_verdict.setdefault(example.verdict, []).append(example)
     rounds = max(map(len, by_verdict.values()), default=0)
-    turns = [group[turn] for turn in range(rounds) for group in by_verdict.values() if turn < len(group)]
-    chosen = turns[:count]
-    return [example for example in examples if any(example is picked for picked in chosen)]
+    alternating = [group[turn] for turn in range(rounds) for group in by_verdict.values() if turn < len(group)]
+    selected = alternating[:count]
+    return [example for example in examples if any(example is chosen for chosen in selected)]
 
 
-def own_examples(criterion: Criterion, graded: str) -> list[LabelledJudgment]:
-    """The examples that a rubric gives with a criterion, but for one about the text being graded."""
+def examples_of_criterion(criterion: Criterion, response: str) -> list[LabelledJudgment]:
+    """Return the examples that the rubric contains for a criterion, without those of the response to grade."""
     return [
         LabelledJudgment(
             submission=Submission(response=example.output, query=example.input),
@@ -114,5 +130,5 @@ def own_examples(criterion: Criterion, graded: str) -> list[LabelledJudgment]:
             reason=example.explanation,
         )
         for example in criterion.examples
-        if example.output.strip() and example.output.strip() != graded.strip()
+        if example.output.strip() and example.output.strip() != response.strip()
     ]

@@ -1,4 +1,4 @@
-"""What was found: a verdict, an abstention or a failure for each criterion, and the report of them all."""
+"""The report of one graded submission, with one entry per criterion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from rubric_integrations._util.notebook import frame, html_table
+from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations._util.records import Record, UnitScore, Weight
 from rubric_integrations.results.judgment import Vote
 from rubric_integrations.results.usage import Spend, TokenUsage
@@ -19,24 +19,28 @@ ReprArgs = Iterable[tuple[str | None, Any]]
 
 
 class CriterionReport(Record):
-    """What became of one criterion.
+    """The result of one criterion: a verdict, an abstention or a failure.
 
     Attributes:
-        name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by place.
-        requirement: What was asked.
-        weight: What it is worth.
-        verdict: The answer that was scored; None where there is none: neither a genuine one nor a fallback.
-        value: The answer's value in [0, 1]; None for an abstention or a failure without a fallback.
-        reason: Why.
-        error: Why there is no genuine answer. A verdict beside it is a fallback that `on_failure` asked for.
-        required: Whether `passed` depends on this criterion.
-        passed: Whether this criterion holds: the gate's view, without abstentions or failures.
-        spend: What it cost.
-        neutralized: Whether text that imitates prompt structure was defused before the judge saw it.
-        votes: A panel's answers, those of members that failed included; empty for a single judge.
-        agreement: The share of the panel's votes that equal the verdict; 1 for a single judge, None without an answer.
-        not_asked: Judges whose answer could no longer change the verdict, or the decision that was wanted.
-        confidence, expected_value: A single judge's, where it was asked for them; the score does not use them.
+        name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by its position.
+        requirement: The criterion's requirement.
+        weight: The criterion's weight.
+        verdict: The verdict that was scored, or CANNOT_ASSESS; None for a failure without a fallback verdict.
+        value: The value of the verdict in [0, 1]; None for an abstention or a failure without a fallback verdict.
+        reason: The judge's reason for the verdict.
+        error: Why the judge failed; None if it did not. If there is also a verdict, it is the fallback of `on_failure`.
+        required: Whether `passed` of the whole report depends on this criterion.
+        passed: Whether this criterion passes its gate; False for an abstention or a failure.
+        spend: Calls, tokens and cost of this criterion.
+        neutralized: Whether text that imitates the structure of the prompt was sanitized before the judge read it.
+        votes: The votes of a panel, including those of judges that failed; empty for a single judge.
+        agreement: The share in [0, 1] of the panel's votes that equal the verdict; 1 for a single judge, None if no
+            judge answered.
+        not_asked: The judges of a panel that got no request, because they could no longer change the verdict, or
+            because the decision whether the submission passes did not need them.
+        confidence: The confidence of a single judge in [0, 1], if it was requested; the score does not use it.
+        expected_value: The expected value in [0, 1] of a single judge's probabilities, if they were requested; the
+            score does not use it.
     """
 
     name: str
@@ -57,19 +61,19 @@ class CriterionReport(Record):
     expected_value: UnitScore | None = None
 
     def __repr_args__(self) -> ReprArgs:
-        """What to look at first; the rest is in the attributes."""
+        """Yield the most important fields, so that a printed report stays readable."""
         yield "name", self.name
         yield "verdict", self.verdict
         yield ("error", self.error) if self.error else ("reason", self.reason)
 
     @property
     def was_asked(self) -> bool:
-        """Whether there was an attempt to answer; not, where the decision was made without."""
+        """Whether a judgment was requested; False if `stop_when_decided` decided without this criterion."""
         return self.verdict is not None or self.error is not None
 
     @property
     def lost_votes(self) -> int:
-        """How many members of the panel failed."""
+        """The number of judges of the panel that failed."""
         return sum(vote.error is not None for vote in self.votes)
 
 
@@ -77,26 +81,27 @@ class EvaluationReport(Record):
     """The grade of one submission.
 
     Attributes:
-        score: In [0, 1] (the weighted sum if `normalize=False`); None where it is undefined, never a made-up 0, and
-            where `stop_when_decided` left it open.
-        score_range: The least and the greatest score that is still possible, where it was left open; the least is None
-            where the score could also have ended undefined.
-        raw_score: The weighted sum, before any length penalty; None where every criterion was left out.
-        llm_raw_score: What the judge itself said: the weighted sum of its verdicts, or a holistic judge's 0 to 100.
-        passed: Whether the normalized score reaches the rubric's `pass_mark` and every required criterion holds.
-        complete: Whether every question that was asked got an answer: an abstention is one; a failure or a panel's lost
-            vote is not.
-        coverage: The share in [0, 1] of the absolute weights that was assessed.
-        cannot_assess_count: Abstentions.
-        failed_count: Criteria without an answer.
-        error: The failures in one line; None where there are none.
-        spend: Calls, tokens and dollars, failed attempts included; a call for several criteria counts only here.
-        metrics: The hybrid metrics' values in [0, 1]; None for one that could not be computed.
-        scaled_score: The score on the rubric's own scale, where it has one.
-        length_penalty: What was subtracted from the score for the length of the response.
-        judge_scores: What each member of a panel alone would have given; empty for a single judge.
-        mean_agreement: The mean of the criteria's agreement; None without an answer.
-        report: One entry a criterion, in the rubric's order; None where the judge scored the whole.
+        score: The score in [0, 1], or the weighted sum if `normalize=False`. None if it is undefined, because nothing
+            that the score divides by was assessed, and if `stop_when_decided` ended the grade early.
+        score_range: The lowest and the highest score that is still possible, if `stop_when_decided` ended the grade
+            early. The lowest is None if the score could also have ended undefined.
+        raw_score: The weighted sum, before any length penalty; None if every criterion was left out.
+        llm_raw_score: The judge's own score: the weighted sum of its verdicts, or a holistic judge's 0 to 100.
+        passed: Whether the normalized score reaches the rubric's `pass_mark` and every required criterion passes.
+        complete: Whether every question was answered. An abstention is an answer; a failure and the lost vote of a
+            panel's judge are not.
+        coverage: The share in [0, 1] of the absolute weights that belongs to assessed criteria.
+        cannot_assess_count: The number of abstentions.
+        failed_count: The number of criteria without an answer.
+        error: The failures in one line; None if there are none.
+        spend: Calls, tokens and cost, including failed attempts. Calls that serve several criteria are counted here
+            only, not in the entries of the criteria.
+        metrics: The value in [0, 1] of each hybrid metric; None for one that could not be computed.
+        scaled_score: The score on the rubric's own scale, if it has one.
+        length_penalty: The length penalty that was subtracted from the score.
+        judge_scores: The score by the answers of each judge of a panel alone; empty for a single judge.
+        mean_agreement: The mean agreement of the criteria; None if no criterion has one.
+        report: One entry per criterion, in the rubric's order; None if a holistic judge scored the whole.
         reason: A holistic judge's explanation.
     """
 
@@ -120,7 +125,7 @@ class EvaluationReport(Record):
     reason: str = ""
 
     def __repr_args__(self) -> ReprArgs:
-        """What to look at first; the rest is in the attributes."""
+        """Yield the most important fields, so that a printed report stays readable."""
         yield ("score_range", self.score_range) if self.score_range else ("score", self.score)
         yield "passed", self.passed
         yield "coverage", round(self.coverage, 3)
@@ -129,47 +134,47 @@ class EvaluationReport(Record):
         yield "report", self.report
 
     def _repr_html_(self) -> str:
-        shown = "..".join(map(str, self.score_range)) if self.score_range else self.score
-        title = f"score {shown}, {'passed' if self.passed else 'not passed'}, coverage {self.coverage:.0%}"
+        score = "..".join(map(str, self.score_range)) if self.score_range else self.score
+        title = f"score {score}, {'passed' if self.passed else 'not passed'}, coverage {self.coverage:.0%}"
         rows = [(row.name, row.weight, row.verdict, row.requirement, row.error or row.reason) for row in self.criteria]
         columns = ["criterion", "weight", "verdict", "requirement", "reason"]
         return html_table(f"{title}. {self.error or ''}", columns, rows)
 
     def to_dataframe(self) -> DataFrame:
-        """One row a criterion, in pandas.
+        """Return the report as a pandas DataFrame with one row per criterion.
 
         Raises:
             ImportError: pandas is not installed.
         """
         columns = ["name", "requirement", "weight", "required", "verdict", "value", "passed", "reason", "error"]
-        return frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
+        return data_frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
 
     @property
     def criteria(self) -> tuple[CriterionReport, ...]:
-        """The entries of `report`; none where the judge scored the whole."""
+        """The entries of `report`; empty if a holistic judge scored the whole."""
         return self.report or ()
 
     @property
     def not_asked(self) -> tuple[str, ...]:
-        """The names of the criteria that the decision did not need."""
+        """The names of the criteria for which no judgment was requested, because the decision did not need them."""
         return tuple(row.name for row in self.criteria if not row.was_asked)
 
     @property
-    def token_usage(self) -> TokenUsage:
-        """Tokens of all calls, failed attempts included."""
+    def token_usage(self) -> TokenUsage | None:
+        """The tokens of all calls, including failed attempts; None (unknown) if a call did not report its tokens."""
         return self.spend.usage
 
     @property
     def cost(self) -> float | None:
-        """US dollars; None where a price is not known."""
+        """The cost of all calls in US dollars; None (unknown) if the price of a call is not known."""
         return self.spend.cost
 
 
 class JudgeError(ValueError):
-    """A grade that could not be completed, under `on_failure="raise"`.
+    """Raised with `on_failure="raise"` (the default) if a criterion could not be judged.
 
     Attributes:
-        report: What was found and paid for until then; its `complete` is False.
+        report: The incomplete report, with all answers and the spend up to the failure; its `complete` is False.
     """
 
     def __init__(self, message: str, report: EvaluationReport):

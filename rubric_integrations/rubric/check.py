@@ -1,4 +1,4 @@
-"""What code can decide about a response, without a judge. Data and its validation; `judges.checks` decides."""
+"""Checks and metrics as data: what code decides about a response. `rubric_integrations.checks` runs them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from rubric_integrations._util.records import Record, UnitScore
 class NumberCheck(Record):
     """A number that the response must state.
 
+    In a file, it may be written as a number (`1234.5`) or as a text (`17.2%`).
+
     Attributes:
-        value: The number to find.
-        tolerance: How far a stated number may be from it, at least 0.
-        unit: `"%"` or a currency sign that must stand with it; empty accepts any.
+        value: The number to look for.
+        tolerance: The largest accepted difference between a stated number and `value`, at least 0.
+        unit: `"%"` or a currency sign that must stand beside the number; empty accepts any.
     """
 
     value: float = Field(allow_inf_nan=False)
@@ -31,29 +33,30 @@ class NumberCheck(Record):
         if isinstance(data, int | float):
             return {"value": data}
         if isinstance(data, str):
-            found = list(read_quantities(data))
-            if len(found) != 1:
+            quantities = list(read_quantities(data))
+            if len(quantities) != 1:
                 raise ValueError(f"must hold one number such as 17.2% or 1,234.5, got {data!r}")
-            return {"value": found[0].value, "unit": found[0].unit}
+            return {"value": quantities[0].value, "unit": quantities[0].unit}
         return data
 
 
 Texts = str | tuple[str, ...]
-"""One text, or several."""
+"""One text or several."""
 
 
 MetricType = Literal["bleu", "rouge", "accuracy", "perplexity", "custom"]
-"""An automatic metric with a value in [0, 1]."""
+"""The name of an automatic metric."""
 
 
 class Metric(Record):
-    """An automatic metric of a response.
+    """An automatic metric of a response, with a value in [0, 1].
 
     Attributes:
-        type: `bleu`, `rouge` and `accuracy` compare with the submission's reference; `perplexity` needs its
-            `logprobs`; `custom` is a function registered in Python, for a file can never name code to import.
-        config: `variant` of rouge (`rouge1`, `rouge2`, `rougeL`); `metric_function`, the registered name, of a custom
-            one. Other keys are kept and have no effect.
+        type: `bleu`, `rouge` and `accuracy` compare the response with the submission's `reference`; `perplexity` reads
+            the submission's `logprobs`; `custom` calls a function that was registered in Python with `register_metric`,
+            because a file must not name code to import.
+        config: The settings of the metric: `variant` (`rouge1`, `rouge2` or `rougeL`) for `rouge`; `metric_function`,
+            the registered name, for `custom`. Other keys are preserved but have no effect.
     """
 
     type: MetricType
@@ -65,7 +68,7 @@ class Metric(Record):
         if self.type == "rouge" and variant not in ("rouge1", "rouge2", "rougeL"):
             raise ValueError(f"has the `config.variant` {variant!r}: use rouge1, rouge2 or rougeL")
         if self.type == "custom" and not isinstance(self.config.get("metric_function"), str):
-            raise ValueError("is custom and has no `config.metric_function`: name a metric registered in Python")
+            raise ValueError("is custom and has no `config.metric_function`: name a registered metric")
         return self
 
 
@@ -73,8 +76,8 @@ class HybridMetric(Metric):
     """A metric that is blended with the judge's score.
 
     Attributes:
-        name: What reports call it, unique in its rubric.
-        weight: Its share of the blended score in [0, 1].
+        name: The name of the metric in reports, unique in its rubric.
+        weight: The metric's share of the blended score, in [0, 1].
     """
 
     name: str = Field(min_length=1)
@@ -82,19 +85,20 @@ class HybridMetric(Metric):
 
 
 class Check(Record):
-    """A criterion decided by code, without a judge: every condition given must hold.
+    """Conditions that code decides about a response, without a judge. Every condition that is set must hold.
 
     Attributes:
-        contains: A text, or several, that must all occur in the response.
-        not_contains: A text, or several, none of which may occur.
-        regex: A pattern (Python syntax) that must be found somewhere in the response.
-        equals: The whole response, white space around it apart.
-        number: A number the response must state: `17.2%`, `1234.5`, or `{value, tolerance, unit}`.
-        json_schema: A JSON Schema that the response, read as JSON, must satisfy.
-        min_words: The fewest white-space separated words allowed.
-        max_words: The most allowed.
-        metric: An automatic metric, whose own value in [0, 1] is the criterion's; goes with no other condition.
-        ignore_case: Whether `contains`, `not_contains`, `regex` and `equals` overlook case.
+        contains: A text, or several texts, that must all occur in the response.
+        not_contains: A text, or several texts, none of which may occur in the response.
+        regex: A pattern (Python syntax) that must match somewhere in the response.
+        equals: The expected response, without the white space around it.
+        number: A number that the response must state: `17.2%`, `1234.5`, or `{value, tolerance, unit}`.
+        json_schema: A JSON Schema that the response, parsed as JSON, must satisfy.
+        min_words: The smallest number of words, separated by white space.
+        max_words: The largest number of words, separated by white space.
+        metric: An automatic metric whose value in [0, 1] becomes the value of the criterion. It cannot be combined with
+            other conditions.
+        ignore_case: Whether `contains`, `not_contains`, `regex` and `equals` ignore case.
 
     Example:
         >>> Check(contains="17.2%", max_words=300).max_words
@@ -116,7 +120,7 @@ class Check(Record):
     @classmethod
     def _no_empty_text(cls, value: Texts | None) -> Texts | None:
         if value in ("", ()) or (isinstance(value, tuple) and "" in value):
-            raise ValueError("holds an empty text, which every response contains: take it out")
+            raise ValueError("holds an empty text, which every response contains: remove it")
         return value
 
     @field_validator("regex")
@@ -146,17 +150,18 @@ class Check(Record):
     @model_validator(mode="after")
     def _decides_something(self) -> Self:
         if not self.conditions:
-            raise ValueError("has no condition: give one of " + ", ".join(_CONDITIONS))
+            raise ValueError("has no condition: set one of " + ", ".join(CONDITIONS))
         if self.metric is not None and len(self.conditions) > 1:
-            raise ValueError("has `metric` beside another condition: put them in criteria of their own")
+            raise ValueError("has `metric` beside another condition: put each in its own criterion")
         if self.min_words is not None and self.max_words is not None and self.min_words > self.max_words:
             raise ValueError(f"`min_words` {self.min_words!r} is above `max_words` {self.max_words!r}: swap them")
         return self
 
     @property
     def conditions(self) -> list[str]:
-        """The names of the conditions that are set."""
-        return [name for name in _CONDITIONS if getattr(self, name) is not None]
+        """The names of the conditions that are set, in the order of the fields."""
+        return [name for name in CONDITIONS if getattr(self, name) is not None]
 
 
-_CONDITIONS = tuple(name for name in Check.model_fields if name != "ignore_case")
+CONDITIONS = tuple(name for name in Check.model_fields if name != "ignore_case")
+"""The fields of `Check` that are conditions; `ignore_case` only changes how some of them compare."""

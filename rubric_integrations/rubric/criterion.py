@@ -1,4 +1,4 @@
-"""One thing to look for: binary, multi-choice, on a scale, or decided by a check. Data and its validation."""
+"""One criterion of a rubric: binary, multi-choice, on a scale, or decided by a check. Data and its validation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Option(Record):
     """One answer of a multi-choice criterion.
 
     Attributes:
-        label: What the judge chooses, unique among the options.
-        value: What it is worth in [0, 1]; of no account where `na` is set.
-        na: Whether choosing it is an abstention.
-        description: What it stands for, shown to the judge.
+        label: The text that the judge chooses, unique among the options.
+        value: The option's value in [0, 1]; ignored if `na` is set.
+        na: Whether choosing the option is an abstention.
+        description: The meaning of the option, shown to the judge.
     """
 
     label: str = Field(min_length=1, max_length=500)
@@ -31,18 +31,18 @@ class Option(Record):
     @model_validator(mode="after")
     def _is_worth_something(self) -> Self:
         if not self.na and "value" not in self.model_fields_set:
-            raise ValueError(f"the option {self.label!r} has no `value`: give it one in [0, 1], or `na: true`")
+            raise ValueError(f"the option {self.label!r} has no `value`: set one in [0, 1], or `na: true`")
         return self
 
 
 class Scale(Record):
-    """The numbers that a judge may give, read as (x - min) / (max - min).
+    """The numbers that a judge may answer with. A number x has the value (x - min) / (max - min).
 
     Attributes:
-        min: The least.
-        max: The greatest, above `min`.
-        integer: Whether only whole numbers count.
-        levels: What some of the numbers stand for.
+        min: The smallest number.
+        max: The largest number, above `min`.
+        integer: Whether only whole numbers are accepted.
+        levels: The meaning of some of the numbers, shown to the judge.
     """
 
     min: float = Field(default=0.0, allow_inf_nan=False)
@@ -64,11 +64,11 @@ class Scale(Record):
         return self
 
     def value_of(self, number: float) -> float:
-        """The value in [0, 1] of a number on this scale.
+        """Return the value in [0, 1] of a number on this scale.
 
         Raises:
-            ValueError: The number is not on the scale; it is never clamped, since a judge that says 11 of 10 has
-                not understood the question.
+            ValueError: The number is not on the scale. It is never clamped, because a judge that answers 11 on a scale
+                to 10 has not understood the question.
         """
         if not self.min <= number <= self.max:
             raise ValueError(f"{number:g} is not between {self.min:g} and {self.max:g}")
@@ -77,12 +77,12 @@ class Scale(Record):
         return (number - self.min) / (self.max - self.min)
 
     def number_at(self, value: float) -> float:
-        """The number at a value in [0, 1]: the inverse of `value_of`."""
+        """Return the number that has a value in [0, 1]: the inverse of `value_of`."""
         return self.min + value * (self.max - self.min)
 
 
 Kind = Literal["binary", "ordinal", "nominal", "scaled"]
-"""What a criterion asks for: MET or UNMET, one of ordered or unordered options, or a number."""
+"""The kind of answer: MET or UNMET, one of ordered (`ordinal`) or unordered (`nominal`) options, or a number."""
 
 VOTE_STRATEGIES: dict[Kind, tuple[str, ...]] = {
     "binary": ("majority", "weighted", "unanimous", "any", "worst_case", "best_case"),
@@ -90,25 +90,30 @@ VOTE_STRATEGIES: dict[Kind, tuple[str, ...]] = {
     "scaled": ("mean", "median", "weighted_mean", "mode", "min", "max", "worst_case", "best_case"),
     "nominal": ("mode", "weighted_mode", "unanimous"),
 }
-"""How the votes of several judges become one answer, by the criterion's kind."""
+"""For each kind of criterion, the names of the strategies that join the votes of several judges into one answer."""
 
 
 class Aspect(Record):
-    """One side of a criterion that the judge should consider."""
+    """One aspect of a criterion that the judge should consider.
+
+    Attributes:
+        name: A short name.
+        description: What to consider; empty if the name says it all.
+    """
 
     name: str = Field(min_length=1)
     description: str = ""
 
 
 class WorkedExample(Record):
-    """A response with its right answer to one criterion, shown to a judge that is asked this criterion alone.
+    """A response with the right answer to one criterion, shown to judges that answer one criterion per request.
 
     Attributes:
         output: The response.
-        score: The answer: a number on the criterion's scale, an option's label, or a verdict.
-        explanation: Why.
-        input: The task.
-        level: What the author calls such a response, as `excellent`.
+        score: The right answer: a number on the criterion's scale, an option's label, or a verdict.
+        explanation: The reason for the answer.
+        input: The task that the response answers.
+        level: The author's name for the quality of such a response, for example `excellent`.
     """
 
     output: str = Field(min_length=1)
@@ -119,21 +124,23 @@ class WorkedExample(Record):
 
 
 class Criterion(Record):
-    """One thing to look for, and what it is worth.
+    """One requirement for a response, with its weight.
 
     Attributes:
-        requirement: What to look for, in words that a judge can answer with MET or UNMET.
-        weight: Its worth; negative for a penalty, where MET means that the error is present. Default 10.
-        name: A short unique name for reports, feedback keys and overrides.
-        required: Whether the whole grade fails when this criterion does.
-        min_score: The least value in [0, 1] (for a penalty: 1 - value) that counts as holding; implies `required`.
-        check: Decides the criterion in code, without a judge.
-        options: Makes the criterion multi-choice: at least two options that are not `na`.
-        scale_type: Whether the options are in order (`ordinal`, the default) or not (`nominal`).
-        scale: Makes the criterion a number on a scale.
-        aspects: What to consider, shown to the judge.
+        requirement: The requirement, in words that a judge can answer with MET or UNMET.
+        weight: The weight in the score. A negative weight makes a penalty: MET means that the error is present.
+            Default 10.
+        name: A short name for reports, feedback keys and overrides, unique in its rubric.
+        required: Whether the response cannot pass if this criterion does not hold.
+        min_score: The smallest value in [0, 1] (for a penalty: of 1 - value) at which the criterion holds; implies
+            `required`.
+        check: Conditions that decide the criterion in code, without a judge.
+        options: The answers of a multi-choice criterion: at least two options that are not `na`.
+        scale_type: Whether the options are ordered (`ordinal`, the default) or not (`nominal`).
+        scale: The numbers that the judge answers with, in place of MET or UNMET.
+        aspects: Aspects to consider, shown to the judge.
         examples: Responses with their right answers, shown to the judge.
-        aggregation: How a panel's votes on this criterion are joined, in place of the grader's strategy.
+        aggregation: The strategy that joins a panel's votes on this criterion, in place of the grader's strategy.
 
     Example:
         >>> Criterion(requirement="States the margin as 17.2%", weight=10, name="margin").weight
@@ -159,48 +166,48 @@ class Criterion(Record):
         if options is not None:
             if sum(not option.na for option in options) < 2:
                 raise ValueError("must have at least two options that are not `na`")
-            labels = [_plain(option.label) for option in options]
-            if twice := next((label for label in labels if labels.count(label) > 1), None):
-                raise ValueError(f"has the label {twice!r} twice: rename one of them")
+            labels = [_folded(option.label) for option in options]
+            if repeated := next((label for label in labels if labels.count(label) > 1), None):
+                raise ValueError(f"has the label {repeated!r} twice: rename one of them")
         return None if options is None else tuple(options)
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
-        given = [name for name in ("check", "options", "scale") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"has {' and '.join(f'`{name}`' for name in given)}: keep one")
+        kinds = [f"`{name}`" for name in ("check", "options", "scale") if getattr(self, name) is not None]
+        if len(kinds) > 1:
+            raise ValueError(f"has {' and '.join(kinds)}: keep only one of them")
         if self.aggregation is not None and self.aggregation not in VOTE_STRATEGIES[self.kind]:
-            known = ", ".join(VOTE_STRATEGIES[self.kind])
-            raise ValueError(f"has the `aggregation` {self.aggregation!r}: for a {self.kind} criterion use {known}")
+            strategies = ", ".join(VOTE_STRATEGIES[self.kind])
+            raise ValueError(f"has the `aggregation` {self.aggregation!r}: a {self.kind} criterion takes {strategies}")
         return self
 
     @field_validator("requirement")
     @classmethod
     def _says_something(cls, value: str) -> str:
         if not value.strip():
-            raise ValueError("is empty: say what the judge should look for")
+            raise ValueError("is empty: write what the judge should look for")
         return value
 
     @property
     def is_penalty(self) -> bool:
-        """Whether MET costs points."""
+        """Whether MET lowers the score."""
         return self.weight < 0
 
     @property
     def is_gate(self) -> bool:
-        """Whether `passed` depends on this criterion alone."""
+        """Whether the response fails if this criterion does not hold, whatever its score."""
         return self.required or self.min_score is not None
 
     @property
     def kind(self) -> Kind:
-        """What the criterion asks for; a check is binary."""
+        """The kind of answer that the criterion takes; a criterion with a check is binary."""
         if self.options is not None:
             return self.scale_type
         return "binary" if self.scale is None else "scaled"
 
     @property
     def na_option(self) -> Option | None:
-        """The author's own way to abstain, where there is one."""
+        """The first option that is an abstention, or None."""
         return next((option for option in self.options or () if option.na), None)
 
     @property
@@ -210,20 +217,20 @@ class Criterion(Record):
 
     @property
     def worst_option(self) -> Option:
-        """The option that scores least: the lowest value, for a penalty the highest; the first of equals."""
+        """The choice with the lowest score: the lowest value, or the highest for a penalty; the first of equal ones."""
         return max(self.choices, key=lambda o: o.value) if self.is_penalty else min(self.choices, key=lambda o: o.value)
 
     @property
     def worst_value(self) -> float:
-        """The value in [0, 1] that this criterion can have and that scores least."""
+        """The value in [0, 1] with the lowest score that this criterion can have."""
         if self.options is not None:
             return self.worst_option.value
         return 1.0 if self.is_penalty else 0.0
 
     def find_option(self, label: str) -> Option | None:
-        """The option of this label, whatever its case and the white space around it."""
-        return next((option for option in self.options or () if _plain(option.label) == _plain(label)), None)
+        """Return the option with a label, ignoring case and outer white space, or None."""
+        return next((option for option in self.options or () if _folded(option.label) == _folded(label)), None)
 
 
-def _plain(label: str) -> str:
+def _folded(label: str) -> str:
     return label.strip().casefold()

@@ -1,4 +1,4 @@
-"""What is wrong with a rubric."""
+"""The error for a rubric that cannot be used, and the faults that it lists."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong with a rubric file.
+    """One thing that is wrong with a rubric.
 
     Attributes:
         where: The place in the document, such as `criteria[2]`; empty for the document itself.
-        field: The field's name; empty where the fault is not one field's.
-        message: What is wrong and what to write instead.
+        field: The field's name; empty if the fault does not belong to one field.
+        message: What is wrong, and what to write instead.
     """
 
     where: str
@@ -25,11 +25,11 @@ class Fault(NamedTuple):
 
 
 class RubricError(ValueError):
-    """A rubric that cannot be used.
+    """Raised for a rubric that cannot be used; the message has one line for each fault.
 
     Attributes:
-        source: The file or form that was read.
-        faults: Everything wrong with it, in the order of the document.
+        source: The name of the file or value that was read.
+        faults: All faults, in the order of the document.
     """
 
     def __init__(self, source: str, faults: Sequence[Fault]):

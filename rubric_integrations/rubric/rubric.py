@@ -1,55 +1,53 @@
-"""What is asked: the criteria, and how they are read, written, scored and graded."""
+"""The rubric: weighted criteria with a pass mark, and methods to read, write, score and grade it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, Literal, Self
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import AfterValidator, ValidationError, model_validator
 
 from rubric_integrations._util.notebook import html_table
 from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations.rubric.check import HybridMetric
 from rubric_integrations.rubric.criterion import Criterion, Scale
+from rubric_integrations.rubric.errors import RubricError
+from rubric_integrations.rubric.rules import check_criteria, check_hybrid_metrics, check_tree
 from rubric_integrations.rubric.tree import Node
 
 if TYPE_CHECKING:
     from rubric_integrations.graders.base import Grader
     from rubric_integrations.results.report import EvaluationReport
     from rubric_integrations.scoring.formula import CannotAssess
-    from rubric_integrations.submission.submission import ToGradeInput
-
-MAX_CRITERIA = 1_000
-# A tree's leaves: each list in it is still a list of at most MAX_CRITERIA.
-MAX_LEAVES = 10_000
-DEFAULT_PASS_MARK = 0.8
+    from rubric_integrations.submission.inputs import ToGradeInput
 
 Blend = Literal["weighted_average", "multiplicative", "max", "min"]
-"""How hybrid metrics and the judge's score become one."""
+"""How the values of hybrid metrics and the judge's score are combined."""
 
 
 class Rubric(Record):
-    """Weighted criteria, and the mark that passes.
+    """Weighted criteria with a pass mark.
 
-    Attributes:
-        criteria: One to 1,000 criteria (of a tree: its leaves); their order is the order of every report.
-        name: What to call the rubric in reports.
-        description: A note for people; no judge sees it.
-        guidelines: What a judge should know for every criterion.
-        pass_mark: The least score in [0, 1] that passes. Default 0.8.
-        version: The file's own version.
-        domain: What the rubric is about; told to the judge.
-        scale: The scale on which reports also give the score.
-        hybrid_metrics: Automatic metrics that are blended with the judge's score; weights at most 1 in all.
-        blend: How: `weighted_average`, `multiplicative`, `max` or `min`.
-        metadata: What else the file says about itself; without effect.
-        tree: How the criteria are grouped, where the file nests them.
+    A field that is not set has its default, is not written by `to_dict`, and does not override in `shared + own`.
+
+    Args:
+        criteria: 1 to 1,000 criteria (in a tree: up to 10,000 leaves); reports list them in the same order.
+        name: The name of the rubric in reports.
+        description: A note for people; judges do not see it.
+        guidelines: Instructions for the judge that hold for every criterion.
+        pass_mark: The smallest score in [0, 1] that passes. Default 0.8.
+        version: The version of the rubric, for people.
+        domain: The subject area, shown to the judge, such as `creative_writing`.
+        scale: A scale on which reports state the score too.
+        hybrid_metrics: Automatic metrics that are blended with the judge's score; their weights sum to at most 1.
+        blend: How they are blended: `weighted_average` (the default), `multiplicative`, `max` or `min`.
+        metadata: Further data of the file; it has no effect.
+        tree: The nesting of the criteria, as the readers make it from a file with nested criteria.
 
     Raises:
-        pydantic.ValidationError: (a ValueError) for a rubric that could not be scored as its author meant;
-            the readers (`from_file` and its siblings) raise `RubricError`, one line a fault.
+        RubricError: (a ValueError) The rubric cannot be scored as its author intends; one line for each fault.
 
     Example:
         >>> rubric = Rubric([Criterion(requirement="Is polite", weight=2), {"requirement": "Insults", "weight": -4}])
@@ -60,58 +58,65 @@ class Rubric(Record):
     name: str | None = None
     description: str | None = None
     guidelines: str | None = None
-    pass_mark: UnitScore = DEFAULT_PASS_MARK
+    pass_mark: UnitScore = 0.8
     version: str | None = None
     domain: str | None = None
     scale: Scale | None = None
-    hybrid_metrics: tuple[HybridMetric, ...] = ()
+    hybrid_metrics: Annotated[tuple[HybridMetric, ...], AfterValidator(check_hybrid_metrics)] = ()
     blend: Blend = "weighted_average"
     metadata: dict[str, Any] | None = None
     tree: tuple[Node, ...] | None = None
-    criteria: tuple[Criterion, ...]
+    criteria: Annotated[tuple[Criterion, ...], AfterValidator(check_criteria)]
 
-    def __init__(self, criteria: Iterable[Criterion | Mapping[str, Any]] = (), /, **fields: Any):
-        super().__init__(**{"criteria": tuple(criteria), **fields})
+    def __init__(
+        self,
+        criteria: Iterable[Criterion | Mapping[str, Any]],
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        guidelines: str | None = None,
+        pass_mark: float | None = None,
+        version: str | None = None,
+        domain: str | None = None,
+        scale: Scale | None = None,
+        hybrid_metrics: Sequence[HybridMetric] | None = None,
+        blend: Blend | None = None,
+        metadata: dict[str, Any] | None = None,
+        tree: Sequence[Node] | None = None,
+    ):
+        fields = {
+            "criteria": tuple(criteria),
+            "name": name,
+            "description": description,
+            "guidelines": guidelines,
+            "pass_mark": pass_mark,
+            "version": version,
+            "domain": domain,
+            "scale": scale,
+            "hybrid_metrics": hybrid_metrics,
+            "blend": blend,
+            "metadata": metadata,
+            "tree": tree,
+        }
+        try:
+            # None means "not set": pydantic records the fields that it receives in `model_fields_set`.
+            super().__init__(**{field: value for field, value in fields.items() if value is not None})
+        except ValidationError as error:
+            raise _rubric_error(error) from None
 
-    @field_validator("criteria")
-    @classmethod
-    def _scorable(cls, criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
-        if not criteria:
-            raise ValueError("has no criteria: give at least one")
-        if len(criteria) > MAX_LEAVES:
-            raise ValueError(f"has {len(criteria)} criteria, more than {MAX_LEAVES}: split the rubric")
-        if all(criterion.weight == 0 for criterion in criteria):
-            raise ValueError("has only zero weights, so that no answer could change its score: give one a weight")
-        first: dict[str, int] = {}
-        for index, criterion in enumerate(criteria):
-            if criterion.name is not None and first.setdefault(criterion.name, index) != index:
-                earlier = first[criterion.name]
-                raise ValueError(f"[{index}] repeats the `name` {criterion.name!r} of [{earlier}]: rename one of them")
-        return criteria
-
-    @field_validator("hybrid_metrics")
-    @classmethod
-    def _blendable(cls, metrics: tuple[HybridMetric, ...]) -> tuple[HybridMetric, ...]:
-        total = math.fsum(metric.weight for metric in metrics)
-        if total > 1 + 1e-6:
-            raise ValueError(f"has weights that sum to {total:g}, more than 1: nothing would be left for the judge")
-        names = [metric.name for metric in metrics]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"has the `name` {twice!r} twice: rename one of them")
-        return metrics
+    # As in pydantic's RootModel. Without it, `model_validate` would pass the fields of a file through `__init__`, where
+    # None means "not set", and would accept `pass_mark: null`.
+    __init__.__pydantic_base_init__ = True  # pyright: ignore[reportFunctionMemberAccess]
 
     @model_validator(mode="after")
-    def _one_list_or_a_whole_tree(self) -> Self:
-        if self.tree is None:
-            if len(self.criteria) > MAX_CRITERIA:
-                raise ValueError(f"has {len(self.criteria)} criteria, more than {MAX_CRITERIA}: split the rubric")
-        elif [leaf for node in self.tree for leaf in node.leaves] != list(range(len(self.criteria))):
-            raise ValueError("has a `tree` whose leaves are not its criteria, in order")
+    def _has_one_list_or_a_complete_tree(self) -> Self:
+        check_tree(self.tree, self.criteria)
         return self
 
     @property
     def instructions(self) -> str:
-        """What every judge is told beside the criteria: the guidelines and the domain."""
+        """The text that every judge receives beside the criteria: the guidelines and the domain."""
         domain = f"The domain is {self.domain.replace('_', ' ')}." if self.domain else ""
         return "\n\n".join(text for text in (self.guidelines, domain) if text)
 
@@ -119,7 +124,7 @@ class Rubric(Record):
         return len(self.criteria)
 
     def __add__(self, other: Rubric) -> Rubric:
-        """Join a file-level rubric (left) and a case's own (right), whose fields win where it sets them."""
+        """Join two rubrics, such as a shared one and a case's own: the fields that the right one sets override."""
         if self.tree is not None or other.tree is not None:
             raise ValueError("a rubric with a tree cannot be added to another: put one below a node of the other")
         fields = {
@@ -127,8 +132,11 @@ class Rubric(Record):
             for rubric in (self, other)
             for field in rubric.model_fields_set - {"criteria", "guidelines"}
         }
-        both = [text for text in (self.guidelines, other.guidelines) if text]
-        return Rubric(self.criteria + other.criteria, guidelines="\n\n".join(both) or None, **fields)
+        fields["guidelines"] = "\n\n".join(text for text in (self.guidelines, other.guidelines) if text) or None
+        try:
+            return Rubric.model_validate({"criteria": self.criteria + other.criteria, **fields})
+        except ValidationError as error:
+            raise _rubric_error(error) from None
 
     def _repr_html_(self) -> str:
         rows = [
@@ -140,37 +148,32 @@ class Rubric(Record):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """A unique name for every criterion: its own, or `c1`, `c2`, ... by its place."""
-        taken = {criterion.name for criterion in self.criteria if criterion.name is not None}
-        keys: list[str] = []
-        for number, criterion in enumerate(self.criteria, start=1):
-            key = criterion.name or f"c{number}"
-            while criterion.name is None and key in taken:
-                key += "_"
-            keys.append(key)
+        """A unique name for each criterion: its own name, or `c1`, `c2`, ... after its position."""
+        names = {criterion.name for criterion in self.criteria if criterion.name is not None}
+        keys = [criterion.name or f"c{number}" for number, criterion in enumerate(self.criteria, start=1)]
+        for place, criterion in enumerate(self.criteria):
+            while criterion.name is None and keys[place] in names:
+                keys[place] += "_"
         return tuple(keys)
 
     @property
     def positive_weight(self) -> float:
-        """P, the sum of the positive weights."""
+        """The sum of the positive weights; P in the scoring formula."""
         return math.fsum(c.weight for c in self.criteria if c.weight > 0)
 
     @property
     def negative_weight(self) -> float:
-        """N, the sum of the absolute values of the negative weights."""
+        """The sum of the absolute values of the negative weights; N in the scoring formula."""
         return math.fsum(-c.weight for c in self.criteria if c.weight < 0)
-
-    # The doors upstairs: a rubric is data, and each of these only fetches the room that does the work.
 
     @classmethod
     def from_dict(cls, data: Sequence[Any] | Mapping[str, Any]) -> Rubric:
-        """Read a rubric from lists and dictionaries, in any of the native shapes.
+        """Read a rubric from lists and dictionaries, in any known format.
 
-        The shapes: a list of criteria; a list of sections `{"criteria": [...]}`; `{"sections": [...]}`;
+        The native shapes are: a list of criteria; a list of sections `{"criteria": [...]}`; `{"sections": [...]}`;
         `{"rubric": [...]}`; `{"criteria": [...], "guidelines": ..., ...}`.
 
-        Raises:
-            RubricError: One line a fault, with its place, its field and the remedy.
+        Raises `RubricError` with one line for each fault: its place, its field and the remedy.
 
         Example:
             >>> Rubric.from_dict([{"weight": 10.0, "requirement": "Is polite"}]).keys
@@ -189,36 +192,32 @@ class Rubric(Record):
 
     @classmethod
     def from_yaml(cls, text: str) -> Rubric:
-        """Read a rubric from YAML text (the safe subset: no tags that name code). Raises `RubricError`."""
+        """Read a rubric from YAML text (the safe subset, without tags that name code). Raises `RubricError`."""
         from rubric_integrations.formats import read_text
 
         return read_text(text, "yaml", source="rubric")
 
     @classmethod
     def from_file(cls, source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
-        """Read a rubric from a path or an open file; YAML or JSON by its ending, else by its content.
-
-        Raises:
-            RubricError: The file is not there, is not text, or is not a rubric.
-        """
+        """Read a rubric from a path or an open file, YAML or JSON by its extension or content. Raises `RubricError`."""
         from rubric_integrations.formats import read_file
 
         return read_file(source)
 
     def to_dict(self) -> dict[str, Any]:
-        """This rubric as plain data; `from_dict` gives an equal rubric back."""
+        """Return this rubric as plain data, from which `from_dict` reads an equal rubric."""
         from rubric_integrations.formats import write_document
 
         return write_document(self)[0]
 
     def to_json(self) -> str:
-        """This rubric as JSON text; `from_json` gives an equal rubric back."""
+        """Return this rubric as JSON text, from which `from_json` reads an equal rubric."""
         from rubric_integrations.formats import write_text
 
         return write_text(self, "json")
 
     def to_yaml(self) -> str:
-        """This rubric as YAML text; `from_yaml` gives an equal rubric back."""
+        """Return this rubric as YAML text, from which `from_yaml` reads an equal rubric."""
         from rubric_integrations.formats import write_text
 
         return write_text(self, "yaml")
@@ -230,20 +229,20 @@ class Rubric(Record):
         cannot_assess: CannotAssess = "skip",
         partial_credit: float = 0.5,
     ) -> float | None:
-        """Score known verdicts, such as human labels, with the same aggregator as every grader.
+        """Score known verdicts, such as human labels, with the formula that every grader uses.
 
         Args:
-            verdicts: One answer a criterion, in order: `MET` or `UNMET`, an option's label, a number on the scale;
-                `CANNOT_ASSESS` for any.
-            normalize: Whether to return a score in [0, 1]; if not, the raw weighted sum.
-            cannot_assess: What an abstention counts: `skip`, `zero`, `partial` or `fail`.
-            partial_credit: The share of a positive weight that `partial` gives, in [0, 1].
+            verdicts: One answer for each criterion, in order: `MET` or `UNMET`, an option's label, or a number on the
+                scale; `CANNOT_ASSESS` for any criterion.
+            normalize: Whether to return a score in [0, 1]; otherwise the raw weighted sum.
+            cannot_assess: How an abstention counts: `skip`, `zero`, `partial` or `fail`.
+            partial_credit: The share of a positive weight that an abstention earns under `partial`, in [0, 1].
 
         Returns:
-            The score, or None where nothing that the score divides by was assessed.
+            The score, or None if nothing that the score divides by was assessed.
 
         Raises:
-            ValueError: The number of verdicts is not the number of criteria, or one is unknown.
+            ValueError: The number of verdicts is not the number of criteria, or a verdict is unknown.
         """
         from rubric_integrations.scoring.formula import score_verdicts
 
@@ -262,16 +261,16 @@ class Rubric(Record):
 
         Args:
             to_grade: The text, or `{"thinking": ..., "output": ...}`, or a `Submission`.
-            grader: Who grades, and how. There is no default.
+            grader: The grader, which holds the judge. There is no default.
             query: The task that the text answers.
             reference: An exemplary answer, to calibrate the judge.
-            autograder: The name that `grader` has in the `rubric` package.
+            autograder: Another name for `grader`, for code that was written for the `rubric` package.
 
         Raises:
             JudgeError: A criterion could not be judged and the grader's `on_failure` is `"raise"`.
             ValueError: There is nothing to grade, or no grader.
         """
-        return await _the_grader(grader, autograder).grade(self, to_grade, query=query, reference=reference)
+        return await _require_grader(grader or autograder).grade(self, to_grade, query=query, reference=reference)
 
     def grade_sync(
         self,
@@ -282,15 +281,20 @@ class Rubric(Record):
         *,
         autograder: Grader | None = None,
     ) -> EvaluationReport:
-        """`grade` for callers without an event loop, and for notebooks and threads that have one."""
-        return _the_grader(grader, autograder).grade_sync(self, to_grade, query=query, reference=reference)
+        """Grade one text like `grade`, without `await`; it also works in notebooks and threads with an event loop."""
+        return _require_grader(grader or autograder).grade_sync(self, to_grade, query=query, reference=reference)
 
 
-def _the_grader(grader: Grader | None, autograder: Grader | None) -> Grader:
-    chosen = grader or autograder
-    if chosen is None:
+def _require_grader(grader: Grader | None) -> Grader:
+    if grader is None:
         raise ValueError(
             "`grader` is missing: pass one, such as PerCriterionGrader(judge='openai/gpt-5-mini'); "
             "with a default, your text would go to a model that you did not choose"
         )
-    return chosen
+    return grader
+
+
+def _rubric_error(error: ValidationError) -> RubricError:
+    from rubric_integrations.formats.faults import faults_from_error
+
+    return RubricError("Rubric", faults_from_error("", Rubric, error))

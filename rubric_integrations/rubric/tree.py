@@ -1,8 +1,8 @@
-"""Criteria in groups: a node's weight is shared among its children, down to the leaves, which are what is judged.
+"""Nested criteria: a group divides its weight among its children; judges answer only the leaves.
 
-    effective weight of a child = effective weight of its parent * its own weight / sum of its siblings' weights
+    effective weight of a child = effective weight of its parent * its own weight / sum of the weights of all children
 
-so that the score over the leaves is the recursive weighted mean over the tree.
+With these weights, the score over the leaves equals the recursive weighted mean over the tree.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Node(Record):
     """A group of criteria, or one of them.
 
     Attributes:
-        requirement: What the group is about; of a leaf, its criterion's requirement.
+        requirement: The requirement that the children cover; for a leaf, its criterion's requirement.
         name: A short name.
-        weight: Its own weight among its siblings.
-        children: Its parts; empty for a leaf.
-        leaf: A leaf's place among the rubric's criteria.
+        weight: The weight of the node, relative to its siblings.
+        children: The nodes of the group; empty for a leaf.
+        leaf: For a leaf, the index of its criterion in the rubric; None for a group.
     """
 
     requirement: str
@@ -33,18 +33,17 @@ class Node(Record):
 
     @property
     def leaves(self) -> list[int]:
-        """The places of the criteria below, in order."""
-        below = [leaf for child in self.children for leaf in child.leaves]
-        return below if self.leaf is None else [self.leaf]
+        """The indexes of the criteria below this node, in order."""
+        return [leaf for child in self.children for leaf in child.leaves] if self.leaf is None else [self.leaf]
 
 
 class NodeValue(NamedTuple):
-    """What a group comes to.
+    """A node of a tree with its value.
 
     Attributes:
-        depth: 0 at the top.
-        node: The group, or the leaf.
-        value: The weighted mean in [0, 1] of what was assessed below it; None where nothing was.
+        depth: The depth of the node; 0 at the top.
+        node: The group or the leaf.
+        value: The weighted mean in [0, 1] of the assessed children; None if none was assessed.
     """
 
     depth: int
@@ -56,9 +55,9 @@ def node_values(tree: Sequence[Node], values: Sequence[float | None], depth: int
     """Yield every node with its value, parents before their children.
 
     Args:
-        tree: The nodes.
-        values: The value in [0, 1] of each criterion; None for one that was not assessed.
-        depth: That of the nodes.
+        tree: The nodes, such as `rubric.tree`.
+        values: The value in [0, 1] of each criterion; None for a criterion that was not assessed.
+        depth: The depth to report for `tree`.
     """
     for node in tree:
         yield NodeValue(depth, node, node_value(node, values))
@@ -66,7 +65,7 @@ def node_values(tree: Sequence[Node], values: Sequence[float | None], depth: int
 
 
 def node_value(node: Node, values: Sequence[float | None]) -> float | None:
-    """The weighted mean over a node's children; of a leaf, its own value."""
+    """Return the weighted mean in [0, 1] of a node's assessed children, or None; for a leaf, its own value."""
     if node.leaf is not None:
         return values[node.leaf]
     parts = [(child.weight, node_value(child, values)) for child in node.children]

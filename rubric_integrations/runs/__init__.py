@@ -1,4 +1,8 @@
-"""Grading many submissions: the runner, its progress and summary, the ledger, and scoring a run again."""
+"""Grading many submissions: `grade_many` and its `Run`, the ledger of judgments, and scoring a run with a new rubric.
+
+A run reads submissions, grades them concurrently, and yields one `Graded` for each. With a `Ledger`, a file of
+judgments, a run that was interrupted resumes, and `rescore` computes the scores that another rubric gives.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from rubric_integrations._util.lazy import lazy_names
 if TYPE_CHECKING:
     from rubric_integrations.runs.ledger import Ledger, LedgerError
     from rubric_integrations.runs.rescoring import Rescored, rescore
-    from rubric_integrations.runs.runner import grade_many
+    from rubric_integrations.runs.runner import Run, grade_many
     from rubric_integrations.runs.summary import Graded, RunSummary
 
 _MODULES = {
@@ -17,12 +21,13 @@ _MODULES = {
     "Ledger": "ledger",
     "LedgerError": "ledger",
     "Rescored": "rescoring",
+    "Run": "runner",
     "RunSummary": "summary",
     "grade_many": "runner",
     "rescore": "rescoring",
 }
 
-__all__ = ["Graded", "Ledger", "LedgerError", "Rescored", "RunSummary", "grade_many", "rescore"]
+__all__ = ["Graded", "Ledger", "LedgerError", "Rescored", "Run", "RunSummary", "grade_many", "rescore"]
 
 __getattr__ = lazy_names(__name__, _MODULES)
 

@@ -1,18 +1,27 @@
-"""The progress of a run on stderr: done, failed, abstained, tokens, cost, rate and time left."""
+"""Shows the progress of a run: a progress bar on stderr, and a summary in one line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rubric_integrations._util.terminal import spend_text
 
 if TYPE_CHECKING:
     from rubric_integrations.runs.summary import RunSummary
 
 
 @contextmanager
-def progress_bar(submissions: Any) -> Generator[Callable[[RunSummary], None]]:
-    """A bar that is told the summary after each submission; shown only on a terminal."""
+def progress_bar(submissions: object) -> Generator[Callable[[RunSummary], None]]:
+    """Show a progress bar on stderr while the block runs, if stderr is a terminal.
+
+    Args:
+        submissions: The submissions of the run. The bar shows their number and the time left if they have a length.
+
+    Yields:
+        A function that draws the bar for the summary of the run so far.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -26,39 +35,46 @@ def progress_bar(submissions: Any) -> Generator[Callable[[RunSummary], None]]:
     console = Console(stderr=True)
     columns = (
         BarColumn(bar_width=8), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-        TimeRemainingColumn(compact=True), TextColumn("{task.fields[said]}"),
+        TimeRemainingColumn(compact=True), TextColumn("{task.fields[details]}"),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         total = len(submissions) if isinstance(submissions, Sized) else None
-        task = progress.add_task("", total=total, said="")
+        task = progress.add_task("", total=total, details="")
 
         def show(summary: RunSummary) -> None:
-            progress.update(task, completed=summary.submissions, said=_short(summary))
+            progress.update(task, completed=summary.submissions, details=short_summary_line(summary))
 
         yield show
 
 
 def summary_line(summary: RunSummary) -> str:
-    """What a run has come to and what it has cost, in one line.
+    """Describe the results, the spend and the speed of a run in one line.
 
     Example:
         >>> from rubric_integrations.runs.summary import RunSummary
         >>> summary_line(RunSummary(submissions=10, failed=1, seconds=5.0))
         '1 failed, 0 abstentions, 0 calls, 0 tokens, $0.0000, 2.0/s'
     """
-    cost = "price unknown" if summary.spend.cost is None else f"${summary.spend.cost:.4f}"
-    rate = f"{summary.submissions / summary.seconds:.1f}/s" if summary.seconds else "-/s"
+    spend = summary.spend
     reused = [f"{summary.reused} from the ledger"] if summary.reused else []
+    rate = f"{summary.submissions / summary.seconds:.1f}/s" if summary.seconds else "-/s"
     parts = [
-        f"{summary.failed} failed", f"{summary.abstentions} abstentions", *reused, f"{summary.spend.calls} calls",
-        f"{summary.spend.usage.total_tokens} tokens", cost, rate,
+        f"{summary.failed} failed", f"{summary.abstentions} abstentions", *reused,
+        spend_text(spend.calls, spend.total_tokens, spend.cost), rate,
     ]  # fmt: skip
     return ", ".join(parts)
 
 
-def _short(summary: RunSummary) -> str:
-    """The same for a line of 80 columns that holds a bar and two times."""
-    cost = "$?" if summary.spend.cost is None else f"${summary.spend.cost:.2f}"
+def short_summary_line(summary: RunSummary) -> str:
+    """Describe a run as `summary_line` does, short enough for one line of 80 columns beside the bar and two times.
+
+    Example:
+        >>> from rubric_integrations.runs.summary import RunSummary
+        >>> short_summary_line(RunSummary(submissions=10, failed=1, seconds=5.0))
+        '1 failed, 0 abst., 0 tok, $0.00 2.0/s'
+    """
+    spend = summary.spend
+    tokens = "tokens unknown" if spend.total_tokens is None else f"{spend.total_tokens:,} tok"
+    cost = "$?" if spend.cost is None else f"${spend.cost:.2f}"
     rate = f"{summary.submissions / summary.seconds:.1f}/s" if summary.seconds else ""
-    tokens = f"{summary.spend.usage.total_tokens:,} tok"
     return f"{summary.failed} failed, {summary.abstentions} abst., {tokens}, {cost} {rate}"

@@ -1,4 +1,4 @@
-"""What if the weights were others: a ledger scored by a new rubric, without a call."""
+"""Scores the submissions of an earlier run with a new rubric, from the judgments in its ledger, without calls."""
 
 from __future__ import annotations
 
@@ -7,28 +7,23 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.graders import Grader, PerCriterionGrader, PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.graders.base import PanelMember
+from rubric_integrations.graders import GRADERS, Grader, OptionDisplay, Voting
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.ledger import Ledger, LedgerError
-from rubric_integrations.scoring.formula import CannotAssess
+from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.submission.files import Row
-
-_GRADERS: dict[str, Any] = {
-    kind.__name__: kind for kind in (PerCriterionGrader, PerCriterionOneShotGrader, RubricAsJudgeGrader)
-}
 
 
 class Rescored(NamedTuple):
-    """One submission by the new rubric.
+    """One submission, scored with the new rubric.
 
     Attributes:
-        row: What was graded.
-        report: Its grade by what the ledger has; whole only where `missing` is 0.
-        missing: How many judgments would have to be bought.
+        row: The submission, with its id.
+        report: Its report, from the judgments in the ledger; incomplete unless `missing` is 0.
+        missing: The number of judgments that the new rubric needs and the ledger lacks.
     """
 
     row: Row
@@ -37,56 +32,72 @@ class Rescored(NamedTuple):
 
     @property
     def score(self) -> float | None:
-        """The score; None where a judgment is missing: what is there does not tell it."""
+        """The score; None where a judgment is missing, since the others alone do not determine it."""
         return None if self.missing else self.report.score
 
 
 def rescore(ledger: Ledger, rubric: Rubric, cannot_assess: CannotAssess | None = None) -> Generator[Rescored]:
-    """Score all that was graded with a ledger by a rubric, as the last run's grader would, without a call.
+    """Score all submissions in a ledger with a new rubric and the settings of the last run's grader, without calls.
 
-    New weights, names, pass marks, gates and option values cost nothing; new words are judgments that are missing.
+    New weights, names, pass marks, gates and option values need no new judgment. A new requirement text does: it counts
+    as `missing`.
 
     Args:
         ledger: The ledger of a run.
         rubric: The new rubric.
-        cannot_assess: What an abstention counts; by default as in the run.
+        cannot_assess: How an abstention counts; by default as in the run.
 
     Raises:
-        LedgerError: The ledger has no run, or one of a grader of the user's own.
+        LedgerError: The ledger has no run, or its last run used a grader class that is not one of this library's.
+
+    Example:
+        >>> import tempfile
+        >>> from rubric_integrations import PerCriterionGrader, grade_many
+        >>> def make_rubric(*weights: float) -> Rubric:
+        ...     requirements = ["States the margin as 17.2%", "States the cost as 4.1%"]
+        ...     return Rubric.from_dict([{"weight": w, "requirement": r} for w, r in zip(weights, requirements)])
+        >>> texts, grader = ["The margin was 17.2%."], PerCriterionGrader("offline")
+        >>> with tempfile.TemporaryDirectory() as folder, Ledger(f"{folder}/run.sqlite") as ledger:
+        ...     before = [graded.score for graded in grade_many(texts, make_rubric(1, 1), grader, ledger=ledger)]
+        ...     before, [result.score for result in rescore(ledger, make_rubric(1, 3))]
+        ([0.5], [0.25])
     """
     configuration = ledger.latest_grader()
     if configuration is None:
         raise LedgerError(f"`path` {str(ledger.path)!r} has no run: rescore the ledger of `grade_many` or of `grade`")
-    if configuration["grader"] not in _GRADERS:
+    if configuration["grader"] not in GRADERS:
         raise LedgerError(
-            f"the ledger's grader is {configuration['grader']!r}, not one of {sorted(_GRADERS)!r}: regrade it"
+            f"`path` {str(ledger.path)!r} was written by the grader {configuration['grader']!r}, which is not one of "
+            f"{sorted(GRADERS)!r}, so it cannot be rebuilt: run `grade_many` again with the new rubric"
         )
-    judges = [_Recorded(fingerprint) for fingerprint in configuration["judges"]]
-    grader = _grader(configuration, judges, cannot_assess).with_store(_LookUp(ledger))
+    judges = [_RecordedJudge(fingerprint) for fingerprint in configuration["judges"]]
+    grader = _grader(configuration, judges, cannot_assess).with_store(_ReadOnlyStore(ledger))
     for row_id, submission in ledger.submissions():
-        before = sum(judge.missing for judge in judges)
+        missing_before = sum(judge.missing for judge in judges)
         report = run_sync(grader.grade(rubric, submission))
-        yield Rescored(Row(row_id, submission), report, sum(judge.missing for judge in judges) - before)
+        yield Rescored(Row(row_id, submission), report, sum(judge.missing for judge in judges) - missing_before)
 
 
 def _grader(
-    configuration: Mapping[str, Any], judges: Sequence[_Recorded], cannot_assess: CannotAssess | None
+    configuration: Mapping[str, Any], judges: Sequence[_RecordedJudge], cannot_assess: CannotAssess | None
 ) -> Grader:
-    policies = configuration["policies"]
-    strategies = policies["strategies"]
-    grader: Grader = _GRADERS[configuration["grader"]](
-        judges=judges, max_retries=0, on_failure="abstain", cannot_assess=cannot_assess or policies["cannot_assess"],
-        partial_credit=policies["partial_credit"], normalize=policies["normalize"],
-        auto_na_option=policies["may_abstain"], aggregation=strategies["binary"],
-        ordinal_aggregation=strategies["ordinal"], nominal_aggregation=strategies["nominal"], **configuration["settings"],
-    )  # fmt: skip
-    seats = zip(judges, configuration["names"], configuration["weights"], strict=True)
-    grader.panel = tuple(PanelMember(judge, name, weight) for judge, name, weight in seats)
+    """Make the grader of a run again from its recorded configuration."""
+    settings: dict[str, Any] = dict(configuration["settings"])
+    settings["voting"] = Voting.model_validate(settings["voting"])
+    if "options" in settings:
+        settings["options"] = OptionDisplay.model_validate(settings["options"])
+    if cannot_assess is not None:
+        settings["cannot_assess"] = cannot_assess
+    make_grader: Any = GRADERS[configuration["grader"]]
+    grader: Grader = make_grader(judges=judges, max_retries=0, on_failure="abstain", **settings)
+    # The order in which a judge saw options depends on its name.
+    members = zip(grader.panel, configuration["names"], strict=True)
+    grader.panel = tuple(member._replace(name=name) for member, name in members)
     return grader
 
 
-class _Recorded:
-    """A judge that is no more than its fingerprint: what it has not said already, it cannot say."""
+class _RecordedJudge:
+    """A judge of an earlier run, known only by its fingerprint; it counts the judgments that the ledger lacks."""
 
     def __init__(self, fingerprint: str):
         self._fingerprint = fingerprint
@@ -96,33 +107,35 @@ class _Recorded:
         return self._fingerprint
 
     async def judge(self, question: object) -> Judgment:
-        raise self._absent(1)
+        raise self._failure(1)
 
     async def judge_batch(self, questions: Mapping[int, object]) -> Any:
-        raise self._absent(len(questions))
+        raise self._failure(len(questions))
 
     async def judge_overall(self, submission: object, rubric: object) -> Any:
-        raise self._absent(1)
+        raise self._failure(1)
 
-    def _absent(self, count: int) -> JudgeFailure:
+    def _failure(self, count: int) -> JudgeFailure:
         self.missing += count
-        return JudgeFailure("config", "it is not in the ledger")
+        return JudgeFailure("config", "the judgment is not in the ledger")
 
 
-class _Found(NamedTuple):
+class _ReadOnlyLease(NamedTuple):
     stored: Mapping[str, Judgment]
 
     async def store(self, judgments: Mapping[str, Judgment]) -> None:
-        """Nothing is bought here."""
+        """Do nothing: no judgment is requested here."""
 
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
-        """That it is missing is not the judge's failure."""
+        """Do nothing: a judgment that is missing is not a failure of the judge."""
 
 
-class _LookUp:
+class _ReadOnlyStore:
+    """The judgments of a ledger, without leases."""
+
     def __init__(self, ledger: Ledger):
         self._ledger = ledger
 
     @asynccontextmanager
     async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
-        yield _Found(self._ledger.lookup(keys))
+        yield _ReadOnlyLease(self._ledger.lookup(keys))

@@ -1,4 +1,4 @@
-"""Many submissions: graded side by side under one cap, handed back as a stream, and none lost to another's failure."""
+"""Grades many submissions concurrently, under one concurrency limit, as a stream of results."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping
 from contextlib import ExitStack, aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations._util.notebook import frame, html_table
+from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations.graders import Grader
 from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitedJudge, SpendLimitReached
 from rubric_integrations.results.report import JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.progress import progress_bar
+from rubric_integrations.runs.rows import as_rows
 from rubric_integrations.runs.summary import Graded, RunSummary
-from rubric_integrations.submission.files import Row, read_row
-from rubric_integrations.submission.submission import ToGradeInput, as_submission, error_line
+from rubric_integrations.submission.files import Row
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -28,9 +28,14 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Submissions being graded, as an iterator or an async iterator of `Graded`; nothing is asked until it is used.
+    """A run over many submissions, made by `grade_many`: an iterable and an async iterable of `Graded`.
 
-    However many submissions there are, only those under way are in memory.
+    Nothing is requested before the iteration begins. Only the submissions under way are in memory, so the number of
+    submissions is not limited. Each iteration reads the submissions and grades them, and counts in the same `summary`
+    and towards the same limits; iterate once, or pass a `ledger`, from which a second iteration gets its judgments.
+
+    Attributes:
+        summary: Counts, spend and mean score so far; its `stopped` says which limit ended the run, if one did.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
@@ -56,21 +61,25 @@ class Run:
         if isinstance(submissions, str | bytes | Mapping):
             kind = type(submissions).__name__
             raise TypeError(f"`submissions` must be an iterable of submissions, got one {kind}: put it into a list")
+        if max_concurrency < 1:
+            raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
         self._submissions, self._rubric, self._ledger = submissions, rubric, ledger
-        self._meter = SpendLimit(max_calls, max_cost)
-        metered = [SpendLimitedJudge(judge, self._meter) for judge in grader.judges]
-        self._grader = grader.for_run(max_concurrency).with_judges(metered)
-        self._window, self._ordered, self._progress = 2 * max_concurrency, ordered, progress
+        self._spend_limit = SpendLimit(max_calls, max_cost)
+        judges = [SpendLimitedJudge(judge, self._spend_limit) for judge in grader.judges]
+        self._grader = grader.for_run(max_concurrency).with_judges(judges)
+        # More submissions than calls: while the oldest waits for its last call, the others use the free slots.
+        self._max_under_way = 2 * max_concurrency
+        self._ordered, self._progress = ordered, progress
         self.summary = RunSummary()
 
     def __iter__(self) -> Generator[Graded]:
         stream = self._stream()
 
-        async def following() -> Graded | None:
+        async def next_result() -> Graded | None:
             return await anext(stream, None)
 
         try:
-            while (graded := run_sync(following())) is not None:
+            while (graded := run_sync(next_result())) is not None:
                 yield graded
         finally:
             run_sync(_close(stream))
@@ -82,14 +91,20 @@ class Run:
         return f"Run({self.summary!r})"
 
     def _repr_html_(self) -> str:
-        told = self.summary
-        mean = None if told.mean_score is None else round(told.mean_score, 3)
-        row = [told.submissions, mean, told.passed, told.failed, told.abstentions, told.spend.calls, told.spend.cost]
-        columns = ["submissions", "mean score", "passed", "failed", "abstentions", "calls", "US dollars"]
-        return html_table(told.stopped or "Run so far", columns, [row])
+        summary, spend = self.summary, self.summary.spend
+        cells = {
+            "submissions": summary.submissions,
+            "mean score": None if summary.mean_score is None else round(summary.mean_score, 3),
+            "passed": summary.passed,
+            "failed": summary.failed,
+            "abstentions": summary.abstentions,
+            "calls": spend.calls,
+            "US dollars": spend.cost,
+        }
+        return html_table(summary.stopped or "Run so far", list(cells), [list(cells.values())])
 
     def to_dataframe(self) -> DataFrame:
-        """Grade everything, and give one row a submission: its grade, and a column of verdicts for each criterion.
+        """Grade everything, and return one row per submission: its grade, and a column of verdicts per criterion.
 
         Raises:
             ImportError: pandas is not installed.
@@ -106,7 +121,7 @@ class Run:
             }
             for graded in self
         ]
-        return frame(rows, ["id", "score", "passed", "coverage", "cost", "error", *self._rubric.keys])
+        return data_frame(rows, ["id", "score", "passed", "coverage", "cost", "error", *self._rubric.keys])
 
     async def _stream(self) -> AsyncGenerator[Graded]:
         start = time.monotonic()
@@ -118,62 +133,64 @@ class Run:
                 ledger = self._ledger if isinstance(self._ledger, Ledger) else stack.enter_context(Ledger(self._ledger))
                 grader = grader.with_store(ledger)
                 ledger.record_grader(self._grader.configuration())
-            before = ledger.reused if ledger else 0
+            reused_before = ledger.reused if ledger else 0
             show = stack.enter_context(progress_bar(self._submissions)) if self._progress else None
 
-            def account() -> None:
-                reused = ledger.reused - before if ledger else 0
-                self._update(spend=self._meter.spend, reused=reused, seconds=time.monotonic() - start)
+            def update_spend() -> None:
+                reused = ledger.reused - reused_before if ledger else 0
+                self._update_summary(spend=self._spend_limit.spend, reused=reused, seconds=time.monotonic() - start)
 
             try:
                 async with aclosing(self._results(grader, ledger)) as results:
                     async for graded in results:
-                        self._add(graded)
-                        account()
+                        self.summary = self.summary.with_result(graded)
+                        update_spend()
                         if show:
                             show(self.summary)
                         yield graded
             finally:
-                account()  # again: what was bought for rows that a limit or the user left unfinished
+                # Rows that a limit or the caller left unfinished yield no result, but their calls were paid for.
+                update_spend()
 
     async def _results(self, grader: Grader, ledger: Ledger | None) -> AsyncGenerator[Graded]:
-        """The rows that came to an end; when the run is stopped, those under way are waited for, and no more begun."""
-        waiting: deque[asyncio.Task[Graded]] = deque()
+        """Yield the results; after a limit stops the run, yield those under way and start no more."""
+        tasks: deque[asyncio.Task[Graded]] = deque()
         try:
-            async with aclosing(_rows(self._submissions)) as rows:
+            async with aclosing(as_rows(self._submissions)) as rows:
                 async for row in rows:
                     if ledger and row.submission:
                         ledger.record_submission(row.id, row.submission)
-                    waiting.append(asyncio.create_task(self._grade(grader, row)))
-                    await asyncio.sleep(0)  # its first call goes out while the next is being prepared
-                    if len(waiting) >= self._window:
-                        for graded in await self._next(waiting):
+                    tasks.append(asyncio.create_task(self._grade(grader, row)))
+                    # Lets the task send its first request while the next row is read.
+                    await asyncio.sleep(0)
+                    if len(tasks) >= self._max_under_way:
+                        for graded in await self._next_results(tasks):
                             yield graded
                     if self.summary.stopped:
                         break
-            while waiting:
-                for graded in await self._next(waiting):
+            while tasks:
+                for graded in await self._next_results(tasks):
                     yield graded
         finally:
-            for task in waiting:
+            for task in tasks:
                 task.cancel()
-            # To the end, since the ledger is closed next.
-            await asyncio.gather(*waiting, return_exceptions=True)
+            # A task may still be writing to the ledger, which is closed next.
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _next(self, waiting: deque[asyncio.Task[Graded]]) -> list[Graded]:
-        """The results that come next, in order or as they come; none of a row that the limit left ungraded."""
+    async def _next_results(self, tasks: deque[asyncio.Task[Graded]]) -> list[Graded]:
+        """Wait for the next results and remove their tasks; a row that a limit left ungraded has no result."""
         if self._ordered:
-            done = {waiting[0]}
+            done = {tasks[0]}
             await asyncio.wait(done)
         else:
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         results: list[Graded] = []
-        for task in [task for task in waiting if task in done]:
-            waiting.remove(task)
+        for task in [task for task in tasks if task in done]:
+            tasks.remove(task)
             try:
                 results.append(task.result())
-            except SpendLimitReached as stopped:
-                self._update(stopped=str(stopped))
+            except SpendLimitReached as reason:
+                self._update_summary(stopped=str(reason))
         return results
 
     async def _grade(self, grader: Grader, row: Row) -> Graded:
@@ -184,22 +201,8 @@ class Run:
         except JudgeError as error:
             return Graded(row, error.report, str(error))
 
-    def _add(self, graded: Graded) -> None:
-        so_far, report = self.summary, graded.report
-        complete = report is not None and graded.judge_error is None
-        self._update(
-            submissions=so_far.submissions + 1,
-            graded=so_far.graded + complete,
-            passed=so_far.passed + bool(complete and report and report.passed),
-            failed=so_far.failed + (graded.judge_error is not None),
-            ungradable=so_far.ungradable + (report is None),
-            abstentions=so_far.abstentions + (report.cannot_assess_count if report else 0),
-            score_sum=so_far.score_sum + (graded.score or 0.0),
-            scored=so_far.scored + (graded.score is not None),
-        )
-
-    def _update(self, **changed: Any) -> None:
-        self.summary = self.summary.model_copy(update=changed)
+    def _update_summary(self, **changes: Any) -> None:
+        self.summary = self.summary.model_copy(update=changes)
 
 
 def grade_many(
@@ -214,29 +217,36 @@ def grade_many(
     max_cost: float | None = None,
     max_calls: int | None = None,
 ) -> Run:
-    """Grade many submissions side by side; the run is iterated, with `for` or with `async for`.
+    """Grade many submissions concurrently; iterate the run with `for` or `async for`.
 
     Args:
         submissions: Texts, conversations, mappings (`response`, `query`, `reference`, `id`), `Submission`s or the
-            rows of `read_responses`; any iterable or async iterable, however long.
-        rubric: The rubric of all.
-        grader: How each is graded; its own `max_concurrency` does not count here.
-        ledger: A `Ledger`, or the path of one: judgments are kept there, and what it has is not bought again. A run
-            that was killed goes on where it was when it is started again.
-        max_concurrency: Calls under way at once, at least 1, over the whole run; fewer while a provider limits rates.
-        progress: Whether to show a progress bar on stderr, if that is a terminal.
-        ordered: Whether results come in the order of the submissions, or as they are ready.
-        max_cost: US dollars that the run may spend; it ends before it would spend more.
-        max_calls: TemplateCache to models that it may make.
+            rows of `read_responses`: any iterable or async iterable, read only as fast as its items are graded.
+        rubric: The rubric for all submissions.
+        grader: The grader; its own `max_concurrency` has no effect in a run.
+        ledger: A `Ledger`, or the path of one. Each judgment is stored there as soon as it arrives, and a judgment
+            that it has is not requested again: start a run that was killed a second time, and it resumes.
+        max_concurrency: The largest number of concurrent calls over the whole run, at least 1; while a provider
+            reports a rate limit, the run makes fewer.
+        progress: Whether to show a progress bar on stderr, if stderr is a terminal.
+        ordered: Whether results come in the order of the submissions; if not, they come as soon as they are ready.
+        max_cost: The most that the run may spend, in US dollars; the run ends before a call would exceed it.
+        max_calls: The largest number of calls to models that the run may make.
 
     Returns:
-        The run: iterate it, with `for` or `async for`, and read its `summary`, which says why it `stopped` if a limit
-        ended it. What came before is kept in the ledger.
+        The run. Its `summary` is up to date after each result and says which limit `stopped` the run, if one did. The
+        judgments made until then are in the ledger.
 
     Raises:
-        TypeError: `submissions` is one submission; or there is a ledger, and a judge cannot tell what its answers
-            depend on (raised when the run begins).
+        TypeError: `submissions` is a single submission. When the iteration begins: there is a ledger, and a judge has
+            no `fingerprint`.
         ValueError: A limit is out of range.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric
+        >>> rubric = Rubric.from_dict([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}])
+        >>> [graded.score for graded in grade_many(["It is 42."], rubric, PerCriterionGrader("offline"))]
+        [1.0]
     """
     return Run(
         submissions, rubric, grader, ledger=ledger, max_concurrency=max_concurrency, progress=progress, ordered=ordered,
@@ -244,37 +254,8 @@ def grade_many(
     )  # fmt: skip
 
 
-def agrade_many(
-    submissions: Iterable[Any] | AsyncIterable[Any], rubric: Rubric, grader: Grader, **settings: Any
-) -> Run:
-    """`grade_many`, under the name that async code looks for: a run is iterated either way."""
-    return grade_many(submissions, rubric, grader, **settings)
-
-
 async def _close(stream: Any) -> None:
-    while stream.ag_running:  # noqa: ASYNC110 -- a step that Ctrl-C interrupted is still ending
+    # Ctrl-C interrupts the waiting thread, not the step of the generator, which ends a moment later on the loop.
+    while stream.ag_running:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     await stream.aclose()
-
-
-async def _rows(submissions: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Row]:
-    number = 0
-    if isinstance(submissions, AsyncIterable):
-        async for item in submissions:
-            number += 1
-            yield _row(item, number)
-    else:
-        for item in submissions:
-            number += 1
-            yield _row(item, number)
-
-
-def _row(item: Any, number: int) -> Row:
-    if isinstance(item, Row):
-        return item
-    if isinstance(item, Mapping) and not set(cast("Mapping[str, Any]", item)) <= {"thinking", "output"}:
-        return read_row(cast("Mapping[str, Any]", item), number)
-    try:
-        return Row(str(number), as_submission(cast("ToGradeInput", item)))
-    except (ValueError, TypeError) as error:
-        return Row(str(number), None, f"row {number}: {error_line(error)}")

@@ -1,4 +1,4 @@
-"""What a run gives: a grade for each row, and a summary of all so far."""
+"""Records of the results of a run: the grade of each row, and a summary of the whole run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rubric_integrations.submission.files import Row
 
 
 class Graded(NamedTuple):
-    """What became of one row.
+    """The result of a run for one row.
 
     Attributes:
         row: The row.
-        report: Its grade; incomplete where `judge_error` is set, None where the row could not be graded.
-        judge_error: Why the grade could not be completed.
+        report: The row's report; incomplete if `judge_error` is set, None if the row had nothing to grade.
+        judge_error: Why the grade is incomplete: the first failure of a judge; None if no judge failed.
     """
 
     row: Row
@@ -25,37 +25,38 @@ class Graded(NamedTuple):
 
     @property
     def score(self) -> float | None:
-        """The score of a complete grade; None where there is none."""
+        """The score of a complete grade; None where the grade is incomplete or has no score."""
         return self.report.score if self.report and not self.judge_error else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The row and its report's own fields as JSON: a line of `grade --out`."""
+        """Return the row and the fields of its report as JSON values, as `grade --out` writes them."""
         row, report = self.row, self.report
         line: dict[str, Any] = {"id": row.id}
         line["submission"] = row.submission.model_dump(mode="json", exclude_none=True) if row.submission else None
         line |= report.model_dump(mode="json") if report else {"score": None, "passed": False, "error": row.error}
         if self.judge_error:
-            # What was found is kept, but a partial sum must not pass for a grade.
+            # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
             line |= {"score": None, "passed": False, "error": self.judge_error}
         return line
 
 
 class RunSummary(Record):
-    """A run so far.
+    """Counts, sums and spend of a run so far.
 
     Attributes:
-        submissions: Rows that came to an end, whichever.
-        graded: Those with a complete grade.
-        passed: Those that passed.
-        failed: Those that a judge failed at.
-        ungradable: Those in which there was nothing to grade.
-        abstentions: Criteria that were abstained from.
-        score_sum: The sum of the scores there are.
-        scored: How many there are.
-        spend: What this run paid for, failed attempts included.
+        submissions: Rows that are done, with or without a grade.
+        graded: Rows with a complete grade.
+        passed: Rows with a complete grade that passed.
+        failed: Rows whose grade is incomplete because a judge failed.
+        ungradable: Rows that had nothing to grade.
+        abstentions: Criteria, over all rows, that a judge abstained from.
+        score_sum: The sum of the scores of the `scored` rows.
+        scored: Rows with a score.
+        spend: Calls, tokens and cost of this run, failed attempts included; judgments from the ledger cost nothing.
+            Its `usage` and `cost` are None where the tokens or the price of a call are unknown.
         reused: Judgments that came from the ledger.
-        seconds: Since the run began.
-        stopped: Why it ended before its time; None where it did not.
+        seconds: Time since the run began, in seconds.
+        stopped: Why the run ended before all rows were graded; None if no limit ended it.
     """
 
     submissions: int = 0
@@ -73,5 +74,27 @@ class RunSummary(Record):
 
     @property
     def mean_score(self) -> float | None:
-        """The mean of the scores there are."""
+        """The mean score of the rows that have one; None if no row has."""
         return self.score_sum / self.scored if self.scored else None
+
+    def with_result(self, graded: Graded) -> RunSummary:
+        """Return this summary with one more row counted.
+
+        Example:
+            >>> RunSummary().with_result(Graded(Row("1", None, "row 1: `response` is empty"), None)).ungradable
+            1
+        """
+        report, score = graded.report, graded.score
+        is_complete = report is not None and graded.judge_error is None
+        return self.model_copy(
+            update={
+                "submissions": self.submissions + 1,
+                "graded": self.graded + is_complete,
+                "passed": self.passed + bool(report and is_complete and report.passed),
+                "failed": self.failed + (graded.judge_error is not None),
+                "ungradable": self.ungradable + (report is None),
+                "abstentions": self.abstentions + (report.cannot_assess_count if report else 0),
+                "score_sum": self.score_sum + (score or 0.0),
+                "scored": self.scored + (score is not None),
+            }
+        )

@@ -1,53 +1,31 @@
-"""From answers to the report: votes joined, failures resolved by policy, criteria scored, gates read."""
+"""From answers to the report: criteria scored, metrics and the length penalty applied, and `passed` decided.
+
+`passed` is decided in this module alone (`_passes`): the normalized score reaches the rubric's pass mark, and every
+required criterion holds.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from rubric_integrations.results.judgment import CANCELLED, JudgeAnswers, JudgeFailure, Judgment, Outcome, Vote
+from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment
 from rubric_integrations.results.report import CriterionReport, EvaluationReport
-from rubric_integrations.results.usage import total_spend
-from rubric_integrations.rubric.criterion import Criterion, Kind
+from rubric_integrations.results.usage import Spend, total_spend
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.bounds import score_range
+from rubric_integrations.scoring.criterion_report import report_criterion
 from rubric_integrations.scoring.formula import (
-    CannotAssess,
-    OnFailure,
+    Score,
     WeightedValue,
     blend_scores,
     coverage,
-    criterion_holds,
-    fallback_judgment,
     reaches_mark,
+    score_overall,
     score_parts,
 )
-from rubric_integrations.scoring.voting import count_votes
-
-
-class ScoringPolicies(NamedTuple):
-    """How answers become a score: the settings of a grader that the report needs.
-
-    Attributes:
-        normalize: Whether `score` is in [0, 1].
-        cannot_assess: What an abstention counts.
-        partial_credit: The share of a positive weight that `partial` gives.
-        on_failure: What stands in for a failure.
-        strategies: How votes are joined, by the criterion's kind.
-        may_abstain: Whether options may be abstained from where none is marked `na`.
-    """
-
-    normalize: bool
-    cannot_assess: CannotAssess
-    partial_credit: float
-    on_failure: OnFailure
-    strategies: Mapping[Kind, str]
-    may_abstain: bool
-
-    def strategy(self, criterion: Criterion) -> str:
-        """How votes on a criterion are joined: its own way, or the grader's."""
-        return criterion.aggregation or self.strategies[criterion.kind]
+from rubric_integrations.scoring.policies import ScoringPolicies, fallback_judgment
 
 
 class MetricResults(NamedTuple):
@@ -62,228 +40,233 @@ class MetricResults(NamedTuple):
     errors: Mapping[str, str]
 
 
+class OverallAnswer(NamedTuple):
+    """One judge's score for a whole submission.
+
+    Attributes:
+        judge: The judge's name in reports.
+        percent: The score from 0 to 100; None where the judge failed.
+        reason: Why, in the judge's words; for a failure, what went wrong.
+        spend: What it cost.
+    """
+
+    judge: str
+    percent: float | None
+    reason: str
+    spend: Spend
+
+
 def aggregate_answers(
     rubric: Rubric,
-    panel_answers: Sequence[JudgeAnswers],
+    panel: Sequence[JudgeAnswers],
     computed: JudgeAnswers,
     policies: ScoringPolicies,
-    may_be_open: bool = False,
+    *,
+    may_leave_open: bool = False,
 ) -> EvaluationReport:
-    """Join, resolve and score.
+    """Join the votes on each criterion, resolve failures, and score the rubric.
 
     Args:
-        rubric: What was asked.
-        panel_answers: Each judge's answers, in the order of the panel.
+        rubric: The rubric.
+        panel: The answers of each judge, in the order of the panel.
         computed: The answers of the checks, which no judge gives.
         policies: How answers become a score.
-        may_be_open: Whether a criterion that nobody was asked about is left open; else it is a failure.
+        may_leave_open: Whether a criterion that no judge was asked about is left open; if not, it is a failure.
     """
-    open_places = _unasked(rubric, [computed, *panel_answers]) if may_be_open else frozenset[int]()
-    rows = [
-        _row(rubric.criteria[index], index, key, given, policies, index in open_places)
-        for index, key in enumerate(rubric.keys)
-        for given in [[computed] if index in computed.answers else panel_answers]
-    ]
-    if open_places:
-        return _open_report(rubric, panel_answers, rows, open_places, policies)
-    score = score_parts(_parts(rubric, [row.value for row in rows]), policies.cannot_assess, policies.partial_credit)
-    return _summed(rubric, panel_answers, rows).model_copy(
+    asked = {index for answers in (computed, *panel) for index in answers.outcomes}
+    is_open = [may_leave_open and index not in asked for index in range(len(rubric))]
+    criteria = tuple(
+        report_criterion(
+            criterion,
+            index,
+            name,
+            [computed] if index in computed.outcomes else panel,
+            policies,
+            is_open=is_open[index],
+        )
+        for index, (name, criterion) in enumerate(zip(rubric.keys, rubric.criteria, strict=True))
+    )
+    report = _without_score(rubric, panel, computed, criteria)
+    if any(is_open):
+        values = {index: row.value for index, row in enumerate(criteria) if not is_open[index]}
+        low, high = score_range(rubric, values, policies.cannot_assess, policies.partial_credit)
+        return report.model_copy(update={"score_range": (low, high), "passed": _passes(rubric, low, criteria)})
+    score = _score(rubric, [row.value for row in criteria], policies)
+    return report.model_copy(
         update={
             "score": score.normalized if policies.normalize else score.raw,
             "raw_score": score.raw,
             "llm_raw_score": score.raw,
-            "passed": reaches_mark(score.normalized, rubric.pass_mark) and _gates_hold(rows),
-            "judge_scores": _judge_scores(rubric, panel_answers, computed, policies) if len(panel_answers) > 1 else {},
+            "passed": _passes(rubric, score.normalized, criteria),
+            "judge_scores": _judge_scores(rubric, panel, computed, policies) if len(panel) > 1 else {},
         }
     )
 
 
-def _unasked(rubric: Rubric, panel_answers: Sequence[JudgeAnswers]) -> frozenset[int]:
-    return frozenset(range(len(rubric))).difference(*(answers_of_judge.answers for answers_of_judge in panel_answers))
-
-
-def _open_report(
+def aggregate_overall(
     rubric: Rubric,
-    panel_answers: Sequence[JudgeAnswers],
-    rows: Sequence[CriterionReport],
-    open_places: frozenset[int],
+    answers: Sequence[OverallAnswer],
+    join: Callable[[Sequence[float]], float],
     policies: ScoringPolicies,
 ) -> EvaluationReport:
-    """What is known while some criteria are open: no score, but where it can lie, and whether it passes in any case."""
-    values = {place: row.value for place, row in enumerate(rows) if place not in open_places}
-    found = score_range(rubric, values, policies.cannot_assess, policies.partial_credit)
-    passed = reaches_mark(found.low, rubric.pass_mark) and _gates_hold(rows)
-    return _summed(rubric, panel_answers, rows).model_copy(update={"score_range": tuple(found), "passed": passed})
+    """Make the report of a holistic grade.
 
+    Args:
+        rubric: The rubric.
+        answers: Each judge's score, in the order of the panel.
+        join: Joins the scores of a panel into one, such as their mean.
+        policies: How failures become a score.
+    """
+    scored = [answer for answer in answers if answer.percent is not None]
+    failed = [answer for answer in answers if answer.percent is None]
+    percent = join([answer.percent for answer in answers if answer.percent is not None]) if scored else None
+    score = _fallback_score(rubric, policies) if percent is None else score_overall(rubric, percent)
 
-def _gates_hold(rows: Sequence[CriterionReport]) -> bool:
-    return all(row.passed for row in rows if row.required)
+    def own_score(answer: OverallAnswer) -> float | None:
+        if answer.percent is None:
+            return None
+        own = score_overall(rubric, answer.percent)
+        return own.normalized if policies.normalize else own.raw
 
-
-def _summed(rubric: Rubric, panel_answers: Sequence[JudgeAnswers], rows: Sequence[CriterionReport]) -> EvaluationReport:
-    """The report without the score."""
-    failed = [row for row in rows if row.error]
-    agreements = [row.agreement for row in rows if row.agreement is not None]
     return EvaluationReport(
-        score=None,
-        raw_score=None,
-        passed=False,
-        complete=not failed and not any(row.lost_votes for row in rows),
-        coverage=coverage(rubric, [row.value is not None and not row.error for row in rows]),
-        cannot_assess_count=sum(row.value is None and not row.error and row.was_asked for row in rows),
-        failed_count=len(failed),
-        error=_error_line(rows),
-        spend=total_spend(asked.spend for asked in (*rows, *panel_answers)),
-        mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
-        report=tuple(rows),
+        score=score.normalized if policies.normalize else score.raw,
+        raw_score=score.raw,
+        llm_raw_score=percent,
+        # A fallback is no grade: it never passes.
+        passed=bool(scored) and _passes(rubric, score.normalized, ()),
+        complete=not failed,
+        coverage=1.0 if scored else 0.0,
+        failed_count=0 if scored else len(rubric),
+        error=f"{len(failed)} of {len(answers)} judges gave no score: {failed[0].reason}" if failed else None,
+        spend=total_spend(answer.spend for answer in answers),
+        judge_scores={answer.judge: own_score(answer) for answer in answers} if len(answers) > 1 else {},
+        report=None,
+        reason="; ".join(answer.reason for answer in scored),
     )
 
 
-def with_metrics(
+def blend_metrics(
     rubric: Rubric, report: EvaluationReport, metrics: MetricResults, policies: ScoringPolicies
 ) -> EvaluationReport:
-    """Blend the rubric's hybrid metrics into a report's score; raw scores stay the judges'.
-
-    A metric without a value is left out of the blend.
-    """
-    pairs = [(m.weight, v) for m in rubric.hybrid_metrics if (v := metrics.values[m.name]) is not None]
-
-    def blend(score: float) -> float:
-        return blend_scores(score, pairs, rubric.blend)
-
-    report = map_scores(report, blend) if policies.normalize else report
-    first = next((f"`{name}` was not computed: {error}" for name, error in metrics.errors.items()), None)
-    seen = {row.name for row in report.criteria if row.passed}
-    gates = all(key in seen for key, c in zip(rubric.keys, rubric.criteria, strict=True) if c.is_gate)
+    """Blend the rubric's hybrid metrics into a report's score; raw scores stay the judges'."""
+    pairs = [(m.weight, value) for m in rubric.hybrid_metrics if (value := metrics.values[m.name]) is not None]
+    if policies.normalize:
+        report = _change_score(report, lambda score: blend_scores(score, pairs, rubric.blend))
+        report = report.model_copy(update={"passed": _passes(rubric, _lowest_score(report), report.criteria)})
+    errors = [f"`{name}` was not computed: {error}" for name, error in metrics.errors.items()]
     return report.model_copy(
         update={
-            "passed": gates and reaches_mark(lowest_score(report), rubric.pass_mark)
-            if policies.normalize
-            else report.passed,
-            "metrics": metrics.values,
-            "failed_count": report.failed_count + len(metrics.errors),
-            "complete": report.complete and not metrics.errors,
-            "error": report.error or first,
+            "metrics": dict(metrics.values),
+            "failed_count": report.failed_count + len(errors),
+            "complete": report.complete and not errors,
+            "error": report.error or next(iter(errors), None),
         }
     )
 
 
-def lowest_score(report: EvaluationReport) -> float | None:
-    """The score, or the least that is possible where it was left open; None where it is undefined."""
+def subtract_penalty(
+    rubric: Rubric, report: EvaluationReport, penalty: float, policies: ScoringPolicies
+) -> EvaluationReport:
+    """Subtract the length penalty from a report's score, which stays at least 0 where it is normalized."""
+    if not policies.normalize:
+        # `passed` depends on the normalized score, which a penalty in raw points does not change.
+        report = _change_score(report, lambda score: score - penalty)
+        return report.model_copy(update={"length_penalty": penalty})
+    report = _change_score(report, lambda score: max(0.0, score - penalty))
+    passed = report.passed and reaches_mark(_lowest_score(report), rubric.pass_mark)
+    return report.model_copy(update={"length_penalty": penalty, "passed": passed})
+
+
+def _passes(rubric: Rubric, lowest: float | None, criteria: Sequence[CriterionReport]) -> bool:
+    """Whether a grade passes.
+
+    Args:
+        rubric: The rubric.
+        lowest: The normalized score, or the lowest that is still possible.
+        criteria: The reports of the criteria; empty for a holistic grade, where nothing shows that a required
+            criterion holds.
+    """
+    holding = {row.name for row in criteria if row.passed}
+    gates = [name for name, criterion in zip(rubric.keys, rubric.criteria, strict=True) if criterion.is_gate]
+    return reaches_mark(lowest, rubric.pass_mark) and holding.issuperset(gates)
+
+
+def _lowest_score(report: EvaluationReport) -> float | None:
+    """The score, or the lowest that is still possible where criteria are open; None where it is undefined."""
     return report.score_range[0] if report.score_range else report.score
 
 
-def map_scores(report: EvaluationReport, change: Callable[[float], float]) -> EvaluationReport:
-    """The report with another score, or with both ends of its range changed; `change` must never decrease."""
+def _change_score(report: EvaluationReport, change: Callable[[float], float]) -> EvaluationReport:
+    """Change a report's score, or both ends of its range, by a function that never decreases."""
     if report.score_range:
         low, high = report.score_range
         return report.model_copy(update={"score_range": (None if low is None else change(low), change(high))})
     return report if report.score is None else report.model_copy(update={"score": change(report.score)})
 
 
-def votes_for(index: int, panel_answers: Sequence[JudgeAnswers]) -> list[Vote]:
-    """What each judge that was asked about a criterion said, failures included."""
-    return [
-        _vote(answers_of_judge, answers_of_judge.answers[index])
-        for answers_of_judge in panel_answers
-        if index in answers_of_judge.answers
-    ]
-
-
-def _vote(answers_of_judge: JudgeAnswers, answer: Outcome) -> Vote:
-    if isinstance(answer, JudgeFailure):
-        return Vote(
-            judge=answers_of_judge.judge, weight=answers_of_judge.weight, verdict=None, value=None, error=str(answer)
-        )
-    return Vote(
-        judge=answers_of_judge.judge,
-        weight=answers_of_judge.weight,
-        verdict=answer.verdict,
-        value=answer.value,
-        reason=answer.reason,
+def _without_score(
+    rubric: Rubric, panel: Sequence[JudgeAnswers], computed: JudgeAnswers, criteria: tuple[CriterionReport, ...]
+) -> EvaluationReport:
+    failed = [row for row in criteria if row.error]
+    agreements = [row.agreement for row in criteria if row.agreement is not None]
+    return EvaluationReport(
+        score=None,
+        raw_score=None,
+        passed=False,
+        complete=not failed and not any(row.lost_votes for row in criteria),
+        coverage=coverage(rubric, [row.value is not None and not row.error for row in criteria]),
+        cannot_assess_count=sum(row.value is None and not row.error and row.was_asked for row in criteria),
+        failed_count=len(failed),
+        error=_summarize_failures(criteria, [computed, *panel]),
+        spend=total_spend(part.spend for part in (*criteria, *panel)),
+        mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
+        report=criteria,
     )
 
 
-def _row(
-    criterion: Criterion,
-    index: int,
-    key: str,
-    panel_answers: Sequence[JudgeAnswers],
-    policies: ScoringPolicies,
-    is_open: bool,
-) -> CriterionReport:
-    votes = votes_for(index, panel_answers)
-    answers = [
-        answers_of_judge.answers[index] for answers_of_judge in panel_answers if index in answers_of_judge.answers
-    ]
-    about: dict[str, Any] = {
-        "name": key,
-        "requirement": criterion.requirement,
-        "weight": criterion.weight,
-        "required": criterion.is_gate,
-        "spend": total_spend(answer.spend for answer in answers),
-        "neutralized": any(isinstance(answer, Judgment) and answer.neutralized for answer in answers),
-        "votes": tuple(votes) if len(panel_answers) > 1 else (),
-        "not_asked": tuple(
-            answers_of_judge.judge for answers_of_judge in panel_answers if index not in answers_of_judge.answers
-        ),
-    }
-    if is_open:
-        return CriterionReport(**about, verdict=None, value=None)
-    if all(vote.error for vote in votes):
-        instead = fallback_judgment(criterion, policies.on_failure)
-        error = "; ".join(dict.fromkeys(vote.error or "" for vote in votes)) or "nobody was asked"
-        verdict, value = (instead.verdict, instead.value) if instead else (None, None)
-        return CriterionReport(**about, verdict=verdict, value=value, error=error)
-    found = count_votes(criterion, votes, policies.strategy(criterion), policies.may_abstain)
-    single = answers[0] if len(answers) == 1 and isinstance(answers[0], Judgment) else None
-    return CriterionReport(
-        **about,
-        verdict=found.verdict,
-        value=found.value,
-        reason=_reason(votes, found.verdict),
-        passed=criterion_holds(criterion, found.value),
-        agreement=found.agreement,
-        confidence=single.confidence if single else None,
-        expected_value=single.expected_value if single else None,
-    )
-
-
-def _reason(votes: Sequence[Vote], verdict: str) -> str:
-    """The words of the first judge who said what the panel says; of the first that answered, where none did."""
-    reasons = [vote.reason for vote in votes if vote.error is None]
-    return next((vote.reason for vote in votes if vote.verdict == verdict and vote.error is None), reasons[0])
-
-
-def _parts(rubric: Rubric, values: Sequence[float | None]) -> list[WeightedValue]:
-    return [WeightedValue(c.weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)]
-
-
-def _judge_scores(
-    rubric: Rubric, panel_answers: Sequence[JudgeAnswers], computed: JudgeAnswers, policies: ScoringPolicies
-) -> dict[str, float | None]:
-    """What each judge alone would have given; what it was not asked, or failed at, is left to the abstention policy."""
-    scores: dict[str, float | None] = {}
-    for answers_of_judge in panel_answers:
-        answers = {**answers_of_judge.answers, **computed.answers}
-        values = [getattr(answers.get(index), "value", None) for index in range(len(rubric))]
-        if any(isinstance(answer, Judgment) for answer in answers_of_judge.answers.values()):
-            score = score_parts(_parts(rubric, values), policies.cannot_assess, policies.partial_credit)
-            scores[answers_of_judge.judge] = score.normalized if policies.normalize else score.raw
-        else:
-            scores[answers_of_judge.judge] = None
-    return scores
-
-
-def _error_line(rows: Sequence[CriterionReport]) -> str | None:
+def _summarize_failures(criteria: Sequence[CriterionReport], panel: Sequence[JudgeAnswers]) -> str | None:
     """The first failure in full and the number of others, or how many votes a panel lost."""
-    failed = [row for row in rows if row.error and not row.error.endswith(CANCELLED)]
+
+    def was_cancelled(index: int) -> bool:
+        outcomes = [answers.outcomes[index] for answers in panel if index in answers.outcomes]
+        return bool(outcomes) and all(isinstance(o, JudgeFailure) and o.kind == "cancelled" for o in outcomes)
+
+    # A cancelled criterion did not fail of itself: the reader wants to know which one did.
+    failed = [row for index, row in enumerate(criteria) if row.error and not was_cancelled(index)]
     if failed:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         return f"`{failed[0].name}` was not judged: {failed[0].error}{more}"
-    lost = [row for row in rows if row.lost_votes]
+    lost = [row for row in criteria if row.lost_votes]
     if lost:
         error = next(vote.error for vote in lost[0].votes if vote.error)
         count = sum(row.lost_votes for row in lost)
         return f"{count} votes of the panel were lost, the first on `{lost[0].name}`: {error}"
     return None
+
+
+def _score(rubric: Rubric, values: Sequence[float | None], policies: ScoringPolicies) -> Score:
+    parts = [WeightedValue(c.weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)]
+    return score_parts(parts, policies.cannot_assess, policies.partial_credit)
+
+
+def _judge_scores(
+    rubric: Rubric, panel: Sequence[JudgeAnswers], computed: JudgeAnswers, policies: ScoringPolicies
+) -> dict[str, float | None]:
+    """The score by each judge's answers alone; what it was not asked, or failed at, is scored as an abstention."""
+    scores: dict[str, float | None] = {}
+    for answers in panel:
+        outcomes = {**answers.outcomes, **computed.outcomes}
+        values = [getattr(outcomes.get(index), "value", None) for index in range(len(rubric))]
+        score = _score(rubric, values, policies)
+        has_answers = any(isinstance(outcome, Judgment) for outcome in answers.outcomes.values())
+        scores[answers.judge] = (score.normalized if policies.normalize else score.raw) if has_answers else None
+    return scores
+
+
+def _fallback_score(rubric: Rubric, policies: ScoringPolicies) -> Score:
+    """The score of every criterion's fallback; undefined where failures count as abstentions."""
+    fallbacks = [fallback_judgment(criterion, policies.on_failure) for criterion in rubric.criteria]
+    values = [fallback.value for fallback in fallbacks if fallback is not None]
+    if len(values) < len(fallbacks):
+        return Score(None, None)
+    return _score(rubric, values, policies)

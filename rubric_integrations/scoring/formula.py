@@ -1,52 +1,40 @@
-"""The one scorer: pure functions from values and weights to a score. No I/O, no model, no randomness.
+"""The scoring formula: pure functions that turn weights and judgment values into a score.
 
-With `w` a criterion's weight and `v` in [0, 1] the value of its answer, over the criteria not left out:
+With `w` the weight of a criterion and `v` in [0, 1] the value of its judgment, summed over all criteria that are not
+left out:
 
     P = sum of w > 0        N = sum of |w| for w < 0        S = sum of v * w
 
     the rubric has a positive weight:   score = clamp01(S / P)
-    the rubric is all negative:         score = clamp01(1 + S / N)
+    the rubric has only penalties:      score = clamp01(1 + S / N)
 
-Which line holds is read off the whole rubric, so that an abstention cannot move a rubric to the other one. Where
-its divisor is zero, because nothing on that side was assessed, the score is None: undefined, not 0.
+The whole rubric, including abstained criteria, decides which of the two lines applies. Otherwise an abstention could
+switch a rubric from one line to the other and raise its score. The score is None (undefined) if the divisor is 0,
+because no criterion that counts in it was assessed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypedDict, cast, get_args
+from collections.abc import Sequence
+from typing import NamedTuple, assert_never
 
-from rubric_integrations.results.interpret import extreme_judgment, to_judgment
-from rubric_integrations.results.judgment import Judgment
+from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Blend, Rubric
+from rubric_integrations.scoring.policies import CannotAssess, validate_abstention_policy
 
-CannotAssess = Literal["skip", "zero", "partial", "fail"]
-"""What an abstention counts: nothing and leaves its weight out; 0; a share of a positive weight; the worst value."""
-
-# A rounding error of the division must not fail a release gate.
 ROUNDING = 1e-9
-
-
-class DefaultFallbackVerdicts(TypedDict, total=False):
-    """The verdict that stands in for a failure, by the sign of the weight; UNMET where one is not given."""
-
-    positive: Literal["MET", "UNMET"]
-    negative: Literal["MET", "UNMET"]
-
-
-OnFailure = Literal["raise", "abstain", "worst_case"] | DefaultFallbackVerdicts
-"""What a failure does: ends the grade, counts as an abstention, as the worst value, or as a fallback verdict."""
+"""Tolerance of comparisons with a threshold, so that a rounding error of the division fails no release gate."""
 
 
 class WeightedValue(NamedTuple):
-    """One criterion as the scorer sees it.
+    """The weight and the value of one criterion: the input of the formula.
 
     Attributes:
-        weight: Its weight.
-        value: Its answer's value in [0, 1]; None for an abstention.
-        worst: The value it can have that scores least.
+        weight: The criterion's weight.
+        value: The value of its judgment in [0, 1]; None for an abstention.
+        worst: The possible value with the lowest score, in [0, 1]; used by `cannot_assess="fail"`.
     """
 
     weight: float
@@ -55,7 +43,12 @@ class WeightedValue(NamedTuple):
 
 
 class Score(NamedTuple):
-    """The outcome: `normalized` in [0, 1], `raw` the weighted sum; None where undefined."""
+    """The result of the formula.
+
+    Attributes:
+        normalized: The score in [0, 1]; None if it is undefined.
+        raw: The weighted sum S; None if every criterion was left out.
+    """
 
     normalized: float | None
     raw: float | None
@@ -64,14 +57,19 @@ class Score(NamedTuple):
 def score_parts(
     parts: Sequence[WeightedValue], cannot_assess: CannotAssess = "skip", partial_credit: float = 0.5
 ) -> Score:
-    """Score the parts of a whole rubric by the formula above.
+    """Compute the score of a rubric by the formula of this module.
+
+    Args:
+        parts: One entry per criterion of the whole rubric.
+        cannot_assess: How abstentions are scored.
+        partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
 
     Example:
         >>> score_parts([WeightedValue(10, 1.0, 0.0), WeightedValue(8, None, 0.0), WeightedValue(-15, 0.0, 1.0)])
         Score(normalized=1.0, raw=10.0)
     """
-    filled = [(part.weight, _value(part, cannot_assess, partial_credit)) for part in parts]
-    counted = [(weight, value) for weight, value in filled if value is not None]
+    values = [(part.weight, _scored_value(part, cannot_assess, partial_credit)) for part in parts]
+    counted = [(weight, value) for weight, value in values if value is not None]
     if not counted:
         return Score(None, None)
     raw = math.fsum(weight * value for weight, value in counted)
@@ -82,7 +80,8 @@ def score_parts(
     return Score(_clamp(1 + raw / divisor) if divisor else None, raw)
 
 
-def _value(part: WeightedValue, cannot_assess: CannotAssess, partial_credit: float) -> float | None:
+def _scored_value(part: WeightedValue, cannot_assess: CannotAssess, partial_credit: float) -> float | None:
+    """Return the value that enters the sums, or None if the criterion is left out."""
     if part.value is not None:
         return part.value
     match cannot_assess:
@@ -94,53 +93,59 @@ def _value(part: WeightedValue, cannot_assess: CannotAssess, partial_credit: flo
             return partial_credit if part.weight > 0 else 0.0
         case "fail":
             return part.worst
+        case _:
+            assert_never(cannot_assess)
 
 
 def _clamp(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def fallback_judgment(criterion: Criterion, on_failure: OnFailure) -> Judgment | None:
-    """What stands in for a failed judgment; None where it is to count as an abstention.
+def score_verdicts(
+    rubric: Rubric, verdicts: Sequence[str | float], normalize: bool, cannot_assess: CannotAssess, partial_credit: float
+) -> float | None:
+    """Score known verdicts, one per criterion; the implementation of `Rubric.compute_score`.
 
-    A fallback verdict on a criterion with options or a scale is its lowest (UNMET) or highest (MET) value.
+    Raises:
+        ValueError: The number of verdicts differs from the number of criteria, a verdict does not answer its
+            criterion, or a setting is invalid.
     """
-    if isinstance(on_failure, Mapping):
-        verdict = on_failure.get("negative" if criterion.is_penalty else "positive", "UNMET")
-        return extreme_judgment(criterion, "high" if verdict == "MET" else "low")
-    return extreme_judgment(criterion, "worst") if on_failure == "worst_case" else None
+    validate_abstention_policy(cannot_assess, partial_credit)
+    if len(verdicts) != len(rubric):
+        raise ValueError(f"`verdicts` has {len(verdicts)} entries for {len(rubric)} criteria: give one for each")
+    parts: list[WeightedValue] = []
+    for key, criterion, verdict in zip(rubric.keys, rubric.criteria, verdicts, strict=True):
+        try:
+            value = to_judgment(criterion, verdict).value
+        except ValueError as error:
+            raise ValueError(f"`{key}`: {error}") from None
+        parts.append(WeightedValue(criterion.weight, value, criterion.worst_value))
+    score = score_parts(parts, cannot_assess, partial_credit)
+    return score.normalized if normalize else score.raw
 
 
-def criterion_holds(criterion: Criterion, value: float | None) -> bool:
-    """Whether a criterion is as its author wants it: the gate of `required` and `min_score`.
+def score_overall(rubric: Rubric, percent: float) -> Score:
+    """Convert one holistic judgment of 0 to 100 into a score.
 
-    The value counts from the good end (1 - value for a penalty), and must be above the worst and at least
-    `min_score`. An abstention does not hold, and neither does a failure, which has no genuine value.
+    The raw score is `s/100 * P`, or `-N * (1 - s/100)` for a rubric with only penalties, so that the raw scores of
+    all graders have the same scale.
     """
-    if value is None:
-        return False
-    good = 1.0 - value if criterion.is_penalty else value
-    return good > 0 and good >= (criterion.min_score or 0.0) - ROUNDING
-
-
-def reaches_mark(score: float | None, pass_mark: float) -> bool:
-    """Whether a normalized score passes; an undefined one does not."""
-    return score is not None and score >= pass_mark - ROUNDING
-
-
-def coverage(rubric: Rubric, assessed: Sequence[bool]) -> float:
-    """The share in [0, 1] of the rubric's absolute weights that was assessed."""
-    weights = [abs(criterion.weight) for criterion in rubric.criteria]
-    seen = math.fsum(weight for weight, known in zip(weights, assessed, strict=True) if known)
-    return min(1.0, seen / math.fsum(weights))
+    share = percent / 100
+    positive = rubric.positive_weight
+    return Score(_clamp(share), share * positive if positive else -rubric.negative_weight * (1 - share))
 
 
 def blend_scores(score: float, metrics: Sequence[tuple[float, float]], blend: Blend) -> float:
-    """Join the judge's score with metrics, given as pairs of weight and value, all in [0, 1].
+    """Combine the judge's score with the hybrid metrics of a rubric.
 
         weighted_average   score * (1 - sum of w) + sum of w * h
         multiplicative     score * product of h ** w
         max, min           of the score and every h
+
+    Args:
+        score: The judge's score in [0, 1].
+        metrics: Pairs of a weight `w` and a metric value `h`, both in [0, 1]; the weights sum to at most 1.
+        blend: Which of the rules to use.
 
     Example:
         >>> blend_scores(0.5, [(0.5, 1.0)], "weighted_average")
@@ -151,62 +156,37 @@ def blend_scores(score: float, metrics: Sequence[tuple[float, float]], blend: Bl
     values = [value for _, value in metrics]
     match blend:
         case "weighted_average":
-            left = max(0.0, 1.0 - math.fsum(weight for weight, _ in metrics))
-            return math.fsum([score * left, *(weight * value for weight, value in metrics)])
+            judge_weight = max(0.0, 1.0 - math.fsum(weight for weight, _ in metrics))
+            return math.fsum([score * judge_weight, *(weight * value for weight, value in metrics)])
         case "multiplicative":
             return score * math.prod(value**weight for weight, value in metrics)
         case "max":
             return max(score, *values)
         case "min":
             return min(score, *values)
+        case _:
+            assert_never(blend)
 
 
-def score_overall(rubric: Rubric, percent: float) -> Score:
-    """The score of one holistic judgment of 0 to 100, with `raw` on the scale of the weighted sum.
+def criterion_holds(criterion: Criterion, value: float | None) -> bool:
+    """Return whether a criterion passes its gate (`required`, `min_score`).
 
-    `raw = s/100 * P`, and for an all-negative rubric `-N * (1 - s/100)`, so that raw scores compare across graders.
+    The value (for a penalty: 1 - value) must be above 0 and at least `min_score`. An abstention does not pass, nor
+    does a failure, which has no value of its own.
     """
-    share = percent / 100
-    positive = rubric.positive_weight
-    return Score(_clamp(share), share * positive if positive else -rubric.negative_weight * (1 - share))
+    if value is None:
+        return False
+    quality = 1.0 - value if criterion.is_penalty else value
+    return quality > 0 and quality >= (criterion.min_score or 0.0) - ROUNDING
 
 
-def validate_abstention_policy(cannot_assess: str, partial_credit: float) -> None:
-    """Refuse an abstention policy that does not exist, or a credit outside [0, 1], before anything is paid for."""
-    if cannot_assess not in get_args(CannotAssess):
-        known = ", ".join(map(repr, get_args(CannotAssess)))
-        raise ValueError(f"`cannot_assess` must be one of {known}, got {cannot_assess!r}")
-    if not 0.0 <= partial_credit <= 1.0:
-        raise ValueError(f"`partial_credit` must be in [0, 1], got {partial_credit!r}: scores would leave [0, 1]")
+def reaches_mark(score: float | None, pass_mark: float) -> bool:
+    """Return whether a normalized score is at least the pass mark; an undefined score is not."""
+    return score is not None and score >= pass_mark - ROUNDING
 
 
-def validate_failure_policy(on_failure: object) -> None:
-    """Refuse a failure policy that does not exist, before anything is paid for."""
-    if isinstance(on_failure, Mapping):
-        given = cast("Mapping[object, object]", on_failure)
-        if set(given) <= {"positive", "negative"} and all(verdict in ("MET", "UNMET") for verdict in given.values()):
-            return
-    elif on_failure in ("raise", "abstain", "worst_case"):
-        return
-    raise ValueError(
-        "`on_failure` must be 'raise', 'abstain', 'worst_case' or "
-        f"{{'positive': 'UNMET', 'negative': 'MET'}}, got {on_failure!r}"
-    )
-
-
-def score_verdicts(
-    rubric: Rubric, verdicts: Sequence[str | float], normalize: bool, cannot_assess: CannotAssess, partial_credit: float
-) -> float | None:
-    """Score one known verdict a criterion; `Rubric.compute_score` is its public form."""
-    validate_abstention_policy(cannot_assess, partial_credit)
-    if len(verdicts) != len(rubric):
-        raise ValueError(f"`verdicts` has {len(verdicts)} entries for {len(rubric)} criteria: give one for each")
-    parts: list[WeightedValue] = []
-    for key, criterion, text in zip(rubric.keys, rubric.criteria, verdicts, strict=True):
-        try:
-            value = to_judgment(criterion, text).value
-        except ValueError as error:
-            raise ValueError(f"`{key}`: {error}") from None
-        parts.append(WeightedValue(criterion.weight, value, criterion.worst_value))
-    score = score_parts(parts, cannot_assess, partial_credit)
-    return score.normalized if normalize else score.raw
+def coverage(rubric: Rubric, assessed: Sequence[bool]) -> float:
+    """Return the share in [0, 1] of the rubric's absolute weights that belongs to the assessed criteria."""
+    weights = [abs(criterion.weight) for criterion in rubric.criteria]
+    covered = math.fsum(weight for weight, is_assessed in zip(weights, assessed, strict=True) if is_assessed)
+    return min(1.0, covered / math.fsum(weights))

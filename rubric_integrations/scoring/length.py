@@ -1,4 +1,4 @@
-"""A penalty on long responses, subtracted from the score last.
+"""The penalty for long responses, which is subtracted from the score after everything else.
 
 n <= free_budget   0
 n >= max_cap       penalty_at_cap
@@ -13,22 +13,18 @@ from typing import Any, Literal, Self, cast
 from pydantic import Field, model_validator
 
 from rubric_integrations._util.records import Record
-from rubric_integrations.submission.submission import (
-    Submission,
-    ThinkingOutputDict,
-    ToGradeInput,
-    normalize_to_grade_input,
-)
+from rubric_integrations.submission.inputs import ThinkingOutputDict, ToGradeInput, normalize_to_grade_input
+from rubric_integrations.submission.submission import Submission
 
 CountFn = Callable[[str], int]
-"""The length of a text, in words or tokens."""
+"""A function that returns the length of a text, for example in words or tokens."""
 
 PenaltyType = Literal["ALL", "OUTPUT_ONLY", "THINKING_ONLY"]
-"""Which part of a response is counted."""
+"""Which part of a response is counted: thinking and output, only the output, or only the thinking."""
 
 
 def word_count(text: str) -> int:
-    """The number of white-space separated words.
+    """Return the number of words, separated by white space.
 
     Example:
         >>> word_count("two words")
@@ -38,15 +34,19 @@ def word_count(text: str) -> int:
 
 
 class LengthPenalty(Record):
-    """How long a response may be, and what a longer one loses.
+    """Settings of the penalty for long responses.
 
     Attributes:
-        free_budget: Up to this length nothing is lost. Default 6000.
-        max_cap: From this length on all of `penalty_at_cap` is lost; above `free_budget`. Default 8000.
-        penalty_at_cap: The most that is lost, at least 0: a share for scores in [0, 1], points for raw scores.
-        exponent: How the loss grows between the two, above 0; higher is milder near the budget.
-        count_fn: Counts a text; by default its words. A tokenizer's count goes here.
-        penalty_type: Which part is counted.
+        free_budget: The length up to which there is no penalty, in units of `count_fn`. Default 6000.
+        max_cap: The length from which the whole `penalty_at_cap` is subtracted; above `free_budget`. Default 8000.
+        penalty_at_cap: The highest penalty, at least 0: a share of 1 for normalized scores, points for raw scores.
+        exponent: The shape of the increase between the two lengths, above 0. The higher it is, the smaller is the
+            penalty shortly above `free_budget`.
+        count_fn: Returns the length of a text; the number of words by default. Pass a tokenizer's count here.
+        penalty_type: Which part of the response is counted.
+
+    Raises:
+        pydantic.ValidationError: (a ValueError) `max_cap` is not above `free_budget`, or a number is out of range.
 
     Example:
         >>> round(LengthPenalty(free_budget=10, max_cap=20).penalty_for(15), 6)
@@ -61,13 +61,13 @@ class LengthPenalty(Record):
     penalty_type: PenaltyType = "ALL"
 
     @model_validator(mode="after")
-    def _is_a_range(self) -> Self:
+    def _require_cap_above_budget(self) -> Self:
         if self.max_cap <= self.free_budget:
             raise ValueError(f"`max_cap` {self.max_cap!r} must be above `free_budget` {self.free_budget!r}")
         return self
 
     def penalty_for(self, count: int) -> float:
-        """What a response of this length loses."""
+        """Return the penalty for a response of this length, in [0, `penalty_at_cap`]."""
         if count <= self.free_budget:
             return 0.0
         if count >= self.max_cap:
@@ -77,14 +77,18 @@ class LengthPenalty(Record):
 
 
 def compute_length_penalty(text: ToGradeInput, config: LengthPenalty) -> float:
-    """What a response loses by its length.
+    """Compute the length penalty of a response.
 
     Args:
         text: The response, in any form that can be graded.
-        config: How long it may be.
+        config: The settings of the penalty.
 
     Raises:
-        ValueError: `count_fn` gave something that is no length.
+        ValueError: `count_fn` returned something else than an integer of at least 0.
+
+    Example:
+        >>> compute_length_penalty("five words are too many", LengthPenalty(free_budget=2, max_cap=4))
+        0.5
     """
     parts: ThinkingOutputDict | dict[str, Any]
     if isinstance(text, Submission):
@@ -92,8 +96,8 @@ def compute_length_penalty(text: ToGradeInput, config: LengthPenalty) -> float:
     else:
         parts = normalize_to_grade_input(text)
     thinking, output = parts.get("thinking", ""), parts.get("output", "")
-    counted = {"ALL": f"{thinking} {output}" if thinking else output, "OUTPUT_ONLY": output, "THINKING_ONLY": thinking}
-    count = cast("object", (config.count_fn or word_count)(counted[config.penalty_type]))
+    texts = {"ALL": f"{thinking} {output}" if thinking else output, "OUTPUT_ONLY": output, "THINKING_ONLY": thinking}
+    count = cast("object", (config.count_fn or word_count)(texts[config.penalty_type]))
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise ValueError(f"`count_fn` must return a length of at least 0, got {count!r}")
     return config.penalty_for(count)

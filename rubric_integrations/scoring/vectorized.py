@@ -1,4 +1,7 @@
-"""The one scorer over arrays: the formula of `scoring`, for a million verdicts at a time."""
+"""The scoring formula on NumPy arrays, for many submissions at once.
+
+`tests/scoring/test_vectorized.py` compares it with `formula`, which defines the scores.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import VERDICT_VALUES
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.formula import CannotAssess, validate_abstention_policy
+from rubric_integrations.scoring.policies import CannotAssess, validate_abstention_policy
 
 
 def score_many(
@@ -22,22 +25,23 @@ def score_many(
     cannot_assess: CannotAssess = "skip",
     partial_credit: float = 0.5,
 ) -> NDArray[np.float64]:
-    """Score many submissions at once: `Rubric.compute_score` for every row, but for rounding.
+    """Score many submissions at once; equal to `Rubric.compute_score` for every row, except for rounding.
 
     Args:
         rubric: The rubric.
-        verdicts: One row a submission, one column a criterion, in its order: texts as `compute_score` takes them
-            (`"MET"`, an option's label, a number on the scale as text), or numbers, which are values in [0, 1] with
-            NaN for an abstention.
+        verdicts: An array-like with one row per submission and one column per criterion, in the rubric's order. Either
+            texts as for `compute_score` (`"MET"`, an option's label, a number on the scale as text), or numbers. A
+            number is a value in [0, 1], not a number on a scale; NaN is an abstention.
         normalize: Whether scores are in [0, 1]; if not, they are raw weighted sums.
-        cannot_assess: What an abstention counts.
-        partial_credit: The share of a positive weight that `partial` gives.
+        cannot_assess: How abstentions are scored.
+        partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
 
     Returns:
-        One score a row, NaN where it is undefined.
+        One score per row; NaN if it is undefined.
 
     Raises:
-        ValueError: The shape does not fit the rubric, a verdict is no answer, or a value is outside [0, 1].
+        ValueError: The shape does not match the rubric, a verdict does not answer its criterion, or a value is
+            outside [0, 1].
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -46,48 +50,55 @@ def score_many(
         array([0.75, 1.  ,  nan])
     """
     validate_abstention_policy(cannot_assess, partial_credit)
-    values = _values(rubric, np.asarray(verdicts))
+    values = _to_values(rubric, np.asarray(verdicts))
     weights = np.array([criterion.weight for criterion in rubric.criteria])
     if cannot_assess != "skip":
         worst = np.array([criterion.worst_value for criterion in rubric.criteria])
-        instead = {"zero": 0.0 * worst, "partial": np.where(weights > 0, partial_credit, 0.0), "fail": worst}
-        values = np.where(np.isnan(values), instead[cannot_assess], values)
+        replacements = {"zero": 0.0 * worst, "partial": np.where(weights > 0, partial_credit, 0.0), "fail": worst}
+        values = np.where(np.isnan(values), replacements[cannot_assess], values)
     counted = ~np.isnan(values)
     raw = np.where(counted, values, 0.0) @ weights
     raw[~counted.any(axis=1)] = np.nan
     if not normalize:
         return raw
-    positive = bool((weights > 0).any())
-    divisor = counted @ (np.maximum(weights, 0.0) if positive else -weights)
-    share = np.divide(raw, divisor, out=np.full_like(raw, np.nan), where=divisor > 0)
-    return np.clip(share if positive else 1 + share, 0.0, 1.0)
+    has_positive_weight = bool((weights > 0).any())
+    divisor = counted @ (np.maximum(weights, 0.0) if has_positive_weight else -weights)
+    quotient = np.divide(raw, divisor, out=np.full_like(raw, np.nan), where=divisor > 0)
+    return np.clip(quotient if has_positive_weight else 1 + quotient, 0.0, 1.0)
 
 
-def _values(rubric: Rubric, verdicts: NDArray[Any]) -> NDArray[np.float64]:
+def _to_values(rubric: Rubric, verdicts: NDArray[Any]) -> NDArray[np.float64]:
+    """Convert verdicts to values in [0, 1], NaN for an abstention."""
     if verdicts.ndim != 2 or verdicts.shape[1] != len(rubric):
         raise ValueError(
-            f"`verdicts` has the shape {verdicts.shape!r}, but the rubric has {len(rubric)} criteria: give one row a "
-            "submission and one column a criterion"
+            f"`verdicts` has the shape {verdicts.shape!r}, but the rubric has {len(rubric)} criteria: give one row per "
+            "submission and one column per criterion"
         )
     if verdicts.dtype.kind in "fiub":
         values = verdicts.astype(np.float64)
         if ((values < 0) | (values > 1)).any():
-            raise ValueError("`verdicts` has numbers outside [0, 1]: numbers are values; write a scale's own as texts")
+            raise ValueError(
+                "`verdicts` has numbers outside [0, 1]: numbers are values, so pass the numbers of a scale as texts"
+            )
         return values
     columns = zip(rubric.keys, rubric.criteria, verdicts.T, strict=True)
-    return np.stack([_column(key, criterion, column) for key, criterion, column in columns], axis=1)
+    return np.stack([_column_to_values(key, criterion, column) for key, criterion, column in columns], axis=1)
 
 
-def _column(key: str, criterion: Criterion, column: NDArray[Any]) -> NDArray[np.float64]:
-    """The values of one criterion's verdicts; the usual words by comparison, which is quick, the others one by one."""
+def _column_to_values(key: str, criterion: Criterion, column: NDArray[Any]) -> NDArray[np.float64]:
+    """Convert the verdicts on one criterion.
+
+    MET, UNMET and CANNOT_ASSESS are compared on the whole array, which is fast; every other distinct text is
+    interpreted once.
+    """
     values = np.full(len(column), np.nan)
-    unread = np.ones(len(column), dtype=bool)
+    remaining = np.ones(len(column), dtype=bool)
     if criterion.kind == "binary":
         for verdict, value in VERDICT_VALUES.items():
-            said = column == verdict
-            values[said] = np.nan if value is None else value
-            unread &= ~said
-    for text in set(column[unread].tolist()):
+            is_verdict = column == verdict
+            values[is_verdict] = np.nan if value is None else value
+            remaining &= ~is_verdict
+    for text in set(column[remaining].tolist()):
         try:
             value = to_judgment(criterion, text).value
         except ValueError as error:

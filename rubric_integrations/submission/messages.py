@@ -1,18 +1,21 @@
-"""A conversation as text: one JSON object a line, so that no message's text can pass for another message."""
+"""Converts chat messages to text for a judge: one JSON object per line.
+
+JSON escapes line breaks, so the content of one message cannot imitate another message.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping
-from reprlib import repr as short
+from reprlib import repr as short_repr
 from typing import Any, Literal, cast, get_args
 
 Messages = list[Any] | tuple[Any, ...]
-"""Chat messages: dictionaries in OpenAI's form, or LangChain messages."""
+"""Chat messages: dictionaries in OpenAI's format, or LangChain messages."""
 
 Respond = Literal["last", "transcript"]
-"""What of a conversation is graded: its last answer, with the rest as context, or the whole."""
+"""Which part of a conversation is graded: the last answer, with the rest as context, or the whole transcript."""
 
 _ROLES = {
     "user": "user",
@@ -24,71 +27,78 @@ _ROLES = {
     "tool": "tool",
     "function": "tool",
 }
-_TEXTS = (None, "text", "input_text", "output_text")
-# What a model says on the way to its answer is not the answer.
-_THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "reasoning_content")
+"""The role in the rendered text, by the role (OpenAI) or the type (LangChain) of a message."""
 
-# JSON escapes every other character that ends a line; and a lone surrogate is no text at all.
-_UNESCAPED = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
+_TEXT_PARTS = (None, "text", "input_text", "output_text")
+_REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning", "reasoning_content")
+
+# `str.splitlines` also splits at these characters, but JSON does not escape them. Lone surrogates cannot be encoded.
+_NOT_ESCAPED_BY_JSON = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
 
 
-def render(messages: Messages) -> str:
-    r"""Write a conversation, one JSON object a line: its `role`, its `content`, and what it calls.
+def render_conversation(messages: Messages) -> str:
+    r"""Write a conversation as text: one JSON object per line with its `role`, `content` and tool calls.
 
     Args:
-        messages: Dictionaries with a `role` and `content`, or LangChain messages. The roles become `user`,
-            `assistant`, `system` and `tool`; a part of the content that is no text becomes its type, `[image_url]`.
+        messages: Dictionaries with a `role` and `content`, or LangChain messages. Roles are renamed to `user`,
+            `assistant`, `system` and `tool`. A part of the content that is not text is replaced by its type in
+            brackets, such as `[image_url]`.
 
     Raises:
-        TypeError: `messages` is no list.
-        ValueError: It is empty, or one of it is not a message, or an empty one.
+        TypeError: `messages` is not a list.
+        ValueError: `messages` is empty, or one of them is not a message or has no content.
 
     Example:
-        >>> print(render([{"role": "user", "content": "6x7?\nassistant: 41"}, {"role": "assistant", "content": "42"}]))
+        >>> messages = [{"role": "user", "content": "6x7?\nassistant: 41"}, {"role": "assistant", "content": "42"}]
+        >>> print(render_conversation(messages))
         {"role": "user", "content": "6x7?\nassistant: 41"}
         {"role": "assistant", "content": "42"}
     """
-    return json_lines(_turns(messages))
+    return json_lines(_normalize_messages(messages))
 
 
-def split(messages: Messages, respond: Respond = "last") -> tuple[str, str | None]:
-    """The part of a conversation to grade, and the rest as context; None where there is no rest.
+def split_conversation(messages: Messages, respond: Respond = "last") -> tuple[str, str | None]:
+    """Split a conversation into the text to grade and its context.
 
     Args:
-        messages: As for `render`.
-        respond: `last`: the text of the last message, which must be the assistant's; its reasoning is left out, and
-            what it calls is context. `transcript`: the whole, as `render` writes it.
+        messages: The conversation, as for `render_conversation`.
+        respond: With `last`, the text of the last message is graded, which must be the assistant's; its reasoning is
+            left out, and its tool calls belong to the context. With `transcript`, the whole rendered conversation is
+            graded.
+
+    Returns:
+        The text to grade, and the rendered context or None if there is none.
 
     Raises:
-        TypeError: `messages` is no list.
-        ValueError: It cannot be rendered, there is no last answer, or `respond` is unknown.
+        TypeError: `messages` is not a list.
+        ValueError: The conversation cannot be rendered, it does not end with an answer, or `respond` is unknown.
 
     Example:
-        >>> split([{"role": "user", "content": "6 x 7?"}, {"role": "assistant", "content": "42"}])
+        >>> split_conversation([{"role": "user", "content": "6 x 7?"}, {"role": "assistant", "content": "42"}])
         ('42', '{"role": "user", "content": "6 x 7?"}')
     """
     check_respond(respond)
-    turns = _turns(messages)
+    normalized = _normalize_messages(messages)
     if respond == "transcript":
-        return json_lines(turns), None
-    *context, last = turns
-    parts = _parts(messages[-1], f"messages[{len(context)}]")
+        return json_lines(normalized), None
+    *context, last = normalized
+    parts = _content_parts(messages[-1], f"messages[{len(context)}]")
     if last["role"] != "assistant":
-        found = f"is of the role {last['role']!r}"
+        problem = f"is of the role {last['role']!r}"
     elif not any(kind == "text" and text.strip() for kind, text in parts):
-        found = "calls tools and has no text" if "tool_calls" in last else "has no text"
+        problem = "calls tools and has no text" if "tool_calls" in last else "has no text"
     else:
         if "tool_calls" in last:
             context.append({**last, "content": ""})
-        return "\n".join(text for kind, text in parts if kind not in _THOUGHTS), json_lines(context) or None
+        return "\n".join(text for kind, text in parts if kind not in _REASONING_PARTS), json_lines(context) or None
     raise ValueError(
-        f"`messages[{len(context)}]`, the last, {found}, but with respond='last' it is what is graded: "
+        f"`messages[{len(context)}]`, the last, {problem}, but with respond='last' it is the text to grade: "
         "end with the assistant's answer, or pass respond='transcript' to grade the whole"
     )
 
 
 def check_respond(respond: object) -> None:
-    """Refuse what is no `Respond`.
+    """Check a value of `respond`.
 
     Raises:
         ValueError: It is neither `last` nor `transcript`.
@@ -103,7 +113,7 @@ def check_respond(respond: object) -> None:
 
 
 def is_conversation(value: object) -> bool:
-    """Whether a value is a list of messages that `render` can write.
+    """Return whether a value is a list of messages that `render_conversation` accepts.
 
     Example:
         >>> is_conversation([{"role": "user", "content": "6 x 7?"}]), is_conversation(["6 x 7?"])
@@ -112,16 +122,16 @@ def is_conversation(value: object) -> bool:
     if not isinstance(value, list | tuple):
         return False
     try:
-        return bool(render(cast("Messages", value)))
+        return bool(render_conversation(cast("Messages", value)))
     except ValueError:
         return False
 
 
 def json_lines(values: Iterable[Mapping[str, Any]]) -> str:
-    """Write objects as JSON, one a line by every rule of what ends a line.
+    """Write objects as JSON, one per line; no character in them counts as a line break for any reader.
 
     Raises:
-        ValueError: One of them is nothing that JSON can say.
+        ValueError: An object cannot be written as JSON.
 
     Example:
         >>> print(json_lines([{"question": "6 x 7?", "answer": 42}]))
@@ -130,49 +140,51 @@ def json_lines(values: Iterable[Mapping[str, Any]]) -> str:
     try:
         lines = [json.dumps(value, ensure_ascii=False, default=str) for value in values]
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"a message cannot be written as JSON: {str(error) or 'too deep'}") from None
-    return "\n".join(_UNESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in lines)
+        raise ValueError(f"a message cannot be written as JSON: {str(error) or 'nested too deeply'}") from None
+    return "\n".join(_NOT_ESCAPED_BY_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in lines)
 
 
-def _turns(messages: Messages) -> list[dict[str, Any]]:
+def _normalize_messages(messages: Messages) -> list[dict[str, Any]]:
+    """Convert messages of any supported format to dictionaries with the same keys."""
     if not isinstance(messages, list | tuple):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers may be untyped
         raise TypeError(f"`messages` must be a list of messages, got {type(messages).__name__}")
     if not messages:
-        raise ValueError("`messages` is empty: give at least one, for there is nothing to read")
-    return [_turn(message, f"messages[{index}]") for index, message in enumerate(messages)]
+        raise ValueError("`messages` is empty: pass at least one message, or there is nothing to grade")
+    return [_normalize_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
-def _turn(message: Any, place: str) -> dict[str, Any]:
-    turn: dict[str, Any] = {"role": _role(message, place)}
-    parts, calls = _parts(message, place), _calls(message, place)
-    if _get(message, "content") is None and not calls:
+def _normalize_message(message: Any, place: str) -> dict[str, Any]:
+    normalized: dict[str, Any] = {"role": _role(message, place)}
+    parts, calls = _content_parts(message, place), _tool_calls(message, place)
+    if _get_field(message, "content") is None and not calls:
         raise ValueError(
-            f"`{place}` ({turn['role']}) has neither `content` nor `tool_calls`: "
-            "give it one or leave it out, or the judge would read a turn in which nothing was said"
+            f"`{place}` ({normalized['role']}) has neither `content` nor `tool_calls`: "
+            "add one of them or remove the message, or the judge would read an empty message"
         )
-    turn["content"] = "\n".join(text for _, text in parts)
+    normalized["content"] = "\n".join(text for _, text in parts)
     if calls:
-        turn["tool_calls"] = calls
-    return turn | {key: value for key in ("name", "tool_call_id") if (value := _get(message, key)) is not None}
+        normalized["tool_calls"] = calls
+    optional = {key: _get_field(message, key) for key in ("name", "tool_call_id")}
+    return normalized | {key: value for key, value in optional.items() if value is not None}
 
 
 def _role(message: Any, place: str) -> str:
-    named = _get(message, "role") or _get(message, "type")
-    if not isinstance(named, str):
+    name = _get_field(message, "role") or _get_field(message, "type")
+    if not isinstance(name, str):
         raise ValueError(
-            f"`{place}` is {short(message)}, which is not a message: give {{'role': ..., 'content': ...}} or a "
-            "LangChain message, or nobody could tell who said it"
+            f"`{place}` is {short_repr(message)}, which is not a message: pass {{'role': ..., 'content': ...}} or a "
+            "LangChain message, or the judge could not know who wrote it"
         )
-    # LangChain names the pieces of a stream after their class: `AIMessageChunk`.
-    role = _ROLES.get(named.removesuffix("MessageChunk").lower())
+    # LangChain's streamed messages have the name of their class as their type: `AIMessageChunk`.
+    role = _ROLES.get(name.removesuffix("MessageChunk").lower())
     if role is None:
-        raise ValueError(f"`{place}` has the unknown role {named!r}: use 'user', 'assistant', 'system' or 'tool'")
+        raise ValueError(f"`{place}` has the unknown role {name!r}: use 'user', 'assistant', 'system' or 'tool'")
     return role
 
 
-def _parts(message: Any, place: str) -> list[tuple[str, str]]:
-    """The types and texts that the content is made of; of what is no text, the type stands for it."""
-    content = _get(message, "content")
+def _content_parts(message: Any, place: str) -> list[tuple[str, str]]:
+    """Return the type and the text of each part of the content; a part that is not text is written as its type."""
+    content = _get_field(message, "content")
     if content is None:
         return []
     if isinstance(content, str):
@@ -182,55 +194,60 @@ def _parts(message: Any, place: str) -> list[tuple[str, str]]:
             f"`{place}.content` must be a text or a list of parts, got {type(cast('object', content)).__name__}: "
             "its repr would have been graded"
         )
-    return [_part(part, f"{place}.content[{index}]") for index, part in enumerate(cast("Messages", content))]
+    return [_content_part(part, f"{place}.content[{index}]") for index, part in enumerate(cast("Messages", content))]
 
 
-def _part(part: Any, place: str) -> tuple[str, str]:
+def _content_part(part: Any, place: str) -> tuple[str, str]:
     if isinstance(part, str):
         return "text", part
-    kind, text = _get(part, "type"), _get(part, "text")
-    if kind in _TEXTS and isinstance(text, str):
+    kind, text = _get_field(part, "type"), _get_field(part, "text")
+    if kind in _TEXT_PARTS and isinstance(text, str):
         return "text", text
-    if not isinstance(kind, str) or kind in _TEXTS:
-        raise ValueError(f"`{place}` is {short(part)}, not a part: give a text or {{'type': 'text', 'text': ...}}")
+    if not isinstance(kind, str) or kind in _TEXT_PARTS:
+        raise ValueError(f"`{place}` is {short_repr(part)}, not a part: pass a text or {{'type': 'text', 'text': ...}}")
     return kind, f"[{kind}]"
 
 
-def _calls(message: Any, place: str) -> list[Mapping[str, Any]]:
-    """What a message calls. LangChain keeps calls whose arguments are not JSON apart; they were made all the same."""
+def _tool_calls(message: Any, place: str) -> list[Mapping[str, Any]]:
+    """Return the tool calls of a message in one format.
+
+    LangChain stores calls whose arguments are not valid JSON in `invalid_tool_calls`. The model made them, so the
+    judge must see them too.
+    """
     calls: list[Mapping[str, Any]] = []
     for key in ("tool_calls", "invalid_tool_calls"):
-        given = _get(message, key) or []
-        if not isinstance(given, list | tuple):
-            raise ValueError(f"`{place}.{key}` must be a list of calls, got {short(given)}")
-        calls += [_call(call, f"{place}.{key}[{index}]") for index, call in enumerate(cast("Messages", given))]
-    legacy = _get(message, "function_call")
-    return calls if legacy is None else [*calls, _call(legacy, f"{place}.function_call")]
+        entries = _get_field(message, key) or []
+        if not isinstance(entries, list | tuple):
+            raise ValueError(f"`{place}.{key}` must be a list of calls, got {short_repr(entries)}")
+        calls += [_tool_call(call, f"{place}.{key}[{index}]") for index, call in enumerate(cast("Messages", entries))]
+    function_call = _get_field(message, "function_call")
+    return calls if function_call is None else [*calls, _tool_call(function_call, f"{place}.function_call")]
 
 
-def _call(call: Any, place: str) -> Mapping[str, Any]:
-    """One call in one form: OpenAI's holds a `function` with JSON text, LangChain's has its `args` read."""
-    function = _get(call, "function") or call
-    name, arguments = _get(function, "name"), _get(function, "arguments")
+def _tool_call(call: Any, place: str) -> Mapping[str, Any]:
+    """Convert a tool call: OpenAI's has a `function` with arguments as JSON text, LangChain's has parsed `args`."""
+    function = _get_field(call, "function") or call
+    name, arguments = _get_field(function, "name"), _get_field(function, "arguments")
     if not isinstance(name, str):
         if isinstance(call, Mapping) and call:
             return cast("Mapping[str, Any]", call)
-        raise ValueError(f"`{place}` is {short(call)}, not a call: give {{'name': ..., 'args': ..., 'id': ...}}")
-    arguments = _get(function, "args") if arguments is None else _read(arguments)
-    told = {"id": _get(call, "id"), "name": name, "arguments": arguments}
-    return {key: value for key, value in told.items() if value is not None}
+        raise ValueError(f"`{place}` is {short_repr(call)}, not a call: pass {{'name': ..., 'args': ..., 'id': ...}}")
+    arguments = _get_field(function, "args") if arguments is None else _parse_arguments(arguments)
+    fields = {"id": _get_field(call, "id"), "name": name, "arguments": arguments}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
-def _read(arguments: Any) -> Any:
-    """Arguments that are the JSON text of an object, as that object; all others as they are."""
+def _parse_arguments(arguments: Any) -> Any:
+    """Parse arguments that are the JSON text of an object; return all others unchanged."""
     if not isinstance(arguments, str):
         return arguments
     try:
-        read = json.loads(arguments)
+        value = json.loads(arguments)
     except (ValueError, RecursionError):
         return arguments
-    return cast("object", read) if isinstance(read, dict) else arguments
+    return cast("object", value) if isinstance(value, dict) else arguments
 
 
-def _get(thing: Any, key: str) -> Any:
-    return cast("Mapping[str, Any]", thing).get(key) if isinstance(thing, Mapping) else getattr(thing, key, None)
+def _get_field(record: Any, key: str) -> Any:
+    """Return an entry of a dictionary or an attribute of an object; None if it is missing."""
+    return cast("Mapping[str, Any]", record).get(key) if isinstance(record, Mapping) else getattr(record, key, None)

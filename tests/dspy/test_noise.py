@@ -1,4 +1,4 @@
-"""The judge's own noise: measured on frozen texts, and kept from passing for a gain in GEPA."""
+"""The noise of a judge: measured on fixed texts, and taken into account by GEPA's acceptance criterion."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from dspy.teleprompt.gepa.gepa import GEPA
 from gepa.proposer.base import CandidateProposal
 from gepa.strategies.acceptance import AcceptanceCriterion, StrictImprovementAcceptance
 
-from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
+from rubric_integrations import Criterion, JudgeError, Rubric
 from rubric_integrations.dspy import JudgeNoise, NoiseAwareAcceptance, RubricMetric
 from rubric_integrations.judges import Question
-from rubric_integrations.results.judgment import Judgment
-from tests.dspy.test_metric import DEVSET, Student
-from tests.dspy.test_optimizers import task_lm
+from rubric_integrations.results import Judgment
+from tests.dspy.programs import DEVSET, Student, metric_at, task_lm
 from tests.openai_server import OpenAIServer, Reply
 
 EIGHT = Rubric([Criterion(name=f"k{i}", requirement=f"requirement {i}") for i in range(8)])
@@ -26,7 +25,7 @@ PAIRS = [(DEVSET[0], dspy.Prediction(answer=f"text {i}")) for i in range(60)]
 
 
 class FlippingJudge:
-    """Finds the first six of eight criteria met, and says the opposite with a probability for each criterion."""
+    """Answers MET for the first `met` criteria, and the opposite with a probability that each criterion has."""
 
     def __init__(self, *flip_rates: float, met: int = 6):
         self.rates, self.met, self.random = flip_rates, met, random.Random(7)
@@ -37,7 +36,7 @@ class FlippingJudge:
         return Judgment(verdict="MET" if met else "UNMET", value=float(met))
 
 
-def test_noise_finds_each_criterions_flip_rate_and_the_scores_deviation() -> None:
+def test_noise_of_a_flipping_judge_equals_its_flip_rates_and_the_deviation_by_hand() -> None:
     judge = FlippingJudge(0.0, 0.05, 0.2)
     metric = RubricMetric(EIGHT, judge=judge)
     noise = metric.noise(PAIRS, repeats=25)
@@ -50,7 +49,7 @@ def test_noise_finds_each_criterions_flip_rate_and_the_scores_deviation() -> Non
     assert metric.summary()["gradings"] == 60 * 25
 
 
-def test_a_steady_judge_has_no_noise_and_the_programs_spread_is_its_own() -> None:
+def test_noise_of_a_steady_judge_is_zero_and_the_programs_deviation_remains() -> None:
     rubric = Rubric.from_dict([{"requirement": "brief", "check": {"max_words": 2}}])
     texts = [dspy.Prediction(answer=answer) for answer in ("one", "one two", "one two three", "one two three four")]
     noise = RubricMetric(rubric, judge="offline").noise([(DEVSET[0], text) for text in texts], repeats=2)
@@ -58,10 +57,10 @@ def test_a_steady_judge_has_no_noise_and_the_programs_spread_is_its_own() -> Non
     assert noise == JudgeNoise(scores=scores, flip_rates={"c1": 0.0}, score_sd=0.0, program_sd=(1 / 3) ** 0.5)
 
 
-def test_neither_the_metrics_memory_nor_dspys_cache_hides_the_noise(server: OpenAIServer) -> None:
+def test_noise_uses_neither_the_metrics_cache_nor_dspys(server: OpenAIServer) -> None:
     server.script = lambda call: Reply("MET" if call.number % 2 else "UNMET")
     lm = dspy.LM("openai/noise-not-cached", api_base=server.url, api_key="none", cache=True)
-    metric = RubricMetric(Rubric([Criterion(requirement="a")]), grader=PerCriterionGrader(lm, max_concurrency=1))
+    metric = RubricMetric(Rubric([Criterion(requirement="a")]), judge=lm)
     metric(*PAIRS[0])
     noise = metric.noise(PAIRS[:1], repeats=4)
     assert len(server.calls) == 5
@@ -69,29 +68,54 @@ def test_neither_the_metrics_memory_nor_dspys_cache_hides_the_noise(server: Open
     assert metric.summary()["calls"] == 5
 
 
-def test_what_cannot_be_measured_is_refused(server: OpenAIServer) -> None:
+def test_noise_without_repeats_or_texts_is_refused() -> None:
     metric = RubricMetric(EIGHT, judge=FlippingJudge(0.0))
     with pytest.raises(ValueError, match="`repeats` must be at least 2, got 1"):
         metric.noise(PAIRS, repeats=1)
     with pytest.raises(ValueError, match="nothing to grade"):
         metric.noise([(DEVSET[0], None)])
+
+
+def test_noise_of_a_judge_that_fails_raises(server: OpenAIServer) -> None:
     server.script = lambda _call: Reply(status=401)
     with pytest.raises(JudgeError):
-        RubricMetric(EIGHT, grader=PerCriterionGrader("openai/m", api_base=server.url)).noise(PAIRS[:2], repeats=2)
-    for scores, rate, said in [([[0.5]], 0.05, "two scores"), ([], 0.05, "one text"), ([[0.5, 0.5]], 0.5, "rate")]:
-        with pytest.raises(ValueError, match=said):
-            NoiseAwareAcceptance(scores, rate)
+        metric_at(server, EIGHT).noise(PAIRS[:2], repeats=2)
 
 
-def duels(acceptance: Any, gained: int, minibatch: int, flips: Sequence[float], count: int = 10_000) -> float:
-    """The share of accepted children that meet `gained` criteria more than their parents, over simulated duels."""
-    chance = np.random.default_rng(11)
+@pytest.mark.parametrize(
+    ("scores", "rate", "message"),
+    [([[0.5]], 0.05, "two scores"), ([], 0.05, "one text"), ([[0.5, 0.5]], 0.5, "`false_accept_rate`")],
+)
+def test_acceptance_without_repeats_or_with_a_rate_out_of_range_is_refused(
+    scores: list[list[float]], rate: float, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        NoiseAwareAcceptance(scores, rate)
 
-    def judged(met: int) -> list[list[float]]:
-        said = (np.arange(8) < met) != (chance.random((count, minibatch, 8)) < np.array(flips))
-        return said.mean(axis=2).tolist()
 
-    pairs = zip(judged(6), judged(6 + gained), strict=True)
+@pytest.mark.parametrize(
+    ("progress", "terminal", "shown"), [(True, True, True), (False, True, False), (True, False, False)]
+)
+def test_noise_on_a_terminal_shows_a_progress_bar_unless_switched_off(
+    progress: bool, terminal: bool, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1" if terminal else "0")
+    monkeypatch.setenv("TERM", "xterm")
+    RubricMetric(EIGHT, judge=FlippingJudge(0.0)).noise(PAIRS[:3], repeats=4, progress=progress)
+    output = capsys.readouterr()
+    assert ("12/12" in output.err) is shown
+    assert output.out == ""
+
+
+def acceptance_rate(acceptance: Any, gain: int, minibatch: int, flips: Sequence[float], count: int = 10_000) -> float:
+    """The share of simulated candidates that are accepted, each of which meets `gain` criteria more than its parent."""
+    generator = np.random.default_rng(11)
+
+    def simulate_scores(met: int) -> list[list[float]]:
+        answers = (np.arange(8) < met) != (generator.random((count, minibatch, 8)) < np.array(flips))
+        return answers.mean(axis=2).tolist()
+
+    pairs = zip(simulate_scores(6), simulate_scores(6 + gain), strict=True)
     proposals: list[Any] = [
         CandidateProposal({}, [0], subsample_scores_before=before, subsample_scores_after=after)
         for before, after in pairs
@@ -99,31 +123,31 @@ def duels(acceptance: Any, gained: int, minibatch: int, flips: Sequence[float], 
     return sum(acceptance.should_accept(proposal, None) for proposal in proposals) / count
 
 
-def test_a_child_that_is_no_better_is_accepted_at_most_at_the_stated_rate(record_property: Any) -> None:
+def test_acceptance_of_candidates_that_are_no_better_stays_below_the_rate(record_property: Any) -> None:
     flips = [0.05] * 8
     aware = RubricMetric(EIGHT, judge=FlippingJudge(*flips)).noise(PAIRS, repeats=25).acceptance(0.05)
     assert isinstance(aware, AcceptanceCriterion)
     strict = StrictImprovementAcceptance()
     for minibatch, power in ((3, 0.5), (8, 0.8)):
         for name, acceptance, most in (("GEPA's own", strict, 1.0), ("noise-aware", aware, 0.05)):
-            equal, better = (duels(acceptance, gained, minibatch, flips) for gained in (0, 1))
+            equal, better = (acceptance_rate(acceptance, gain, minibatch, flips) for gain in (0, 1))
             shown = (
                 f"accepted by {name}, minibatch of {minibatch}: {equal:.1%} no better, {better:.1%} better by 1 of 8"
             )
             record_property("shown", shown)
             assert equal <= most
             assert better > power
-    assert duels(strict, 0, 3, flips) > 0.3
+    assert acceptance_rate(strict, 0, 3, flips) > 0.3
 
 
 @pytest.mark.parametrize("minibatch", [1, 3, 5])
-def test_one_flaky_criterion_passes_for_no_gain_where_a_normal_curve_would_let_it(minibatch: int) -> None:
+def test_acceptance_with_one_noisy_criterion_stays_below_the_rate_unlike_a_normal_approximation(minibatch: int) -> None:
     flips = [0.05] + [0.0] * 7
     aware = RubricMetric(EIGHT, judge=FlippingJudge(*flips)).noise(PAIRS, repeats=5).acceptance(0.05)
-    assert duels(aware, 0, minibatch, flips) <= 0.05
+    assert acceptance_rate(aware, 0, minibatch, flips) <= 0.05
 
 
-def test_the_threshold_shrinks_with_the_minibatch_and_no_noise_asks_for_any_gain() -> None:
+def test_least_gain_shrinks_with_the_minibatch_and_without_noise_accepts_any_gain() -> None:
     noisy = NoiseAwareAcceptance([[0.25, 0.5, 0.5, 0.75], [0.5, 0.75, 0.5, 0.5]])
     assert noisy.least_gain(100) < noisy.least_gain(10) < noisy.least_gain(3) < 0.5
     steady = NoiseAwareAcceptance([[0.5, 0.5]])
@@ -131,16 +155,16 @@ def test_the_threshold_shrinks_with_the_minibatch_and_no_noise_asks_for_any_gain
         proposal: Any = CandidateProposal({}, [0], subsample_scores_before=before, subsample_scores_after=after)
         assert steady.should_accept(proposal, None) is accepted
         assert "noise" in steady.reject_reason(proposal, None)
-    never: Any = CandidateProposal({}, [0])
-    assert not steady.should_accept(never, None)
-    assert "not evaluated" in steady.reject_reason(never, None)
+    unevaluated: Any = CandidateProposal({}, [0])
+    assert not steady.should_accept(unevaluated, None)
+    assert "not evaluated" in steady.reject_reason(unevaluated, None)
 
 
-def test_gepa_asks_it(server: OpenAIServer) -> None:
-    """Every child here is judged anew at random: the default accepts some, this one none."""
+def test_gepa_with_the_criterion_accepts_no_candidate_that_is_no_better() -> None:
+    """Every candidate is judged at random: GEPA's default accepts some, the noise-aware criterion none."""
 
-    def accepted(**settings: Any) -> int:
-        metric = RubricMetric(EIGHT, judge=FlippingJudge(0.05), memory=0)
+    def count_accepted(**settings: Any) -> int:
+        metric = RubricMetric(EIGHT, judge=FlippingJudge(0.05), cache_size=0)
         optimizer = GEPA(
             metric=metric, max_metric_calls=120, reflection_lm=task_lm(), num_threads=1, track_stats=True,
             gepa_kwargs=settings,
@@ -150,5 +174,5 @@ def test_gepa_asks_it(server: OpenAIServer) -> None:
         return len(compiled.detailed_results.candidates) - 1
 
     noise = RubricMetric(EIGHT, judge=FlippingJudge(0.05)).noise(PAIRS, repeats=5)
-    assert accepted() > 0
-    assert accepted(acceptance_criterion=noise.acceptance(0.001)) == 0
+    assert count_accepted() > 0
+    assert count_accepted(acceptance_criterion=noise.acceptance(0.001)) == 0

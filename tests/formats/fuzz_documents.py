@@ -1,7 +1,8 @@
-"""A longer fuzz than the test suite has time for: `python -m tests.fuzz_documents [documents] [seconds under atheris]`.
+"""Fuzz the readers for longer than the test suite can: `python -m tests.formats.fuzz_documents [documents] [seconds]`.
 
-First so many mutated documents by chance, then, where atheris is installed, guided by the coverage of the readers.
-Nothing may come of any of them but a rubric or a `RubricError`, within a second, in bounded memory.
+First it reads a number of randomly mutated documents. Then, if atheris is installed and seconds are set, it generates
+texts for so many seconds, guided by the coverage of the readers. Each document must give a rubric or a `RubricError`,
+within a second and in bounded memory.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from typing import Any
 
 import yaml
 
-from rubric_integrations import Rubric, RubricError, formats
+from rubric_integrations import Rubric, RubricError
 from rubric_integrations.formats import (
     FORMATS,
     agentv,
+    agentv_items,
+    documents,
     faults,
     native,
     openrubricrl,
@@ -30,11 +33,11 @@ from rubric_integrations.formats import (
     read_document,
     write_document,
 )
-from tests.formats.test_formats import SEEDS, mutate
+from tests.formats.mutation import SEEDS, mutate
 
 
 def read(document: Any) -> bool:
-    """Whether a document is a rubric; any exception but a `RubricError` is the fuzz's finding."""
+    """Return whether a document is a rubric; any exception but a `RubricError` is a bug and ends the run."""
     try:
         rubric = read_document(document, "fuzz")
         for to in FORMATS:
@@ -44,7 +47,8 @@ def read(document: Any) -> bool:
     return True
 
 
-def by_chance(count: int) -> None:
+def fuzz_randomly(count: int) -> None:
+    """Read randomly mutated documents and print the results."""
     chance = random.Random(20261121)
     slowest, loaded, start = 0.0, 0, time.perf_counter()
     for _ in range(count):
@@ -60,7 +64,8 @@ def by_chance(count: int) -> None:
     assert slowest < 1.0
 
 
-def by_coverage(seconds: int) -> None:
+def fuzz_by_coverage(seconds: int) -> None:
+    """Read texts that atheris generates, until the time is over or a reader raises another error."""
     atheris: Any = importlib.import_module("atheris")
 
     def one_input(data: bytes) -> None:
@@ -71,7 +76,7 @@ def by_coverage(seconds: int) -> None:
             except RubricError:
                 continue
 
-    readers = (agentv, parsing, faults, formats, native, openrubricrl)
+    readers = (agentv, agentv_items, parsing, faults, documents, native, openrubricrl)
     for module in readers:
         for name, function in vars(module).items():
             if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:
@@ -86,6 +91,6 @@ def by_coverage(seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    by_chance(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+    fuzz_randomly(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
     if importlib.util.find_spec("atheris") and len(sys.argv) > 2:
-        by_coverage(int(sys.argv[2]))
+        fuzz_by_coverage(int(sys.argv[2]))

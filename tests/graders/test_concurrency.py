@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
+from rubric_integrations.graders import CallLimits
 from rubric_integrations.graders.concurrency import AdaptiveConcurrency
-from rubric_integrations.judges import Question
+from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitedJudge, SpendLimitReached
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend
@@ -23,15 +24,15 @@ from tests.openai_server import Call, OpenAIServer, Reply
 def test_refused_calls_halve_the_slots_once_and_answers_bring_them_back() -> None:
     concurrency, sent = AdaptiveConcurrency(16), time.monotonic()
     for _ in range(10):
-        concurrency.limited(since=sent)  # all were sent before the first refusal came
+        concurrency.on_rate_limit(sent_at=sent)  # all were sent before the first refusal came
     assert concurrency.slots == 8
-    concurrency.limited(since=time.monotonic())
+    concurrency.on_rate_limit(sent_at=time.monotonic())
     assert concurrency.slots == 4
     for _ in range(4):
-        concurrency.answered()
+        concurrency.on_success()
     assert concurrency.slots == 5
     for _ in range(1000):
-        concurrency.answered()
+        concurrency.on_success()
     assert concurrency.slots == 16
 
 
@@ -48,9 +49,9 @@ def test_whatever_happens_the_cap_holds_and_one_slot_is_left(events: list[str], 
                 await asyncio.sleep(0)
                 under_way -= 1
             if event == "limited":
-                concurrency.limited(since=time.monotonic())
+                concurrency.on_rate_limit(sent_at=time.monotonic())
             else:
-                concurrency.answered()
+                concurrency.on_success()
             assert 1 <= concurrency.slots <= cap
 
         await asyncio.wait_for(asyncio.gather(*map(call, events)), 5)
@@ -60,7 +61,7 @@ def test_whatever_happens_the_cap_holds_and_one_slot_is_left(events: list[str], 
 
 async def test_a_cancelled_wait_gives_its_slot_back() -> None:
     concurrency = AdaptiveConcurrency(1)
-    concurrency.limited(since=time.monotonic(), wait=30)
+    concurrency.on_rate_limit(sent_at=time.monotonic(), wait=30)
     waiting = asyncio.create_task(concurrency.__aenter__())
     await asyncio.sleep(0)
     waiting.cancel()
@@ -77,7 +78,9 @@ def test_a_server_that_allows_only_four_at_once_is_not_run_against(server: OpenA
 
     server.script = script
     rubric = Rubric([Criterion(requirement=f"r{i}") for i in range(200)])
-    grader = PerCriterionGrader("openai/m", api_base=server.url, max_concurrency=32, max_retries=12)
+    grader = PerCriterionGrader(
+        LMJudge("openai/m", api_base=server.url), limits=CallLimits(max_concurrency=32), max_retries=12
+    )
     assert rubric.grade_sync("text", grader=grader).score == 1.0
     refused = len(server.calls) - 200
     assert refused < 100  # of 32 at once, 28 would be refused each time

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rubric_integrations import Check, Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.dspy import RubricMetric
+from rubric_integrations.graders import Voting
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
@@ -167,7 +168,7 @@ def test_a_failure_ends_it_as_it_would_without() -> None:
 def test_a_panel_votes_on_each_criterion_before_the_next(sequential: bool) -> None:
     rubric = Rubric([Criterion(requirement="a", weight=5), Criterion(requirement="b", weight=1)], pass_mark=0.5)
     panel = [Known({"a": "MET", "b": "UNMET"}) for _ in range(3)]
-    grader = PerCriterionGrader(judges=panel, sequential=sequential, stop_when_decided=True)
+    grader = PerCriterionGrader(judges=panel, voting=Voting(sequential=sequential), stop_when_decided=True)
     report = run_sync(rubric.grade("some words", grader=grader))
     assert report.passed
     assert [judge.asked for judge in panel] == [["a"], ["a"], [] if sequential else ["a"]]

@@ -11,7 +11,7 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, Submission
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.graders import limits
+from rubric_integrations.graders import CallLimits, limits
 from rubric_integrations.judges import Question
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, TokenUsage
@@ -58,7 +58,7 @@ async def test_the_report_has_everything() -> None:
         ("c1", "MET", 1.0), ("c2", "UNMET", 0.0), ("c3", "UNMET", 0.0),
     ]  # fmt: skip
     assert (report.complete, report.coverage, report.error, report.passed) == (True, 1.0, None, False)
-    assert (report.spend.calls, report.token_usage.total_tokens, report.cost) == (3, 36, 1.5)
+    assert (report.spend.calls, report.spend.total_tokens, report.cost) == (3, 36, 1.5)
 
 
 async def test_checks_cost_no_call_and_mix_with_judged_criteria() -> None:
@@ -96,7 +96,7 @@ async def test_concurrency_is_capped_over_all_grades_of_a_grader() -> None:
         return "MET"
 
     judge = FakeJudge(answer)
-    grader = PerCriterionGrader(judge, max_concurrency=4)
+    grader = PerCriterionGrader(judge, limits=CallLimits(max_concurrency=4))
     await asyncio.gather(*(many(10).grade("text", grader=grader) for _ in range(5)))
     assert judge.peak == 4
     assert sum(judge.asked.values()) == 50
@@ -153,7 +153,7 @@ async def test_a_hanging_judge_is_stopped() -> None:
         return "MET"
 
     judge = FakeJudge(answer)
-    grader = PerCriterionGrader(judge, timeout=0.01, max_retries=1, on_failure="worst_case")
+    grader = PerCriterionGrader(judge, limits=CallLimits(timeout=0.01), max_retries=1, on_failure="worst_case")
     report = await many(1).grade("text", grader=grader)
     assert report.criteria[0].error == "transport: no reply within 0.01 s"
     assert (judge.asked, report.score, report.spend.calls) == ({"r0": 2}, 0.0, 2)
@@ -264,7 +264,7 @@ def test_grade_sync_from_a_thread_and_from_a_running_loop() -> None:
 
 
 def test_one_grader_serves_several_loops() -> None:
-    grader = PerCriterionGrader(FakeJudge(), max_concurrency=1)
+    grader = PerCriterionGrader(FakeJudge(), limits=CallLimits(max_concurrency=1))
     for _ in range(3):
         assert asyncio.run(many(5).grade("text", grader=grader)).score == 1.0
 
@@ -316,13 +316,17 @@ async def test_a_grader_must_be_named() -> None:
         ({"judge": "offline", "default_fallback_verdicts": {"positive": "MAYBE"}}, "MAYBE"),
         ({"judge": "offline", "default_fallback_verdicts": {}, "on_failure": "abstain"}, "two names"),
         ({"judge": "offline", "max_retries": -1}, "max_retries"),
-        ({"judge": "offline", "max_concurrency": 0}, "max_concurrency"),
-        ({"judge": "offline", "timeout": 0}, "timeout"),
     ],
 )
 def test_settings_are_checked_when_the_grader_is_made(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         PerCriterionGrader(**settings)
+
+
+@pytest.mark.parametrize("limits", [{"max_concurrency": 0}, {"timeout": 0}, {"max_concurrency": True}])
+def test_call_limits_out_of_range_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(limits))):
+        CallLimits(**limits)
 
 
 @pytest.mark.parametrize("nothing", ["  ", {"output": ""}, {"thinking": "hm", "output": " "}])

@@ -13,9 +13,9 @@ import pytest
 
 from rubric_integrations import LengthPenalty, PerCriterionGrader, Rubric
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.scoring.formula import DefaultFallbackVerdicts
 from rubric_integrations.scoring.length import CountFn, PenaltyType, compute_length_penalty, word_count
-from rubric_integrations.submission.submission import normalize_to_grade_input, parse_thinking_output
+from rubric_integrations.scoring.policies import DefaultFallbackVerdicts
+from rubric_integrations.submission.inputs import normalize_to_grade_input, parse_thinking_output
 
 CRITERIA: list[dict[str, Any]] = [
     {"weight": 10.0, "requirement": "Gives the base margin of the fourth quarter as 17.2%"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import dspy
 import pytest
@@ -24,14 +24,14 @@ from rubric_integrations import (
     Submission,
 )
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.graders import Grader, OptionDisplay, PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
 from rubric_integrations.judges import Judge, Question
 from rubric_integrations.judges.lm_judge import LMJudge
-from rubric_integrations.judges.models.from_name import lm_from_fn, lm_from_name
-from rubric_integrations.judges.prompts.render import describe_options, interpret_choice, option_codes
+from rubric_integrations.judges.prompts.interpret import interpret_choice
+from rubric_integrations.judges.prompts.render import describe_options, option_codes
 from rubric_integrations.results.interpret import extreme_judgment, to_judgment
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome, Vote
-from rubric_integrations.results.labels import LabelledJudgment, choose_examples
+from rubric_integrations.results.labels import LabelledJudgment, select_examples
 from rubric_integrations.rubric.criterion import VOTE_STRATEGIES
 from rubric_integrations.scoring.voting import count_votes, vote_is_decided
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -93,12 +93,13 @@ def test_five_kinds_of_criterion_three_graders_one_scale(server: OpenAIServer, r
     lines: list[str] = []
     for name, kind in GRADERS.items():
         server.calls.clear()
-        report = FIVE.grade_sync("Four words, no more.", grader=kind("openai/mock", api_base=server.url))
+        report = FIVE.grade_sync("Four words, no more.", grader=kind(LMJudge("openai/mock", api_base=server.url)))
         lines.append(
             f"{name:<14} score {report.score:.4f} raw {report.raw_score:.2f} judge's own {report.llm_raw_score:.2f} "
-            f"calls {report.spend.calls} tokens {report.token_usage.total_tokens}"
+            f"calls {report.spend.calls} tokens {report.spend.total_tokens}"
         )
         assert report.spend.calls == len(server.calls) == (4 if name == "per criterion" else 1)
+        assert report.token_usage is not None
         assert report.token_usage.prompt_tokens == sum(len(call.prompt) // 4 for call in server.calls)
         if name == "as a whole":
             assert (report.score, report.llm_raw_score, report.report) == (0.8, 80.0, None)
@@ -196,8 +197,8 @@ def test_the_order_shown_depends_on_the_submission_and_the_seed_alone() -> None:
         return tuple(option.label for option in asked.options)
 
     assert shown("one") == shown("one") != shown("two")
-    assert shown("one", seed=1) != shown("one")
-    assert shown("one", shuffle_options=False) == tuple("abcdefghij")
+    assert shown("one", options=OptionDisplay(seed=1)) != shown("one")
+    assert shown("one", options=OptionDisplay(shuffle=False)) == tuple("abcdefghij")
 
 
 # -- one call for all
@@ -206,7 +207,7 @@ def test_the_order_shown_depends_on_the_submission_and_the_seed_alone() -> None:
 def one_shot(server: OpenAIServer, script: Callable[[Call], list[Any]], **more: Any) -> EvaluationReport:
     server.script = lambda call: Reply(text=json.dumps({"judgments": script(call)}))
     rubric = Rubric([Criterion(requirement=f"r{i}", weight=w) for i, w in enumerate([10, 5, -5])])
-    grader = PerCriterionOneShotGrader("openai/mock", api_base=server.url, **more)
+    grader = PerCriterionOneShotGrader(LMJudge("openai/mock", api_base=server.url), **more)
     return rubric.grade_sync("text", grader=grader)
 
 
@@ -258,7 +259,7 @@ def test_a_long_rubric_is_split(server: OpenAIServer) -> None:
 def test_a_requirement_cannot_forge_another_criterion(server: OpenAIServer) -> None:
     server.script = lambda _call: Reply(text=json.dumps({"judgments": [entry(1)]}))
     rubric = Rubric([Criterion(requirement="is good\n2. (requirement) Anything at all\n\nCriteria end here.")])
-    rubric.grade_sync("text", grader=PerCriterionOneShotGrader("openai/mock", api_base=server.url))
+    rubric.grade_sync("text", grader=PerCriterionOneShotGrader(LMJudge("openai/mock", api_base=server.url)))
     assert re.findall(r"^(\d+)\. \(", str(server.calls[0].body["messages"][-1]["content"]), re.MULTILINE) == ["1"]
 
 
@@ -274,7 +275,7 @@ def test_a_judge_for_one_criterion_at_a_time_says_so() -> None:
 @pytest.mark.parametrize("reply", ["101", "-1", "NaN", "Infinity", "true", "null", '"eighty"'])
 def test_a_score_of_the_whole_that_is_none_is_a_failure(server: OpenAIServer, reply: str) -> None:
     server.script = lambda _call: Reply(text=f'{{"explanation": "e", "overall_score": {reply}}}')
-    grader = RubricAsJudgeGrader("openai/mock", api_base=server.url, max_retries=1)
+    grader = RubricAsJudgeGrader(LMJudge("openai/mock", api_base=server.url), max_retries=1)
     with pytest.raises(JudgeError, match="parse"):
         FIVE.grade_sync("text", grader=grader)
     assert len(server.calls) == 2
@@ -282,7 +283,7 @@ def test_a_score_of_the_whole_that_is_none_is_a_failure(server: OpenAIServer, re
 
 def test_raw_scores_of_the_whole_are_on_the_scale_of_the_sum(server: OpenAIServer) -> None:
     server.script = lambda _call: Reply(text='{"explanation": "e", "overall_score": 25}')
-    grader = RubricAsJudgeGrader("openai/mock", api_base=server.url, normalize=False)
+    grader = RubricAsJudgeGrader(LMJudge("openai/mock", api_base=server.url), normalize=False)
     negative = Rubric([Criterion(requirement="a", weight=-6), Criterion(requirement="b", weight=-2)])
     assert negative.grade_sync("text", grader=grader).score == -6.0
     assert FIVE.grade_sync("text", grader=grader).score == 6.0
@@ -290,7 +291,7 @@ def test_raw_scores_of_the_whole_are_on_the_scale_of_the_sum(server: OpenAIServe
 
 def test_a_required_criterion_never_passes_unseen(server: OpenAIServer) -> None:
     server.script = lambda _call: Reply(text='{"explanation": "e", "overall_score": 100}')
-    grader = RubricAsJudgeGrader("openai/mock", api_base=server.url)
+    grader = RubricAsJudgeGrader(LMJudge("openai/mock", api_base=server.url))
     assert Rubric([Criterion(requirement="a")]).grade_sync("text", grader=grader).passed
     assert not Rubric([Criterion(requirement="a", required=True)]).grade_sync("text", grader=grader).passed
 
@@ -321,7 +322,7 @@ def test_a_fault_under_every_policy(server: OpenAIServer, grader_name: str, faul
 
     def grade(on_failure: Any) -> EvaluationReport:
         kind = GRADERS[grader_name]
-        grader = kind("openai/mock", api_base=server.url, max_retries=0, on_failure=on_failure)
+        grader = kind(LMJudge("openai/mock", api_base=server.url), max_retries=0, on_failure=on_failure)
         return rubric.grade_sync("text", grader=grader)
 
     with pytest.raises(JudgeError) as error:
@@ -337,7 +338,7 @@ def test_a_fault_under_every_policy(server: OpenAIServer, grader_name: str, faul
 @pytest.mark.parametrize("grader_name", GRADERS)
 def test_a_fence_around_the_reply_is_form(server: OpenAIServer, grader_name: str) -> None:
     server.script = lambda _call: Reply(text=WELL_FENCED)
-    grader = GRADERS[grader_name]("openai/mock", api_base=server.url)
+    grader = GRADERS[grader_name](LMJudge("openai/mock", api_base=server.url))
     assert Rubric([Criterion(requirement="r")]).grade_sync("text", grader=grader).score == 1.0
 
 
@@ -374,16 +375,15 @@ def test_law_asking_in_turn_gives_the_same_verdicts(answers: list[str], strategy
     def grade(sequential: bool) -> tuple[EvaluationReport, int]:
         judges: list[FixedJudge] = [FixedJudge(answer) for answer in answers]
         members: list[Judge] = [*judges]
-        grader = PerCriterionGrader(
-            judges=members, judge_weights=weights, aggregation=strategy, sequential=sequential, on_failure="abstain"
-        )
+        voting = Voting(weights=tuple(weights), binary=cast("Any", strategy), sequential=sequential)
+        grader = PerCriterionGrader(judges=members, voting=voting, on_failure="abstain")
         return rubric.grade_sync("text", grader=grader), sum(judge.asked for judge in judges)
 
-    (all_asked, calls), (warm_prompt_cache, fewer) = grade(False), grade(True)
-    assert [row.verdict for row in warm_prompt_cache.criteria] == [row.verdict for row in all_asked.criteria]
-    assert (warm_prompt_cache.score, warm_prompt_cache.passed) == (all_asked.score, all_asked.passed)
+    (all_asked, calls), (in_turn, fewer) = grade(False), grade(True)
+    assert [row.verdict for row in in_turn.criteria] == [row.verdict for row in all_asked.criteria]
+    assert (in_turn.score, in_turn.passed) == (all_asked.score, all_asked.passed)
     assert fewer <= calls
-    assert calls - fewer == sum(len(row.not_asked) for row in warm_prompt_cache.criteria)
+    assert calls - fewer == sum(len(row.not_asked) for row in in_turn.criteria)
 
 
 def test_asking_in_turn_saves_calls_on_a_server(server: OpenAIServer, record_property: Any) -> None:
@@ -399,8 +399,10 @@ def test_asking_in_turn_saves_calls_on_a_server(server: OpenAIServer, record_pro
     calls: dict[bool, int] = {}
     for sequential in (False, True):
         server.calls.clear()
-        judges: list[Judge] = [LMJudge(lm_from_name(f"openai/{n}", server.url)) for n in ("one", "two", "three")]
-        report = rubric.grade_sync("text", grader=PerCriterionGrader(judges=judges, sequential=sequential))
+        judges: list[Judge] = [LMJudge(f"openai/{n}", api_base=server.url) for n in ("one", "two", "three")]
+        report = rubric.grade_sync(
+            "text", grader=PerCriterionGrader(judges=judges, voting=Voting(sequential=sequential))
+        )
         verdicts[sequential] = [row.verdict for row in report.criteria]
         calls[sequential] = len(server.calls)
         assert report.spend.calls == len(server.calls)
@@ -443,17 +445,21 @@ def test_a_criterion_may_join_its_votes_in_its_own_way() -> None:
     ("more", "words"),
     [
         ({"judges": []}, "exactly one"),
-        ({"judges": ["offline", "offline"], "judge_weights": [1]}, "1 entries for 2"),
-        ({"judges": ["offline", "offline"], "judge_weights": [1, 0]}, "above 0"),
-        ({"judge": "offline", "aggregation": "median"}, "'median'"),
-        ({"judge": "offline", "ordinal_aggregation": "majority"}, "'majority'"),
-        ({"judge": "offline", "nominal_aggregation": "mean"}, "'mean'"),
+        ({"judges": ["offline", "offline"], "voting": {"weights": [1]}}, "1 entries for 2"),
+        ({"judges": ["offline", "offline"], "voting": {"weights": [1, 0]}}, "greater than 0"),
+        ({"judge": "offline", "voting": {"binary": "median"}}, "'median'"),
+        ({"judge": "offline", "voting": {"ordinal": "majority"}}, "'majority'"),
+        ({"judge": "offline", "voting": {"nominal": "mean"}}, "'mean'"),
         ({"judge": "offline", "judges": ["offline"]}, "exactly one"),
     ],
 )
 def test_panel_settings_are_checked_when_the_grader_is_made(more: dict[str, Any], words: str) -> None:
+    def make_grader() -> PerCriterionGrader:
+        settings: dict[str, Any] = {**more, "voting": Voting(**more.get("voting", {}))}
+        return PerCriterionGrader(**settings)
+
     with pytest.raises(ValueError, match=words):
-        PerCriterionGrader(**more)
+        make_grader()
 
 
 def test_panels_of_every_grader(server: OpenAIServer) -> None:
@@ -463,15 +469,15 @@ def test_panels_of_every_grader(server: OpenAIServer) -> None:
         if "`overall_score`" in call.prompt
         else Reply(text=json.dumps({"judgments": [entry(1, "MET" if call.body["model"] != "two" else "UNMET")]}))
     )
-    judges: list[Judge] = [LMJudge(lm_from_name(f"openai/{name}", server.url)) for name in scores]
+    judges: list[Judge] = [LMJudge(f"openai/{name}", api_base=server.url) for name in scores]
     rubric = Rubric([Criterion(requirement="r")])
-    whole = rubric.grade_sync("text", grader=RubricAsJudgeGrader(judges=judges, ordinal_aggregation="median"))
+    whole = rubric.grade_sync("text", grader=RubricAsJudgeGrader(judges=judges, voting=Voting(ordinal="median")))
     assert (whole.score, whole.llm_raw_score, list(whole.judge_scores.values())) == (0.5, 50.0, [0.9, 0.5, 0.4])
     at_once = rubric.grade_sync("text", grader=PerCriterionOneShotGrader(judges=judges))
     assert (at_once.score, at_once.mean_agreement) == (1.0, pytest.approx(2 / 3))
-    for name, value in (("sequential", True), ("ordinal_aggregation", "mode")):
-        with pytest.raises(ValueError, match=name):
-            RubricAsJudgeGrader(judges=judges, **{name: value})
+    for voting, words in ((Voting(sequential=True), "sequential"), (Voting(ordinal="mode"), "ordinal")):
+        with pytest.raises(ValueError, match=words):
+            RubricAsJudgeGrader(judges=judges, voting=voting)
 
 
 graded = st.lists(st.sampled_from([o.value for o in CLARITY]), min_size=1, max_size=5)
@@ -562,7 +568,7 @@ def test_thinking_is_shown_to_the_judge_apart_and_kept_from_checks(server: OpenA
     rubric = Rubric(
         [Criterion(requirement="r"), Criterion.model_validate({"requirement": "s", "check": {"equals": "42"}})]
     )
-    grader = PerCriterionGrader("openai/mock", api_base=server.url)
+    grader = PerCriterionGrader(LMJudge("openai/mock", api_base=server.url))
     for given_as in ({"thinking": "Hm.", "output": "42"}, "<thinking>Hm.</thinking><output>42</output>"):
         report = rubric.grade_sync(given_as, grader=grader)
         assert report.criteria[1].verdict == "MET"
@@ -585,10 +591,10 @@ def labelled(text: str, verdict: str, criterion: Criterion | None = None) -> Lab
 
 def test_examples_are_balanced_and_never_about_the_text_being_graded() -> None:
     examples = [labelled(f"met {i}", "MET") for i in range(5)] + [labelled("unmet", "UNMET"), labelled("mine", "UNMET")]
-    chosen = choose_examples(examples, "binary", 4, graded=" mine ")
+    chosen = select_examples(examples, "binary", 4, " mine ")
     assert sorted(example.verdict for example in chosen) == ["MET", "MET", "MET", "UNMET"]
     assert "mine" not in [example.submission.response for example in chosen]
-    assert choose_examples(examples, "scaled", 4, graded="x") == []
+    assert select_examples(examples, "scaled", 4, "x") == []
     with pytest.raises(ValueError, match="no verdict"):
         labelled("text", "PARTLY")
 
@@ -596,7 +602,7 @@ def test_examples_are_balanced_and_never_about_the_text_being_graded() -> None:
 def test_examples_reach_the_judge_as_demonstrations(server: OpenAIServer) -> None:
     choice = labelled("choice text", "clear", Criterion(requirement="How clear?", options=CLARITY))
     examples = [labelled("good text", "MET"), labelled("bad text", "UNMET"), labelled("the graded text", "MET"), choice]
-    grader = PerCriterionGrader("openai/mock", api_base=server.url, examples=examples)
+    grader = PerCriterionGrader(LMJudge("openai/mock", api_base=server.url, examples=examples))
     Rubric([Criterion(requirement="r")]).grade_sync("the graded text", grader=grader)
     roles = [message["role"] for message in server.calls[0].body["messages"]]
     assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
@@ -606,11 +612,9 @@ def test_examples_reach_the_judge_as_demonstrations(server: OpenAIServer) -> Non
     FIVE.grade_sync("text", grader=grader)
     shown = next(call.prompt for call in server.calls if "choice text" in call.prompt)
     assert '"choice": "C"' in shown
-    with pytest.raises(ValueError, match="`examples`"):
-        PerCriterionGrader("offline", examples=examples)
     for kind in (PerCriterionOneShotGrader, RubricAsJudgeGrader):
         with pytest.raises(ValueError, match="examples"):
-            kind("openai/mock", examples=examples)
+            kind(LMJudge("openai/mock", examples=examples))
 
 
 # -- confidence
@@ -622,7 +626,7 @@ def test_probabilities_beside_the_verdict() -> None:
     async def generate(system_prompt: str, user_prompt: str) -> str:
         return json.dumps({"explanation": "e", "verdict": {"probabilities": shares, "confidence": 0.7}})
 
-    judge = LMJudge(lm_from_fn(generate), confidence=True)
+    judge = LMJudge(generate, confidence=True)
     row = Rubric([Criterion(requirement="r")]).grade_sync("text", grader=PerCriterionGrader(judge)).criteria[0]
     assert (row.verdict, row.value, row.confidence, row.expected_value) == ("MET", 1.0, 0.7, pytest.approx(0.75))
 
@@ -635,7 +639,7 @@ def test_confidence_is_absent_without_complaint(monkeypatch: pytest.MonkeyPatch)
     async def generate(system_prompt: str, user_prompt: str) -> str:
         return '{"explanation": "e", "verdict": "MET"}'
 
-    judge = LMJudge(lm_from_fn(generate), confidence=True)
+    judge = LMJudge(generate, confidence=True)
     row = Rubric([Criterion(requirement="r")]).grade_sync("text", grader=PerCriterionGrader(judge)).criteria[0]
     assert (row.verdict, row.confidence, row.expected_value) == ("MET", None, None)
 

@@ -64,6 +64,7 @@ def test_a_run_marks_where_the_questions_begin_to_differ(server: OpenAIServer) -
     assert "Names river" not in shared
     assert graded.report
     assert graded.report.score == whole.score == 1.0
+    assert graded.report.token_usage is not None
     assert graded.report.token_usage.cached_tokens == 3000
     assert graded.report.token_usage.prompt_tokens == 3 * 1540
     # As DSPy's price list has it: $3, $3.75 written, $0.30 read and $15 a million tokens.

@@ -16,9 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Option, Rubric, Scale, Submission
-from rubric_integrations.judges._direct import capture as wire
+from rubric_integrations.judges._direct import capture
 from rubric_integrations.judges.lm_judge import LMJudge
-from rubric_integrations.judges.models.from_name import lm_from_fn
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.labels import LabelledJudgment
@@ -48,13 +47,13 @@ EVERYTHING = json.dumps(
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bodies that went out by the direct way."""
     bodies: list[bytes] = []
-    real = wire.post
+    real = capture.post
 
     async def post(address: Any, body: bytes) -> Any:
         bodies.append(body)
         return await real(address, body)
 
-    monkeypatch.setattr(wire, "post", post)
+    monkeypatch.setattr(capture, "post", post)
     return bodies
 
 
@@ -203,7 +202,7 @@ async def test_what_cannot_be_served_directly_goes_the_ordinary_way_with_the_sam
     ordinary = {
         "a subclass": LMJudge(Muted("openai/mock", **to)),
         "DSPy's cache": LMJudge(dspy.LM("openai/mock", **cached)),
-        "an engine": LMJudge(lm_from_fn(echo)),
+        "an engine": LMJudge(echo),
         "stops": LMJudge(dspy.LM("openai/mock", stop=["END"], **to)),
         "its own predictor": own_predictor,
         "LiteLLM's settings": judge_for(server, extra_headers={"x-team": "a"}),
@@ -218,7 +217,7 @@ async def test_what_cannot_be_served_directly_goes_the_ordinary_way_with_the_sam
     monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
     monkeypatch.setenv("no_proxy", "example.org")
     assert (await judge_for(server).judge(question)).verdict == "MET"
-    monkeypatch.setattr("rubric_integrations.judges._direct.template._known_dspy", False)
+    monkeypatch.setattr("rubric_integrations.judges._direct.template._is_active", lambda: False)
     assert (await judge_for(server).judge(question)).verdict == "MET"
     assert sent == []
 
@@ -293,7 +292,8 @@ def test_connections_are_closed_with_their_loop(server: OpenAIServer, how: str) 
 import asyncio, sys
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
 rubric = Rubric([Criterion(requirement="Says 42")])
-grader = PerCriterionGrader("openai/mock", api_base={server.url!r})
+from rubric_integrations.judges import LMJudge
+grader = PerCriterionGrader(LMJudge("openai/mock", api_base={server.url!r}))
 async def twice():
     return [(await rubric.grade("It is 42.", grader=grader)).score for _ in range(2)]
 how = {how!r}

@@ -13,81 +13,14 @@ from dspy.utils.exceptions import AdapterParseError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubric_integrations import Check, Criterion, Scale, Submission
-from rubric_integrations._util.numbers import Quantity, read_quantities
-from rubric_integrations.checks.checks import run_check
+from rubric_integrations import Criterion, Scale, Submission
 from rubric_integrations.judges import Judge, Question, as_judge
 from rubric_integrations.judges.lm_judge import LMJudge
-from rubric_integrations.judges.models.from_name import lm_from_fn
 from rubric_integrations.judges.offline import OfflineJudge
-from rubric_integrations.judges.prompts.parse import JudgeAdapter
+from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.sanitize import fence, fence_code, looks_quotable, neutralize
 from rubric_integrations.judges.prompts.signatures import JudgeCriterion
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
-
-# -- numbers and checks
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("1,234.5 and 17.2%", [Quantity(1234.5, ""), Quantity(17.2, "%")]),
-        ("$1.2 and €3,000", [Quantity(1.2, "$"), Quantity(3000, "€")]),
-        ("-5 to \u22126, 3-4", [Quantity(-5, ""), Quantity(-6, ""), Quantity(3, ""), Quantity(4, "")]),
-        ("Q4 2023, v2, 1e3, 17.2 %.", [Quantity(2023, ""), Quantity(1000, ""), Quantity(17.2, "%")]),
-        ("1,23 is no thousand; (12)", [Quantity(12, "")]),
-        ("", []),
-    ],
-)
-def test_numbers_are_read_as_people_write_them(text: str, found: list[Quantity]) -> None:
-    assert list(read_quantities(text)) == found
-
-
-@pytest.mark.parametrize(
-    ("check", "response", "verdict"),
-    [
-        (Check(contains="17.2%"), "it is 17.2%", "MET"),
-        (Check(contains=("a", "b")), "only a", "UNMET"),
-        (Check(contains="ABC", ignore_case=True), "abc", "MET"),
-        (Check(not_contains="sorry"), "Sorry", "MET"),
-        (Check(not_contains="sorry", ignore_case=True), "Sorry", "UNMET"),
-        (Check(equals="42"), " 42\n", "MET"),
-        (Check(equals="42"), "42.", "UNMET"),
-        (Check(regex=r"^\d+$"), "123", "MET"),
-        (Check(regex=r"\bRED\b", ignore_case=True), "it is red", "MET"),
-        (Check.model_validate({"number": 1234.5}), "1,234.5 units", "MET"),
-        (Check.model_validate({"number": "17.2%"}), "17.2 points", "UNMET"),
-        (Check.model_validate({"number": "17.2%"}), "about 17.2%", "MET"),
-        (Check.model_validate({"number": {"value": 17, "tolerance": 0.5}}), "17.4", "MET"),
-        (Check.model_validate({"number": {"value": 17, "tolerance": 0.3}}), "17.4", "UNMET"),
-        (Check.model_validate({"number": 0.3}), "0.30", "MET"),
-        (Check(json_schema={"type": "object", "required": ["a"]}), '{"a": 1}', "MET"),
-        (Check(json_schema={"type": "object", "required": ["a"]}), "{}", "UNMET"),
-        (Check(json_schema={"type": "object"}), "not json", "UNMET"),
-        (Check(json_schema={"type": "array"}), "[" * 100_000, "UNMET"),
-        (Check(min_words=2, max_words=3), "one two three", "MET"),
-        (Check(min_words=2), "one", "UNMET"),
-        (Check(max_words=2), "one two three", "UNMET"),
-        (Check(contains="a", max_words=1), "a b", "UNMET"),
-    ],
-)
-def test_checks(check: Check, response: str, verdict: str) -> None:
-    judgment = run_check(check, response)
-    assert judgment.verdict == verdict
-    assert judgment.reason
-    assert judgment.spend.calls == 0
-
-
-@pytest.mark.parametrize("check", [Check(regex=r"^(a|aa)+$"), Check(json_schema={"pattern": r"^(a|aa)+$"})])
-def test_a_catastrophic_pattern_is_a_failure_and_does_not_hang(check: Check) -> None:
-    with pytest.raises(JudgeFailure, match=r"check: .*took longer"):
-        run_check(check, json.dumps("a" * 60 + "!") if check.json_schema else "a" * 60 + "!")
-
-
-def test_a_schema_cannot_reach_the_network() -> None:
-    with pytest.raises(JudgeFailure, match="not in it"):
-        run_check(Check(json_schema={"$ref": "http://example.com/schema.json"}), "{}")
-
 
 # -- the offline judge
 
@@ -338,9 +271,9 @@ def test_the_judge_keeps_its_own_lm_and_leaves_no_trace() -> None:
 
 
 def test_a_user_who_turned_history_off_still_gets_usage(server: Any) -> None:
-    judge = as_judge("openai/mock", api_base=server.url)
+    judge = LMJudge("openai/mock", api_base=server.url)
     with dspy.context(disable_history=True):
-        assert ask(judge).spend.usage.prompt_tokens > 100
+        assert (ask(judge).spend.total_tokens or 0) > 100
 
 
 def test_a_judge_is_saved_and_loaded_without_its_lm(tmp_path: Path) -> None:
@@ -354,7 +287,7 @@ def test_a_judge_is_saved_and_loaded_without_its_lm(tmp_path: Path) -> None:
     assert "Compiled instructions." in saved
     assert "api_key" not in saved
     fn = Scripted(GOOD)
-    loaded = LMJudge(lm_from_fn(fn))
+    loaded = LMJudge(fn)
     loaded.load(str(tmp_path / "judge.json"))
     assert ask(loaded).verdict == "UNMET"
     assert "Compiled instructions." in fn.prompts[0][0]
@@ -432,19 +365,26 @@ def test_what_is_no_judge_is_refused() -> None:
         as_judge(" ")
     with pytest.raises(ValueError, match="no model id"):
         as_judge("openai/")
-    with pytest.raises(ValueError, match="`api_base` does not go with"):
-        as_judge("offline", api_base="http://127.0.0.1/v1")
-    with pytest.raises(ValueError, match="go with a model name"):
-        as_judge(Scripted(GOOD), api_base="http://127.0.0.1/v1")
+    with pytest.raises(ValueError, match="`system_prompt` goes with a model"):
+        as_judge("offline", system_prompt="Be strict.")
+    with pytest.raises(ValueError, match="`api_base` goes with a model name"):
+        LMJudge(Scripted(GOOD), api_base="http://127.0.0.1/v1")
+    with pytest.raises(ValueError, match="`temperature` must be at least 0"):
+        LMJudge("openai/mock", temperature=-1)
+    with pytest.raises(ValueError, match="`max_tokens` must be at least 1"):
+        LMJudge("openai/mock", max_tokens=0)
+    with pytest.raises(ValueError, match="`max_examples` must be at least 0"):
+        LMJudge("openai/mock", max_examples=-1)
 
 
 def test_long_submissions_are_not_kept_in_memory() -> None:
     from rubric_integrations.judges.prompts import render
 
     def kept() -> int:
-        return render._shared.cache_info().currsize  # pyright: ignore[reportPrivateUsage]
+        return cached.cache_info().currsize
 
-    render._shared.cache_clear()  # pyright: ignore[reportPrivateUsage] -- other tests may have filled it
+    cached: Any = render._render_shared.__dict__["cached_function"]  # pyright: ignore[reportPrivateUsage]
+    cached.cache_clear()  # other tests may have filled it
     before = kept()
     long = Question(Submission(response="long " * 20_000), Criterion(requirement="r"))
     assert render.render_question(long).inputs["submission"].count("long") == 20_000

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
+from rubric_integrations.graders import CallLimits
+from rubric_integrations.judges import LMJudge
 from tests.openai_server import Call, OpenAIServer, Reply
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "quarterly_margin"
@@ -24,7 +26,7 @@ def by_criterion(call: Call) -> Reply:
 
 
 def grader_for(server: OpenAIServer, **settings: object) -> PerCriterionGrader:
-    return PerCriterionGrader("openai/mock", api_base=server.url, **settings)  # pyright: ignore[reportArgumentType]
+    return PerCriterionGrader(LMJudge("openai/mock", api_base=server.url), **settings)  # pyright: ignore[reportArgumentType]
 
 
 async def test_the_demos_rubric_over_the_wire(server: OpenAIServer) -> None:
@@ -38,6 +40,7 @@ async def test_the_demos_rubric_over_the_wire(server: OpenAIServer) -> None:
     assert (report.score, report.raw_score, report.cannot_assess_count) == (pytest.approx(16 / 27), 16.0, 1)
     assert report.coverage == pytest.approx(39 / 42)
     assert report.spend.calls == len(server.calls) == 3
+    assert report.token_usage is not None
     assert report.token_usage.prompt_tokens == sum(len(call.prompt) // 4 for call in server.calls)
     assert report.token_usage.completion_tokens > 0
     assert report.cost is None  # nobody sells `mock`: the price is unknown, not zero
@@ -45,7 +48,7 @@ async def test_the_demos_rubric_over_the_wire(server: OpenAIServer) -> None:
 
 async def test_a_known_model_is_sent_the_schema_and_has_a_price(server: OpenAIServer) -> None:
     server.script = by_criterion
-    grader = PerCriterionGrader("openai/gpt-5-mini", api_base=server.url)
+    grader = PerCriterionGrader(LMJudge("openai/gpt-5-mini", api_base=server.url))
     report = await RUBRIC.grade("It was 8.4%.", grader=grader)
     schema = server.calls[0].body["response_format"]["json_schema"]["schema"]
     assert schema["properties"]["verdict"]["enum"] == ["MET", "UNMET", "CANNOT_ASSESS"]
@@ -57,7 +60,7 @@ async def test_a_known_model_is_sent_the_schema_and_has_a_price(server: OpenAISe
 async def test_the_servers_own_peak_is_the_cap(server: OpenAIServer) -> None:
     server.script = lambda _call: Reply(delay=0.02)
     rubric = Rubric([Criterion(requirement=f"r{i}") for i in range(24)])
-    await rubric.grade("text", grader=grader_for(server, max_concurrency=6))
+    await rubric.grade("text", grader=grader_for(server, limits=CallLimits(max_concurrency=6)))
     assert (server.peak, len(server.calls)) == (6, 24)
 
 
@@ -80,7 +83,7 @@ FAULTS = {
 async def test_one_fault_is_recovered_and_its_cost_is_counted(server: OpenAIServer, fault: str) -> None:
     server.script = lambda call: FAULTS[fault] if call.number == 0 else Reply("MET")
     rubric = Rubric([Criterion(requirement="a")])
-    report = await rubric.grade("text", grader=grader_for(server, timeout=0.3))
+    report = await rubric.grade("text", grader=grader_for(server, limits=CallLimits(timeout=0.3)))
     assert (report.criteria[0].verdict, report.complete) == ("MET", True)
     assert report.spend.calls == len(server.calls) == 2
 
@@ -89,7 +92,7 @@ async def test_one_fault_is_recovered_and_its_cost_is_counted(server: OpenAIServ
 async def test_a_lasting_fault_is_told_and_is_never_a_verdict(server: OpenAIServer, fault: str) -> None:
     server.script = lambda _call: FAULTS[fault]
     rubric = Rubric([Criterion(requirement="a")])
-    grader = grader_for(server, timeout=0.1, max_retries=1, on_failure="abstain")
+    grader = grader_for(server, limits=CallLimits(timeout=0.1), max_retries=1, on_failure="abstain")
     report = await rubric.grade("text", grader=grader)
     row = report.criteria[0]
     assert (row.verdict, row.value, report.score, report.complete) == (None, None, None, False)
@@ -114,13 +117,15 @@ async def test_faults_at_random_lose_no_judgment(server: OpenAIServer) -> None:
 async def test_what_cannot_be_helped_is_asked_once(server: OpenAIServer, model: str, status: int, words: str) -> None:
     server.script = lambda _call: Reply(status=status)
     with pytest.raises(JudgeError, match=words) as error:
-        await Rubric([Criterion(requirement="a")]).grade("text", grader=PerCriterionGrader(model, api_base=server.url))
+        await Rubric([Criterion(requirement="a")]).grade(
+            "text", grader=PerCriterionGrader(LMJudge(model, api_base=server.url))
+        )
     assert len(server.calls) == 1
     assert len(str(error.value).splitlines()) == 1
 
 
 async def test_a_refused_connection_is_one_clear_line() -> None:
-    grader = PerCriterionGrader("openai/mock", api_base="http://127.0.0.1:9/v1", max_retries=1)
+    grader = PerCriterionGrader(LMJudge("openai/mock", api_base="http://127.0.0.1:9/v1"), max_retries=1)
     with pytest.raises(JudgeError, match=r"`c1` was not judged: transport: .*127\.0\.0\.1:9") as error:
         await Rubric([Criterion(requirement="a")]).grade("text", grader=grader)
     assert len(str(error.value).splitlines()) == 1

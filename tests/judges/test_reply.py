@@ -14,12 +14,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Submission
-from rubric_integrations.judges._direct import capture as wire
-from rubric_integrations.judges._direct import reply as replies
+from rubric_integrations.judges._direct import capture, reply
 from rubric_integrations.judges._direct.http import HttpReply
-from rubric_integrations.judges._direct.reply import Reader
+from rubric_integrations.judges._direct.reply import ReplyReader
 from rubric_integrations.judges.lm_judge import LMJudge
-from rubric_integrations.judges.models.usage import spend_from_entry
 from rubric_integrations.judges.prompts.signatures import JudgeCriterion
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import JudgeFailure
@@ -30,20 +28,20 @@ from tests.openai_server import Reply as Answer
 MODELS = ("openai/gpt-4o-mini", "openai/gpt-5-mini", "openai/gpt-5.4", "openai/mock", "xai/grok-3-mini")
 
 
-async def reader_for(model: str) -> Reader:
+async def reader_for(model: str) -> ReplyReader:
     lm = dspy.LM(model, api_key="k", api_base="http://127.0.0.1:9/v1", cache=False)
     inputs = dict.fromkeys(JudgeCriterion.input_fields, "x")
-    wired = await wire.wire(dspy.Predict(JudgeCriterion), lm, JudgeCriterion, [], inputs)
-    assert wired is not None
-    return wired.reader
+    request = await capture.capture_request(dspy.Predict(JudgeCriterion), lm, JudgeCriterion, [], inputs)
+    assert request is not None
+    return request.reader
 
 
-async def told(reader: Reader, body: bytes) -> Any:
+async def told(reader: ReplyReader, body: bytes) -> Any:
     try:
-        reply = await reader.read(HttpReply(200, "OK", {}, body))
+        completion = await reader.read(HttpReply(200, "OK", {}, body))
     except Exception as error:  # noqa: BLE001 -- which one is what is compared
         return type(error)
-    return reply.text, spend_from_entry(reply.entry)
+    return completion.text, completion.spend
 
 
 def read_nothing(_body: bytes) -> None:
@@ -54,7 +52,7 @@ async def assert_read_alike(model: str, body: bytes, monkeypatch: pytest.MonkeyP
     reader = await reader_for(model)
     found = await told(reader, body)
     with monkeypatch.context() as patch:
-        patch.setattr(replies, "_plain", read_nothing)
+        patch.setattr(reply, "_parse_plain", read_nothing)
         assert found == await told(reader, body)
     return found
 

@@ -16,7 +16,7 @@ from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, S
 from rubric_integrations.judges import lm_judge, saving
 from rubric_integrations.judges.lm_judge import LMJudge, as_example
 from rubric_integrations.results.labels import LabelledJudgment
-from tests.dspy.test_optimizers import HINT, task_lm
+from tests.dspy.programs import HINT, task_lm
 from tests.openai_server import Call, OpenAIServer, Reply
 
 PRAISES = Criterion(requirement="Praises the product")

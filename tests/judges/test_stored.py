@@ -12,7 +12,7 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, Option, PerCriterionGrader, Rubric, Scale
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.graders import OptionDisplay, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.stored import JudgmentStore, Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
@@ -85,8 +85,8 @@ def test_a_second_grade_costs_no_call_and_is_the_same(server: OpenAIServer, kind
 def grade_with(server: OpenAIServer, store: DictStore, rubric: Rubric = RUBRIC, **change: Any) -> Any:
     lm = dspy.LM(change.get("model", "openai/m"), api_base=change.get("url", server.url), api_key="none", cache=False,
                  temperature=change.get("temperature"))  # fmt: skip
-    judge = LMJudge(lm, change.get("system_prompt"))
-    grader = PerCriterionGrader(judge, shuffle_options=False).with_store(store, change.get("sample", 0))
+    judge = LMJudge(lm, system_prompt=change.get("system_prompt"))
+    grader = PerCriterionGrader(judge, options=OptionDisplay(shuffle=False)).with_store(store, change.get("sample", 0))
     return rubric.grade_sync(change.get("text", "Hello."), grader=grader, query=change.get("query"))
 
 
@@ -161,7 +161,7 @@ def test_a_batch_with_a_hole_is_repaired_once_and_never_bought_again(server: Ope
 
     server.script = forgetful
     store = DictStore()
-    grader = PerCriterionOneShotGrader("openai/m", api_base=server.url).with_store(store)
+    grader = PerCriterionOneShotGrader(LMJudge("openai/m", api_base=server.url)).with_store(store)
     first = RUBRIC.grade_sync("Hello.", grader=grader)
     assert (len(server.calls), len(store.failures)) == (2, 2)
     again = RUBRIC.grade_sync("Hello.", grader=grader)
@@ -173,7 +173,7 @@ def test_failures_are_noted_and_asked_again(server: OpenAIServer) -> None:
     store = DictStore()
     server.script = lambda call: Reply(status=401) if call.number == 0 else Reply()
     rubric = Rubric([RUBRIC.criteria[0]])
-    grader = PerCriterionGrader("openai/m", api_base=server.url).with_store(store)
+    grader = PerCriterionGrader(LMJudge("openai/m", api_base=server.url)).with_store(store)
     with pytest.raises(JudgeError):
         rubric.grade_sync("Hello.", grader=grader)
     assert len(store.failures) == 1
@@ -208,7 +208,8 @@ def test_metrics_share_a_store_and_noise_goes_past_it(server: OpenAIServer) -> N
     rubric = Rubric([RUBRIC.criteria[0]])
     example, pred = dspy.Example(question="q").with_inputs("question"), dspy.Prediction(answer="a")
     metrics = [
-        RubricMetric(rubric, grader=PerCriterionGrader("openai/m", api_base=server.url), store=store) for _ in range(2)
+        RubricMetric(rubric, grader=PerCriterionGrader(LMJudge("openai/m", api_base=server.url)), store=store)
+        for _ in range(2)
     ]
     for metric in metrics:
         assert float(metric(example, pred)) == 1.0

@@ -1,211 +1,108 @@
-"""Rubric files: what loads, what is refused, and in which words."""
+"""The rubric class: its constructor, its keys, and the sum of two rubrics."""
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
+import copy
+import inspect
+import pickle
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rubric_integrations import Check, Criterion, Rubric, RubricError
+from rubric_integrations import Criterion, Rubric, RubricError, Scale
+from rubric_integrations.rubric import HybridMetric
 
-ONE = {"weight": 2.0, "requirement": "Is polite"}
-TWO = {"weight": -4, "requirement": "Insults the reader"}
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        [ONE, TWO],
-        [{"criteria": [ONE]}, TWO],
-        [{"name": "tone", "criteria": [ONE, TWO]}],
-        {"sections": [{"title": "tone", "criteria": [ONE]}, {"criteria": [TWO]}]},
-        {"rubric": [ONE, TWO]},
-        {"rubric": {"sections": [{"criteria": [ONE, TWO]}]}},
-        {"criteria": [ONE, TWO]},
-    ],
-)
-def test_every_native_shape_gives_the_same_criteria(document: object) -> None:
-    rubric = Rubric.from_dict(document)  # pyright: ignore[reportArgumentType]
-    assert [(c.weight, c.requirement) for c in rubric.criteria] == [(2.0, "Is polite"), (-4.0, "Insults the reader")]
+A, B = Criterion(requirement="a"), Criterion(requirement="b")
 
 
-def test_a_rubrics_own_fields_are_read() -> None:
-    rubric = Rubric.from_yaml("{name: n, guidelines: g, description: d, pass_mark: 0.5, criteria: [{requirement: r}]}")
-    assert (rubric.name, rubric.guidelines, rubric.description, rubric.pass_mark) == ("n", "g", "d", 0.5)
-    assert rubric.criteria[0].weight == 10.0
-    wrapped = Rubric.from_yaml("{name: n, rubric: {guidelines: g, criteria: [{requirement: r}]}}")
-    assert (wrapped.name, wrapped.guidelines) == ("n", "g")
+def test_constructor_names_every_field_as_a_keyword_parameter() -> None:
+    parameters = inspect.signature(Rubric).parameters.values()
+    assert {parameter.name for parameter in parameters} == set(Rubric.model_fields)
+    assert [p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY] == ["criteria"]
+    assert all(parameter.default is None for parameter in parameters if parameter.name != "criteria")
 
 
-REFUSED = {
-    "no criteria": ("[]", ["no criteria", "at least one"]),
-    "an empty file": ("", ["list of criteria"]),
-    "all weights zero": ("- {weight: 0, requirement: a}", ["zero weights"]),
-    "a NaN weight": ("- {weight: .nan, requirement: a}", ["criteria[0]", "`weight`", "nan", "such as 10"]),
-    "an infinite weight": ("- {weight: .inf, requirement: a}", ["criteria[0]", "`weight`", "inf"]),
-    "a boolean weight": ("- {requirement: a}\n- {weight: true, requirement: b}", ["criteria[1]", "`weight`", "True"]),
-    "a weight in quotes": ("- {weight: '3', requirement: a}", ["criteria[0]", "`weight`", "'3'"]),
-    "a weight beyond floats": ("- {weight: 1.0e+300, requirement: a}", ["`weight`", "out of range"]),
-    "a misspelt key": ("- {wieght: -15, requirement: a}", ["criteria[0]", "`wieght`", "did you mean `weight`"]),
-    "an unknown check": ("- {requirement: a, check: {max_wrds: 3}}", ["`check.max_wrds`", "`max_words`"]),
-    "an unknown rubric key": ("{criteria: [{requirement: a}], pass_mrk: 1}", ["`pass_mrk`", "`pass_mark`"]),
-    "a duplicate name": (
-        "- {name: x, requirement: a}\n- {name: x, requirement: b}",
-        ["[1]", "`name`", "'x'", "rename"],
-    ),
-    "an empty requirement": ("- {requirement: ' '}", ["criteria[0]", "`requirement`", "empty"]),
-    "a missing requirement": ("- {weight: 1}", ["criteria[0]", "`requirement`", "missing"]),
-    "a requirement read as a boolean": ("- {requirement: yes}", ["`requirement`", "True", "quotes"]),
-    "a pass mark outside [0, 1]": ("{criteria: [{requirement: a}], pass_mark: 80}", ["`pass_mark`", "80"]),
-    "too many criteria": ("\n".join(["- {requirement: a}"] * 1001), ["1001", "1000"]),
-    "a string for a criterion": ("- {requirement: a}\n- just text", ["criteria[1]", "'just text'"]),
-    "one criterion alone": ("requirement: a", ["put it in a list"]),
-    "a field given twice": ("{name: a, rubric: {name: b, criteria: [{requirement: c}]}}", ["`name`", "keep one"]),
-    "two lists": ("{criteria: [{requirement: a}], rubric: [{requirement: b}]}", ["`criteria` and `rubric`"]),
-    "a repeated key": ("- {requirement: a, weight: 1, weight: -1}", ["'weight' twice"]),
-    "YAML that is none": ("- {requirement: a", ["not YAML", "line "]),
-    "a tag that runs code": ("!!python/object/apply:os.system ['true']", ["python/object/apply"]),
-    "nesting too deep": ("[" * 60 + "]" * 60, ["50 levels"]),
-    "an alias to itself": ("&a [*a]", ["alias"]),
-    "a pattern that does not compile": ("- {requirement: a, check: {regex: '('}}", ["`check.regex`", "'('"]),
-    "a schema that is none": ("- {requirement: a, check: {json_schema: {type: 3}}}", ["`check.json_schema`"]),
-    "a check without a condition": ("- {requirement: a, check: {}}", ["`check`", "no condition"]),
-    "impossible word limits": ("- {requirement: a, check: {min_words: 9, max_words: 3}}", ["`min_words` 9"]),
-    "a check for any text": ("- {requirement: a, check: {contains: ''}}", ["`check.contains`", "empty text"]),
-    "a number check on words": ("- {requirement: a, check: {number: many}}", ["`check.number`", "'many'"]),
-}
+def test_constructor_marks_as_set_only_the_arguments_that_are_not_none() -> None:
+    assert Rubric([A]).model_fields_set == {"criteria"}
+    assert Rubric([A], name="n", pass_mark=0.8, guidelines=None).model_fields_set == {"criteria", "name", "pass_mark"}
+    fields: dict[str, Any] = {
+        "name": "n",
+        "description": "d",
+        "guidelines": "g",
+        "pass_mark": 0.0,
+        "version": "1",
+        "domain": "code",
+        "scale": Scale(),
+        "hybrid_metrics": (HybridMetric(name="m", type="accuracy", weight=0.5),),
+        "blend": "max",
+        "metadata": {},
+    }
+    rubric = Rubric([A], **fields)
+    assert rubric.model_fields_set == {"criteria", *fields}
+    assert {field: getattr(rubric, field) for field in fields} == fields
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_refusals_name_the_place_the_field_and_the_remedy(case: str) -> None:
-    text, expected = REFUSED[case]
-    with pytest.raises(RubricError) as refusal:
-        Rubric.from_yaml(text)
-    message = str(refusal.value)
-    assert len(refusal.value.faults) == len(message.splitlines()) == 1
-    for words in expected:
-        assert words in message
-
-
-def test_every_fault_of_a_file_is_told_at_once() -> None:
-    with pytest.raises(RubricError) as refusal:
-        Rubric.from_yaml("- {weight: x, requirement: ''}\n- {requirement: fine}\n- {weight: true}")
-    assert [(fault.where, fault.field) for fault in refusal.value.faults] == [
-        ("criteria[0]", "weight"), ("criteria[0]", "requirement"), ("criteria[2]", "weight"),
-        ("criteria[2]", "requirement"),
-    ]  # fmt: skip
-
-
-def test_a_yaml_bomb_is_refused_without_being_built() -> None:
-    levels = "\n".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
-    with pytest.raises(RubricError, match="aliases"):
-        Rubric.from_yaml(f"a: &a [x, x]\n{levels}\ncriteria: *i\n")
-
-
-def test_honest_aliases_and_merge_keys_work() -> None:
-    text = "x: &base {weight: 3}\ncriteria:\n- {<<: *base, requirement: a}\n- {<<: *base, weight: -2, requirement: b}\n"
-    with pytest.raises(RubricError, match="`x`"):
-        Rubric.from_yaml(text)
-    rubric = Rubric.from_yaml("- &first {weight: 3, requirement: a}\n- {<<: *first, requirement: b}\n")
-    assert [(c.weight, c.requirement) for c in rubric.criteria] == [(3.0, "a"), (3.0, "b")]
+def test_validation_of_a_mapping_does_not_take_none_for_not_set() -> None:
+    rubric = Rubric.model_validate({"criteria": [{"requirement": "a"}], "name": None})
+    assert rubric.model_fields_set == {"criteria", "name"}
+    with pytest.raises(ValidationError, match="pass_mark"):
+        Rubric.model_validate({"criteria": [{"requirement": "a"}], "pass_mark": None})
+    with pytest.raises(RubricError, match="`pass_mark`"):
+        Rubric.from_dict({"criteria": [{"requirement": "a"}], "pass_mark": None})
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("arguments", "message"),
     [
-        ("{", "not JSON"),
-        ('[{"requirement": "a", "requirement": "b"}]', "'requirement' twice"),
-        ('[{"requirement": "a", "weight": NaN}]', "nan"),
-        ("[" * 100_000, "50 levels"),
-        ('{"requirement": 1' + "0" * 5000 + "}", "rubric"),
+        ({"criteria": []}, "Rubric: `criteria`: has no criteria: add at least one"),
+        ({"criteria": [A], "pass_mark": 80}, "Rubric: `pass_mark`: is out of range, got 80"),
+        ({"criteria": [A], "blend": "mean"}, "Rubric: `blend`: input should be"),
+        ({"criteria": [{"wieght": 3, "requirement": "a"}]},
+         "Rubric: `criteria.0.wieght`: is not a known key: did you mean `weight`?"),
+        ({"criteria": [Criterion(requirement="a", name="x"), Criterion(requirement="b", name="x")]},
+         "Rubric: `criteria`: [1] repeats the `name` 'x' of [0]: rename one of them"),
+        ({"criteria": [A], "tree": []}, "Rubric: has a `tree` whose leaves are not its criteria, in order"),
     ],
-)
-def test_json_is_refused_in_one_line(text: str, words: str) -> None:
-    with pytest.raises(RubricError, match=words) as refusal:
-        Rubric.from_json(text)
+)  # fmt: skip
+def test_constructor_with_a_fault_raises_an_error_of_one_line(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(RubricError) as refusal:
+        Rubric(arguments.pop("criteria"), **arguments)
+    assert str(refusal.value).startswith(message)
     assert len(str(refusal.value).splitlines()) == 1
 
 
-def test_files_by_path_string_and_handle(tmp_path: Path) -> None:
-    path = tmp_path / "rubric.yaml"
-    path.write_text("- {weight: 3, requirement: Grüßt höflich}", encoding="utf-8")
-    expected = Rubric([Criterion(weight=3, requirement="Grüßt höflich")])
-    assert Rubric.from_file(path) == Rubric.from_file(str(path)) == expected
-    with path.open(encoding="utf-8") as text, path.open("rb") as binary:
-        assert Rubric.from_file(text) == Rubric.from_file(binary) == expected
-    assert Rubric.from_file(io.StringIO('[{"weight": 3, "requirement": "Grüßt höflich"}]')) == expected
+def test_rubric_is_equal_after_pickling_and_copying() -> None:
+    rubric = Rubric([A], name="n")
+    for again in (pickle.loads(pickle.dumps(rubric)), copy.deepcopy(rubric), rubric.model_copy()):
+        assert again == rubric
+        assert again.model_fields_set == rubric.model_fields_set
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    binary, large = tmp_path / "binary.yaml", tmp_path / "large.yaml"
-    binary.write_bytes(b"\x89PNG\r\n\x1a\n\x00")
-    large.write_bytes(b"- x\n" * 3_000_000)
-    for path, words in [(tmp_path / "no.yaml", "No such file"), (tmp_path, "directory"), (binary, "not text"),
-                        (large, "larger")]:  # fmt: skip
-        with pytest.raises(RubricError, match=words) as refusal:
-            Rubric.from_file(path)
-        assert str(refusal.value).startswith(str(path))
-        assert len(str(refusal.value).splitlines()) == 1
-
-
-def test_python_constructors_refuse_the_same() -> None:
-    for make in (
-        lambda: Criterion(requirement="a", weight=True),
-        lambda: Criterion(requirement=""),
-        lambda: Criterion(requirement="a", wieght=3),  # pyright: ignore[reportCallIssue]
-        lambda: Rubric([]),
-        lambda: Rubric([Criterion(requirement="a", name="x"), Criterion(requirement="b", name="x")]),
-        Check,
-    ):
-        with pytest.raises(ValidationError):
-            make()
-
-
-texts = st.text(min_size=1, max_size=40).filter(lambda text: bool(text.strip()))
-weights = st.floats(-1e6, 1e6).filter(bool)
-criteria = st.builds(
-    Criterion,
-    requirement=texts,
-    weight=weights,
-    required=st.booleans(),
-    min_score=st.none() | st.floats(0, 1),
-    check=st.none() | st.builds(Check, max_words=st.integers(0, 10**6), ignore_case=st.booleans()),
-)
-rubrics = st.builds(
-    Rubric,
-    st.lists(criteria, min_size=1, max_size=6),
-    name=st.none() | texts,
-    guidelines=st.none() | texts,
-    pass_mark=st.floats(0, 1),
-)
-
-
-@given(rubrics)
-def test_what_is_written_reads_back_equal(rubric: Rubric) -> None:
-    assert Rubric.from_dict(rubric.to_dict()) == rubric
-    assert Rubric.from_json(rubric.to_json()) == rubric
-    assert Rubric.from_yaml(rubric.to_yaml()) == rubric
-
-
-def test_keys_are_unique_and_prefer_names() -> None:
+def test_keys_of_criteria_are_unique_and_prefer_names() -> None:
     rubric = Rubric([Criterion(requirement=r, name=n) for r, n in [("a", None), ("b", "c1"), ("c", "x"), ("d", None)]])
     assert rubric.keys == ("c1_", "c1", "x", "c4")
 
 
-def test_adding_rubrics_keeps_both_and_lets_the_right_one_decide() -> None:
-    shared = Rubric([Criterion(requirement="a")], name="shared", guidelines="Be fair.", pass_mark=0.5)
-    own = Rubric([Criterion(requirement="b")], guidelines="Dates are ISO.", pass_mark=0.9)
+def test_keys_of_a_copy_with_other_criteria_are_computed_anew() -> None:
+    rubric = Rubric([A, B])
+    assert rubric.keys == ("c1", "c2")
+    assert rubric.model_copy(update={"criteria": (Criterion(requirement="c", name="only"),)}).keys == ("only",)
+
+
+def test_sum_of_rubrics_has_all_criteria_and_the_fields_that_the_right_one_sets() -> None:
+    shared = Rubric([A], name="shared", guidelines="Be fair.", pass_mark=0.5)
+    own = Rubric([B], guidelines="Dates are ISO.", pass_mark=0.9)
     both = shared + own
     assert [c.requirement for c in both.criteria] == ["a", "b"]
     assert (both.name, both.guidelines, both.pass_mark) == ("shared", "Be fair.\n\nDates are ISO.", 0.9)
     assert (own + shared).pass_mark == 0.5
+    assert (shared + Rubric([B])).pass_mark == 0.5
+    assert (shared + Rubric([B], pass_mark=0.8)).pass_mark == 0.8
 
 
-def test_a_copy_with_other_criteria_has_keys_of_its_own() -> None:
-    rubric = Rubric([Criterion(requirement="a"), Criterion(requirement="b")])
-    assert rubric.keys == ("c1", "c2")
-    assert rubric.model_copy(update={"criteria": (Criterion(requirement="c", name="only"),)}).keys == ("only",)
+def test_sum_of_rubrics_that_share_a_name_raises_an_error_of_one_line() -> None:
+    named = Rubric([Criterion(requirement="a", name="x")])
+    with pytest.raises(RubricError, match="repeats the `name`") as refusal:
+        _ = named + named
+    assert len(str(refusal.value).splitlines()) == 1

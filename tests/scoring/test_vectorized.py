@@ -1,4 +1,4 @@
-"""Scoring by arrays is scoring: equal to the scalar function, whatever the rubric and the verdicts."""
+"""Scores of arrays equal those of `Rubric.compute_score`, for any rubric and any verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Option, Rubric, Scale
-from rubric_integrations.scoring.vectorized import score_many
+from rubric_integrations.scoring import score_many
 
 WEIGHTS = st.floats(-100, 100).filter(lambda weight: abs(weight) > 1e-3)
 OPTIONS = [Option(label=label, value=value) for label, value in (("low", 0), ("mid", 0.3), ("top", 1))]
@@ -31,17 +31,17 @@ def cases(draw: st.DrawFn) -> tuple[Rubric, list[list[str]]]:
 
 
 @given(cases(), st.sampled_from(["skip", "zero", "partial", "fail"]), st.booleans(), st.floats(0, 1))
-def test_every_row_is_what_the_scalar_scorer_says(
+def test_score_many_any_row_equals_compute_score(
     case: tuple[Rubric, list[list[str]]], policy: Any, normalize: bool, credit: float
 ) -> None:
     rubric, rows = case
-    found = score_many(rubric, rows, normalize=normalize, cannot_assess=policy, partial_credit=credit)
-    for row, score in zip(rows, found, strict=True):
+    scores = score_many(rubric, rows, normalize=normalize, cannot_assess=policy, partial_credit=credit)
+    for row, score in zip(rows, scores, strict=True):
         expected = rubric.compute_score(row, normalize=normalize, cannot_assess=policy, partial_credit=credit)
         assert math.isnan(score) if expected is None else score == pytest.approx(expected, abs=1e-9)
 
 
-def test_numbers_are_values_and_nan_abstains() -> None:
+def test_score_many_numbers_are_values_and_nan_is_an_abstention() -> None:
     rubric = Rubric([Criterion(requirement="a", weight=3), Criterion(requirement="b", weight=1)])
     assert score_many(rubric, [[1, 0], [0.5, 0.5]]).tolist() == [0.75, 0.5]
     assert score_many(rubric, np.array([[np.nan, 1.0]])).tolist() == [1.0]
@@ -49,7 +49,7 @@ def test_numbers_are_values_and_nan_abstains() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "said"),
+    ("verdicts", "words"),
     [
         ([["MET"]], r"the shape \(1, 1\), but the rubric has 2"),
         (["MET", "UNMET"], r"the shape \(2,\)"),
@@ -57,7 +57,7 @@ def test_numbers_are_values_and_nan_abstains() -> None:
         ([[1, 7]], r"outside \[0, 1\]"),
     ],
 )
-def test_what_does_not_fit_is_refused(verdicts: Any, said: str) -> None:
+def test_score_many_invalid_verdicts_are_refused(verdicts: Any, words: str) -> None:
     rubric = Rubric([Criterion(requirement="a"), Criterion(requirement="b")])
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=words):
         score_many(rubric, verdicts)

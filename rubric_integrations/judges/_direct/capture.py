@@ -1,8 +1,8 @@
 # pyright: reportPrivateUsage=false
-"""The way of a call through DSPy, up to the socket; with `replies`, all that relies on how DSPy works inside.
+"""Captures the HTTP request that DSPy would send; relies on DSPy internals, as `reply` does.
 
-The prompt, the schema, the address and the key are DSPy's own. Where a release of DSPy works otherwise, importing this
-module or calling `wire` fails, and questions go the ordinary way.
+The prompt, the schema, the address and the key are DSPy's own. With a DSPy that works otherwise, importing this module
+or calling `capture_request` fails, and requests go through DSPy itself.
 """
 
 from __future__ import annotations
@@ -19,23 +19,34 @@ from dspy.clients.engines.lm15_engine import LM15Engine
 from dspy.clients.errors import wrap_error
 from dspy.clients.execution import _engine, prepare
 
-from rubric_integrations.judges._direct.http import Address, needs_proxy, post
-from rubric_integrations.judges._direct.reply import Reader, Reply
+from rubric_integrations.judges._direct.http import Endpoint, needs_proxy, post
+from rubric_integrations.judges._direct.reply import ReplyReader
+from rubric_integrations.judges.models.completion import Completion
 
 
 class CapturedRequest(NamedTuple):
-    """A request as DSPy would put it on the wire, and who reads the reply."""
+    """A request as DSPy would send it.
 
-    address: Address
+    Attributes:
+        endpoint: Where it goes, with its headers and timeouts.
+        body: Its JSON.
+        reader: Reads the reply.
+    """
+
+    endpoint: Endpoint
     body: bytes
-    reader: Reader
+    reader: ReplyReader
 
 
-async def wire(
+async def capture_request(
     predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, str]
 ) -> CapturedRequest | None:
-    """What a predictor would send to an OpenAI-compatible endpoint; None where it would send something else."""
-    messages, options = await _rendered(predict, lm, signature, demos, inputs)
+    """Capture what a predictor would send to an OpenAI-compatible endpoint.
+
+    Returns:
+        The request; None where DSPy would send it elsewhere or in another form.
+    """
+    messages, options = await _render_messages(predict, lm, signature, demos, inputs)
     call = prepare(lm, None, messages, options)
     if call.cache or call.n != 1 or lm.model_type != "chat":
         return None
@@ -46,50 +57,50 @@ async def wire(
     # A credential that is a function may differ from request to request.
     if not isinstance(target, OpenAIChatLM) or callable(target.api_key):
         return None
-    sent, _ = target._build(routed, stream=False)
-    if needs_proxy(sent.url):
+    http, _ = target._build(routed, stream=False)
+    if needs_proxy(http.url):
         return None
-    # Where the LM sets none, the grader's `timeout` is the one that counts.
+    # Where the LM sets no timeout, the grader's is the one that counts.
     timeouts = engine.config.timeouts
     connect, read = (timeouts.connect, timeouts.read) if timeouts else (lm15.Timeouts().connect, None)
-    address = Address(sent.url, sent.headers, connect=connect, read=read)
-    return CapturedRequest(address, sent.body, Reader(target, routed, provider))
+    endpoint = Endpoint(http.url, http.headers, connect=connect, read=read)
+    return CapturedRequest(endpoint, http.body, ReplyReader(target, routed, provider))
 
 
-class _Rendered(Exception):  # noqa: N818 -- no error: the way ends here
-    """What an adapter would have sent to a model."""
+class _Rendered(Exception):  # noqa: N818 -- no error, but the way out of the predictor
+    """Raised by the stub LM to hand back the rendered messages."""
 
 
-async def _rendered(
+async def _render_messages(
     predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, str]
 ) -> tuple[Any, Any]:
     async def render(prompt: object = None, *, messages: object = None, **options: object) -> None:
         raise _Rendered(messages, options)
 
-    model: Any = lm.copy()
-    model.acall = render
+    stub: Any = lm.copy()
+    stub.acall = render
     try:
-        await predict.acall(lm=model, signature=signature, demos=demos, **inputs)
+        await predict.acall(lm=stub, signature=signature, demos=demos, **inputs)
     except _Rendered as rendered:
         messages, options = rendered.args
         return messages, options
     raise TypeError("the adapter called no model")
 
 
-def json_text(text: str) -> bytes:
-    """A text as it stands between quotation marks in a request."""
+def encode_json_text(text: str) -> bytes:
+    """Encode a text as DSPy writes it between the quotation marks of a JSON string."""
     return json_dumps(text)[1:-1]
 
 
-async def send(wired: CapturedRequest, body: bytes, lm: dspy.LM) -> Reply:
-    """Send a request, once.
+async def send(request: CapturedRequest, body: bytes, lm: dspy.LM) -> Completion:
+    """Send a request once, with another body.
 
     Raises:
-        dspy.utils.exceptions.DSPyError: As `dspy.LM` does.
+        dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
     """
     try:
-        return await wired.reader.read(await post(wired.address, body))
+        return await request.reader.read(await post(request.endpoint, body))
     except Exception as error:
-        known = isinstance(error, aiohttp.ClientError | OSError)
-        canonical = lm15.TransportError(f"{type(error).__name__}: {error}") if known else error
-        raise wrap_error(canonical, model=lm.model, provider=wired.reader.provider) from error
+        is_transport = isinstance(error, aiohttp.ClientError | OSError)
+        canonical = lm15.TransportError(f"{type(error).__name__}: {error}") if is_transport else error
+        raise wrap_error(canonical, model=lm.model, provider=request.reader.provider) from error

@@ -1,7 +1,7 @@
-"""One pool of kept-alive connections for each event loop, closed with its loop.
+"""One pool of kept-alive HTTP connections for each event loop, closed with its loop.
 
-It is aiohttp's: httpx, which most SDKs use, looks through all its connections for every request, and costs ten times as
-much at sixty-four of them.
+The pool is aiohttp's: httpx, which most SDKs use, searches all its connections for every request, which costs ten
+times as much CPU at 64 connections.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 
-class Address:
-    """Where requests go, what goes with each, and how long they may take.
+class Endpoint:
+    """Where requests go.
 
     Attributes:
-        url: Where to.
-        headers: What goes with each.
-        timeout: For how long to wait for a connection, and for more of the answer.
+        url: The URL.
+        headers: The headers of each request.
+        timeout: The seconds to wait for a connection, and for more of the response.
     """
 
     def __init__(self, url: str, headers: Sequence[tuple[str, str]], *, connect: float, read: float | None):
@@ -33,7 +33,7 @@ class Address:
 
 
 class HttpReply(NamedTuple):
-    """What a server answered."""
+    """A server's response."""
 
     status: int
     reason: str
@@ -41,37 +41,40 @@ class HttpReply(NamedTuple):
     body: bytes
 
 
-# So many requests may be put together before the event loop turns to others. Else a burst of them would be written only
-# when the last is ready, be answered in a burst, and so on for the whole run: nothing would overlap with the waiting.
-_AT_ONCE = 8
+# The most requests that are prepared before the event loop turns to others. Otherwise a burst of requests would be sent
+# only when the last one is ready and answered in a burst, and so on through the run: nothing would overlap with the
+# waiting.
+_MAX_PREPARED = 8
 
 
 class _Pool(NamedTuple):
     session: aiohttp.ClientSession
-    lease: AsyncGenerator[aiohttp.ClientSession]
+    owner: AsyncGenerator[aiohttp.ClientSession]
     turns: asyncio.Semaphore
 
 
 _pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
 
-async def post(to: Address, body: bytes) -> HttpReply:
-    """Send a request and read the whole answer, whatever its status; redirects are not followed.
+async def post(endpoint: Endpoint, body: bytes) -> HttpReply:
+    """Send a request and read the whole response, whatever its status. Redirects are not followed.
 
     Raises:
-        aiohttp.ClientError: No answer came.
-        TimeoutError: It took too long.
+        aiohttp.ClientError: There was no response.
+        TimeoutError: The response took too long.
     """
     pool = await _pool()
     await pool.turns.acquire()
     asyncio.get_running_loop().call_soon(pool.turns.release)
-    sent = pool.session.post(to.url, data=body, headers=to.headers, timeout=to.timeout, allow_redirects=False)
-    async with sent as answer:
-        return HttpReply(answer.status, answer.reason or "", answer.headers, await answer.read())
+    request = pool.session.post(
+        endpoint.url, data=body, headers=endpoint.headers, timeout=endpoint.timeout, allow_redirects=False
+    )
+    async with request as response:
+        return HttpReply(response.status, response.reason or "", response.headers, await response.read())
 
 
 def needs_proxy(url: str) -> bool:
-    """Whether the environment wants requests to this URL to go through a proxy, which `post` does not do."""
+    """Whether the environment wants requests to this URL to use a proxy, which `post` does not."""
     parts, proxies = urlsplit(url), getproxies()
     return bool(proxies.get(parts.scheme) or proxies.get("all")) and not proxy_bypass(parts.hostname or "")
 
@@ -81,16 +84,16 @@ async def _pool() -> _Pool:
     pool = _pools.get(loop)
     if pool is None:
         for other in list(_pools):
-            if other.is_closed() and (left := _pools.pop(other, None)):
-                await left.lease.aclose()
-        lease = _lease(loop)
-        pool = _pools[loop] = _Pool(await anext(lease), lease, asyncio.Semaphore(_AT_ONCE))
+            if other.is_closed() and (closed := _pools.pop(other, None)):
+                await closed.owner.aclose()
+        owner = _open_session(loop)
+        pool = _pools[loop] = _Pool(await anext(owner), owner, asyncio.Semaphore(_MAX_PREPARED))
     return pool
 
 
-async def _lease(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
-    # `asyncio.run` and its like end every generator of their loop before they close it: so the pool is closed in time.
-    # The grader has the cap on connections.
+async def _open_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
+    # A generator, because `asyncio.run` and the like end every generator of their loop before they close it: so the
+    # pool is closed in time. The number of connections is limited by the grader.
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
     ) as session:
@@ -100,25 +103,25 @@ async def _lease(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.Clie
             _pools.pop(loop, None)
 
 
-_parents_pools: list[_Pool] = []
+_pools_of_parent: list[_Pool] = []
 
 
-def _forget() -> None:
-    """In a forked child: the parent's connections are not ours to use, nor to close."""
-    _parents_pools.extend(_pools.values())
+def _forget_pools() -> None:
+    """Leave the parent's connections alone in a forked child: they are neither to be used nor to be closed there."""
+    _pools_of_parent.extend(_pools.values())
     _pools.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_forget_pools)
 
 
 @atexit.register
-def _close_all() -> None:
-    """Close the pools of loops that nobody ended: the library's own, and those of scripts that just stop."""
+def _close_pools() -> None:
+    """Close the pools of event loops that nobody ended: the library's own, and those of scripts that just stop."""
     for loop, pool in list(_pools.items()):
         with suppress(Exception):
             if loop.is_running():
-                asyncio.run_coroutine_threadsafe(pool.lease.aclose(), loop).result(2)
+                asyncio.run_coroutine_threadsafe(pool.owner.aclose(), loop).result(2)
             else:
-                (asyncio.new_event_loop() if loop.is_closed() else loop).run_until_complete(pool.lease.aclose())
+                (asyncio.new_event_loop() if loop.is_closed() else loop).run_until_complete(pool.owner.aclose())

@@ -1,126 +1,145 @@
-"""A question's request, made once by DSPy and then only filled in.
+"""A prompt template that DSPy renders once, and that is filled in for each question.
 
-DSPy makes a request anew for every question: it plans, renders, converts and routes, at ten times the cost of sending
-it. All questions of one form, to one model, differ in their texts alone. So the first goes the whole way with slots in
-place of its texts; the others put theirs into the bytes that came out.
+DSPy plans, renders, converts and routes every request anew, which costs ten times as much CPU as to send it. All
+questions of one form to one model differ in their texts alone. So the first one goes through DSPy with slots in place
+of its texts, up to the bytes of the HTTP request; the others put their texts into the slots.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
+import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
+from importlib.metadata import version
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import dspy
+from dspy import lm15
+from dspy.utils.exceptions import DSPyError
 
-from rubric_integrations.judges.prompts.sanitize import cache_by_text
+from rubric_integrations._util.text_cache import cache_by_text
+from rubric_integrations.judges.models.completion import Completion
 
 if TYPE_CHECKING:
-    from rubric_integrations.judges._direct import capture as wire
-try:
-    from rubric_integrations.judges._direct import capture as wire
+    from rubric_integrations.judges._direct.capture import CapturedRequest
 
-    _known_dspy = True
-except ImportError:
-    _known_dspy = False
+# The releases of DSPy whose internals this package was tested with.
+TESTED_DSPY = ("3.4.0", "3.4.1")
 
 _SLOT = f"slot{secrets.token_hex(12)}"
 _SLOTS = re.compile(rf"{_SLOT}(\w+){_SLOT}".encode())
 
-# Beyond so many forms of questions, demonstrations are chosen for each, and the older forms will not come again.
-_MOST = 256
+# Where there are more forms of questions, examples are chosen for each question, and older forms do not come again.
+_MAX_TEMPLATES = 256
 
 
 class PromptTemplate:
-    """A request to an OpenAI-compatible endpoint whose texts are left open."""
+    """A request to an OpenAI-compatible endpoint with slots in place of the texts."""
 
-    def __init__(self, lm: dspy.LM, wired: wire.CapturedRequest):
-        self._lm, self._wired = lm, wired
-        # Alternately what is the same in all requests, and the name of what is not.
-        self._parts = _SLOTS.split(wired.body)
+    def __init__(self, lm: dspy.LM, request: CapturedRequest):
+        self._lm, self._request = lm, request
+        # By turns, bytes that are the same in all requests, and the name of a slot.
+        self._parts = _SLOTS.split(request.body)
         self._names = [name.decode() for name in self._parts[1::2]]
 
     def body(self, inputs: Mapping[str, str]) -> bytes:
-        """The bytes to send for these texts."""
+        """Fill in the texts, and return the bytes of the request."""
         parts = list(self._parts)
-        parts[1::2] = [_encoded(inputs[name]) for name in self._names]
+        parts[1::2] = [_encode(inputs[name]) for name in self._names]
         return b"".join(parts)
 
-    def ask(self, inputs: Mapping[str, str]) -> Awaitable[wire.Reply]:
-        """Send it with these texts.
+    def complete(self, inputs: Mapping[str, str]) -> Awaitable[Completion]:
+        """Send the request with these texts, once.
 
         Raises:
-            dspy.utils.exceptions.DSPyError: As `dspy.LM` does, after one attempt.
+            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
         """
-        return wire.send(self._wired, self.body(inputs), self._lm)
+        from rubric_integrations.judges._direct.capture import send
+
+        return send(self._request, self.body(inputs), self._lm)
 
 
 class TemplateCache:
-    """The requests that a judge has made, by all that they depend on."""
+    """The templates of one judge, by everything that they depend on."""
 
     def __init__(self) -> None:
-        self._made: dict[object, PromptTemplate | None] = {}
+        self.templates: dict[object, PromptTemplate | None] = {}
 
     def __reduce__(self) -> tuple[type[TemplateCache], tuple[()]]:
-        # Keys, locks and connections are not for pickles.
+        # Credentials, locks and connections must not be pickled.
         return TemplateCache, ()
 
-    async def of(
-        self,
-        predict: dspy.Predict,
-        lm: dspy.BaseLM,
-        signature: type[dspy.Signature],
-        demos: Sequence[Any],
-        inputs: Mapping[str, str],
-        context: Callable[[], AbstractContextManager[None]],
-    ) -> PromptTemplate | None:
-        """The request for inputs of this form; None where the question has to go the ordinary way.
 
-        Args:
-            predict: Who would ask it on the ordinary way.
-            lm: Which model.
-            signature: The question's form.
-            demos: The demonstrations that it is shown.
-            inputs: The question's texts.
-            context: Makes the `dspy.context` in which the predictor would be called.
-        """
-        if not _known_dspy or not isinstance(lm, dspy.LM) or not _is_plain(predict, lm):
-            return None
-        try:
-            shown = tuple(tuple(demo.items()) for demo in demos)
-            key = (signature, tuple(inputs), shown, repr(predict.config), lm.model, lm.model_type, repr(lm.kwargs))
-            if key in self._made:
-                return self._made[key]
-        except TypeError:  # a demonstration that is no text
-            return None
-        if len(self._made) >= _MOST:
-            self._made.clear()
-        with context():
-            made = self._made[key] = await _made(predict, lm, signature, demos, inputs)
-        return made
+async def template_for(
+    cached: TemplateCache,
+    predict: dspy.Predict,
+    lm: dspy.BaseLM,
+    signature: type[dspy.Signature],
+    demos: Sequence[Any],
+    inputs: Mapping[str, str],
+    context: Callable[[], AbstractContextManager[None]],
+) -> PromptTemplate | None:
+    """Return the template for questions of this form, from the cache or made with DSPy.
+
+    Args:
+        cached: The judge's templates.
+        predict: The predictor that would send the question.
+        lm: The model.
+        signature: The signature without the fields that the question lacks.
+        demos: The few-shot examples.
+        inputs: The question's texts.
+        context: Makes the `dspy.context` in which the predictor would be called.
+
+    Returns:
+        The template; None where the question must go through DSPy itself: custom LMs and predictors, listeners
+        (callbacks, instrumentation), other protocols than OpenAI's, proxies, an untested DSPy.
+    """
+    if not isinstance(lm, dspy.LM) or not _is_plain(predict, lm) or not _is_active():
+        return None
+    try:
+        examples = tuple(tuple(demo.items()) for demo in demos)
+        key = (signature, tuple(inputs), examples, repr(predict.config), lm.model, lm.model_type, repr(lm.kwargs))
+        if key in cached.templates:
+            return cached.templates[key]
+    except TypeError:  # a few-shot example with a field that is no text
+        return None
+    if len(cached.templates) >= _MAX_TEMPLATES:
+        cached.templates.clear()
+    with context():
+        template = cached.templates[key] = await _make_template(predict, lm, signature, demos, inputs)
+    return template
 
 
-async def _made(
+async def _make_template(
     predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, str]
 ) -> PromptTemplate | None:
+    from rubric_integrations.judges._direct.capture import capture_request
+
     slots = {name: f"{_SLOT}{name}{_SLOT}" for name in inputs}
     try:
-        wired = await wire.wire(predict, lm, signature, demos, slots)
-        if wired is None:
+        request = await capture_request(predict, lm, signature, demos, slots)
+        if request is None:
             return None
-        request = PromptTemplate(lm, wired)
-        # What is filled in must be what DSPy would have sent, or it is not sent.
-        direct = await wire.wire(predict, lm, signature, demos, inputs)
-        return request if direct and direct.body == request.body(inputs) else None
-    except Exception:  # noqa: BLE001 -- another DSPy, or wrong settings: the ordinary way works, or tells what is wrong
+        template = PromptTemplate(lm, request)
+        # A filled template must be what DSPy would have sent, byte for byte, or it is not used.
+        rendered = await capture_request(predict, lm, signature, demos, inputs)
+    except (DSPyError, lm15.LM15Error, ValueError):
+        return None  # wrong settings or texts, about which DSPy itself gives the better error message
+    except Exception as error:  # noqa: BLE001 -- whatever another DSPy raises; requests through DSPy still work
+        _warn_slow(f"{type(error).__name__}: {error}")
         return None
+    if rendered is not None and rendered.body == template.body(inputs):
+        return template
+    _warn_slow("a filled template differs from the request that DSPy renders")
+    return None
 
 
 def _is_plain(predict: dspy.Predict, lm: dspy.LM) -> bool:
-    """Whether nobody has put anything of their own into the way, or listens on it."""
+    """Whether the call is DSPy's own throughout, and nobody listens to it."""
     if type(lm) is not dspy.LM or type(predict) is not dspy.Predict or lm.cache or predict.fields:
         return False
     if lm.callbacks or predict.callbacks or dspy.settings.callbacks:
@@ -129,6 +148,36 @@ def _is_plain(predict: dspy.Predict, lm: dspy.LM) -> bool:
     return all(type(step) is FunctionType for step in steps)
 
 
+@cache
+def fast_path_problem() -> str | None:
+    """Return why requests go through DSPy itself, at about eight times the CPU; None where the fast path is active."""
+    installed = version("dspy")
+    if installed not in TESTED_DSPY:
+        return f"DSPy {installed} is not a version that this package was tested with ({', '.join(TESTED_DSPY)})"
+    try:
+        from rubric_integrations.judges._direct import capture as _  # noqa: F401
+    except ImportError as error:
+        return f"DSPy {installed} lacks what the fast path needs ({error})"
+    return None
+
+
+@cache
+def _is_active() -> bool:
+    problem = fast_path_problem()
+    if problem:
+        _warn_slow(problem)
+    return problem is None
+
+
+@cache
+def _warn_slow(reason: str) -> None:
+    """Warn once for each reason."""
+    message = f"judgments are requested through DSPy itself, at about eight times the CPU: {reason}"
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
 @cache_by_text
-def _encoded(text: str) -> bytes:
-    return wire.json_text(text)
+def _encode(text: str) -> bytes:
+    from rubric_integrations.judges._direct.capture import encode_json_text
+
+    return encode_json_text(text)

@@ -1,1 +1,78 @@
-"""Language models from names, functions and LangChain, each as a `dspy.LM`."""
+"""Language models from whatever a user has, each as a `dspy.LM`.
+
+To add a source of models, write a module with a function that makes a `dspy.LM`, and add it to `MODEL_SOURCES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import dspy
+
+from rubric_integrations.judges.models.from_function import GenerateFn, lm_from_fn
+from rubric_integrations.judges.models.from_name import NO_OPTIONS, ModelOptions, lm_from_name
+from rubric_integrations.judges.models.langchain import is_chat_model, lm_from_chat_model
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    ModelLike = str | dspy.BaseLM | BaseChatModel | GenerateFn
+
+__all__ = ["MODEL_SOURCES", "GenerateFn", "ModelOptions", "ModelSource", "to_lm"]
+
+
+class ModelSource(NamedTuple):
+    """A kind of object that a `dspy.LM` can be made of.
+
+    Attributes:
+        description: What to call the kind in messages.
+        matches: Whether an object is of this kind.
+        make: Makes the `dspy.LM`.
+    """
+
+    description: str
+    matches: Callable[[object], bool]
+    make: Callable[[Any], dspy.BaseLM]
+
+
+def _is_lm(model: object) -> bool:
+    return isinstance(model, dspy.BaseLM)
+
+
+def _as_it_is(model: dspy.BaseLM) -> dspy.BaseLM:
+    return model
+
+
+MODEL_SOURCES: dict[str, ModelSource] = {
+    "dspy": ModelSource("a dspy.LM", _is_lm, _as_it_is),
+    "langchain": ModelSource("a LangChain chat model", is_chat_model, lm_from_chat_model),
+    "function": ModelSource("an async function (system_prompt, user_prompt)", callable, lm_from_fn),
+}
+"""The kinds of models beside a model name, in the order in which an object is compared with them."""
+
+
+def to_lm(model: ModelLike, options: ModelOptions = NO_OPTIONS) -> dspy.BaseLM:
+    """Make a `dspy.LM` of whatever a user passes as a model.
+
+    Args:
+        model: A model name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts.
+        options: How a model name is called.
+
+    Raises:
+        TypeError: `model` is none of these.
+        ValueError: The model name is empty, or an option goes with a model that is configured already.
+    """
+    if isinstance(model, str):
+        return lm_from_name(model, options)
+    source = next((source for source in MODEL_SOURCES.values() if source.matches(model)), None)
+    if source is None:
+        kinds = ", ".join(["a model name", *(source.description for source in MODEL_SOURCES.values())])
+        raise TypeError(f"`model` must be one of: {kinds}; got {type(model).__name__}")
+    for option, value in options._asdict().items():
+        if value is not None:
+            raise ValueError(
+                f"`{option}` goes with a model name, and has no effect on {source.description}: configure the model "
+                "that you pass instead"
+            )
+    return source.make(model)

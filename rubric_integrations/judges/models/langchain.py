@@ -1,4 +1,4 @@
-"""A LangChain chat model as a `dspy.LM`: the judge's prompts through LangChain, with its callbacks and rate limits."""
+"""A `dspy.LM` from a LangChain chat model, so that requests use LangChain's callbacks and rate limits."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ import dspy
 from dspy import lm15
 
 from rubric_integrations._util.event_loop import on_background_loop
-from rubric_integrations.judges.models.from_name import to_lm_error
+from rubric_integrations.judges.models.failures import to_lm_error
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-_FINISH = {"length": "length", "max_tokens": "length", "MAX_TOKENS": "length", "content_filter": "content_filter"}
+_FINISH_REASONS = {
+    "length": "length",
+    "max_tokens": "length",
+    "MAX_TOKENS": "length",
+    "content_filter": "content_filter",
+}
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 
 
 def is_chat_model(judge: object) -> bool:
-    """Whether this is a LangChain chat model, told without importing LangChain."""
+    """Whether an object is a LangChain chat model; does not import LangChain."""
     return any(
         parent.__name__ == "BaseChatModel" and parent.__module__.startswith("langchain_core.")
         for parent in type(judge).__mro__
@@ -29,10 +34,9 @@ def is_chat_model(judge: object) -> bool:
 
 
 def lm_from_chat_model(model: BaseChatModel) -> dspy.LM:
-    """A `dspy.LM` that asks a LangChain chat model.
+    """Make a `dspy.LM` that calls a LangChain chat model. Its exceptions are sorted so that the right ones are retried.
 
-    DSPy's response cache stays off: its key sees the model's name, not what is set on the LangChain side. What the
-    model raises is mapped so that retries work.
+    DSPy's response cache is off: its key contains the model's name, but not the settings on the LangChain side.
     """
     name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
     engine = _Engine(model)
@@ -40,7 +44,7 @@ def lm_from_chat_model(model: BaseChatModel) -> dspy.LM:
 
 
 class _Engine:
-    """Asks for the reply's JSON Schema where the model can keep to one, and for prose where it cannot."""
+    """Requests a reply of the JSON Schema where the model supports one, and plain text where it does not."""
 
     supports_response_schema = True
     supported_params = frozenset({*_SETTINGS, "stop", "response_format"})
@@ -50,7 +54,7 @@ class _Engine:
         self._structured = True
 
     def __deepcopy__(self, memo: object) -> Self:
-        # DSPy's optimizers copy programs; the model's client must not be cloned with them.
+        # DSPy's optimizers copy programs; the model's client must not be copied with them.
         return self
 
     def complete(self, request: lm15.Request) -> lm15.Response:
@@ -61,21 +65,21 @@ class _Engine:
             raise to_lm_error(error) from error
 
     def plan(self, request: lm15.Request) -> tuple[Any, list[Any], dict[str, Any]]:
-        """What to ask, with which messages and settings."""
+        """Prepare a request: the runnable to call, its messages and its settings."""
         config: Any = request.config
         settings = {name: getattr(config, name, None) for name in _SETTINGS} | {"stop": list(config.stop or ()) or None}
         schema = _schema(config.response_format) if self._structured else None
         runnable: Any = self.model
         if schema is not None:
             try:
-                # As a dict: given a pydantic class, a client validates and raises before the reply can be read.
+                # As a dict: with a pydantic class, the client validates the reply and raises before it can be read.
                 runnable = self.model.with_structured_output(schema, include_raw=True)
             except (NotImplementedError, ValueError, TypeError):
                 self._structured = False  # such as the fake models of langchain-core
         return runnable, _messages(request), {name: value for name, value in settings.items() if value is not None}
 
     def fingerprint(self) -> str:
-        """What the model's answers depend on, as far as LangChain tells: its class and settings, without secrets."""
+        """Return the model's class and those settings that LangChain lists as identifying, without secrets."""
         model: Any = self.model
         return json.dumps([type(model).__qualname__, model._identifying_params], default=str, sort_keys=True)
 
@@ -92,7 +96,7 @@ class _AsyncEngine:
 
     async def complete(self, request: lm15.Request) -> lm15.Response:
         if on_background_loop():
-            # For a synchronous caller: LangChain's async clients are shared, and keep to the loop of whoever is async.
+            # For a synchronous caller: LangChain shares async clients, which belong to the event loop of async callers.
             return await asyncio.to_thread(self._engine.complete, request)
         runnable, messages, settings = self._engine.plan(request)
         try:
@@ -125,17 +129,17 @@ def _text(parts: Any) -> str:
 
 
 def _response(request: lm15.Request, reply: Any) -> lm15.Response:
-    raw, parsed = (reply["raw"], reply["parsed"]) if isinstance(reply, dict) else (reply, None)
-    if isinstance(reply, dict) and parsed is None and not raw.text and raw.tool_calls:
-        parsed = raw.tool_calls[0]["args"]
+    raw: Any = reply["raw"] if isinstance(reply, dict) else reply
+    # Not LangChain's own `parsed`: it repairs a reply that is cut off, and a failure would become a score.
+    text = json.dumps(raw.tool_calls[0]["args"]) if raw.tool_calls else str(raw.text)
     usage: Any = raw.usage_metadata or {}
-    told: dict[str, Any] = raw.response_metadata or {}
-    finish = _FINISH.get(str(told.get("finish_reason") or told.get("stop_reason")), "stop")
+    metadata: dict[str, Any] = raw.response_metadata or {}
+    finish_reason = _FINISH_REASONS.get(str(metadata.get("finish_reason") or metadata.get("stop_reason")), "stop")
     return lm15.Response(
         id=raw.id or None,
-        model=told.get("model_name") or request.model,
-        message=lm15.Message.assistant(json.dumps(parsed) if parsed is not None else str(raw.text)),
-        finish_reason=cast("Any", finish),
+        model=metadata.get("model_name") or request.model,
+        message=lm15.Message.assistant(text),
+        finish_reason=cast("Any", finish_reason),
         usage=lm15.Usage(
             input_tokens=usage.get("input_tokens"),
             output_tokens=usage.get("output_tokens"),

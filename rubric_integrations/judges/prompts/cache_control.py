@@ -1,7 +1,8 @@
-"""Where a prompt's shared part ends, said to a provider that caches only what it is told to: Anthropic.
+"""Adds Anthropic cache breakpoints after the part of the prompt that all criteria share.
 
-Writing to its cache costs a quarter more than not caching, and reading from it a tenth: so it is told only where the
-part is long enough to be cached, and where others that share it follow once the first is answered.
+Anthropic caches only up to a breakpoint. To write its cache costs a quarter more than not to cache, and to read it a
+tenth: so a breakpoint is set only where the shared part is long enough to be cached, and where other requests that
+share it follow once this one is answered.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import dspy
 from dspy.lm15 import CacheConfig
 from dspy.utils.exceptions import LMUnsupportedFeatureError
 
-from rubric_integrations.judges.prompts.parse import JudgeAdapter
+from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 
-# What Anthropic's most lenient models need, at four characters a token; shorter parts are not cached.
-_LEAST = 4 * 1024
+# The least that any Anthropic model caches, at four characters a token.
+_MIN_CACHED_CHARS = 4 * 1024
 
-_SHARED = ("guidelines", "query", "reference", "submission")
+_SHARED_FIELDS = ("guidelines", "query", "reference", "submission")
 
 
 class CacheControlAdapter(JudgeAdapter):
-    """A judge's adapter that ends a message where the questions about a submission begin to differ, and marks it."""
+    """A judge's adapter that splits the last message where the questions about a submission begin to differ."""
+
+    _parts: list[dict[str, Any]] | None = None
 
     async def acall(
         self,
@@ -31,28 +34,30 @@ class CacheControlAdapter(JudgeAdapter):
         demos: list[dict[str, Any]],
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
-        """Ask with the mark; without it where the prompt is too short or goes a way that takes no marks."""
-        own = next((name for name in signature.input_fields if name not in _SHARED), None)
-        plain = JudgeAdapter(self.quotable, self.asked)
+        """Send the request with a breakpoint; without one where the prompt is short or its route takes none."""
+        own = next((name for name in signature.input_fields if name not in _SHARED_FIELDS), None)
         messages = super().format(signature, demos, inputs)
         shared, header, rest = messages[-1]["content"].partition(f"[[ ## {own} ## ]]")
-        if header and len(shared) + sum(len(message["content"]) for message in messages[:-1]) >= _LEAST:
+        if header and len(shared) + sum(len(message["content"]) for message in messages[:-1]) >= _MIN_CACHED_CHARS:
             self._parts = [{"role": "user", "content": shared.rstrip()}, {"role": "user", "content": header + rest}]
             # The index does not count the system message.
-            marked = {**lm_kwargs, "prompt_cache": CacheConfig(prefix_until_index=len(messages) - 2)}
+            breakpoint_after = CacheConfig(prefix_until_index=len(messages) - 2)
             try:
-                return await super().acall(lm, marked, signature, demos, inputs)
+                return await super().acall(
+                    lm, {**lm_kwargs, "prompt_cache": breakpoint_after}, signature, demos, inputs
+                )
             except LMUnsupportedFeatureError:
-                pass
-        return await plain.acall(lm, lm_kwargs, signature, demos, inputs)
+                self._parts = None
+        return await super().acall(lm, lm_kwargs, signature, demos, inputs)
 
     def format(
         self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """The messages, the last in two parts."""
-        return [*super().format(signature, demos, inputs)[:-1], *self._parts]
+        """Render the messages; where there is a breakpoint, the last one in two parts."""
+        messages = super().format(signature, demos, inputs)
+        return messages if self._parts is None else [*messages[:-1], *self._parts]
 
 
 def supports_cache_control(lm: dspy.BaseLM) -> bool:
-    """Whether a model caches what it is told to, and its user has not said what."""
+    """Whether a model caches up to breakpoints, and its user has not set any."""
     return type(lm) is dspy.LM and lm.model.startswith("anthropic/") and lm.kwargs.get("prompt_cache") is None

@@ -1,11 +1,11 @@
-"""What `grade --out` wrote, read back."""
+"""Reads runs: files that `grade --out` wrote, or the results of `grade_many` in memory."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from pydantic import ValidationError
 
@@ -14,17 +14,25 @@ from rubric_integrations.submission.submission import Submission
 
 
 class RunFileError(ValueError):
-    """A file is no run."""
+    """A file cannot be read as a run."""
+
+
+class GradedResult(Protocol):
+    """A result that can be written as a line of a run file, such as `rubric_integrations.runs.Graded`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the line as a JSON object."""
+        ...
 
 
 class GradedRow(NamedTuple):
     """One line of a run.
 
     Attributes:
-        id: The row's name.
-        submission: What was graded; None where the row had nothing to grade.
-        report: Its grade; None where there is none.
-        error: Why there is none, or why it is not complete.
+        id: The row's id.
+        submission: What was graded; None if there was nothing to grade.
+        report: The grade, which may be incomplete; None if there is none.
+        error: Why there is no grade, or why it is not complete.
     """
 
     id: str
@@ -34,19 +42,19 @@ class GradedRow(NamedTuple):
 
     @property
     def is_graded(self) -> bool:
-        """Whether the grade stands: a failure that a policy answered, or a panel's lost vote, does not undo it."""
+        """Whether the grade is valid: it is, despite an `error`, if a failure policy or a panel decided the score."""
         if self.report is None:
             return False
         return self.error is None or self.report.score is not None or self.report.score_range is not None
 
 
 class RunFile(NamedTuple):
-    """A run.
+    """The results of one run.
 
     Attributes:
-        name: What to call it.
-        rubric: The name of the rubric, if it has one.
-        judge: Who judged, if the file says so.
+        name: The run's name on the page.
+        rubric: The rubric's name, if it has one.
+        judge: The judge's name, if the file has it.
         rows: The submissions, in order.
     """
 
@@ -56,53 +64,67 @@ class RunFile(NamedTuple):
     rows: tuple[GradedRow, ...]
 
     @classmethod
-    def of(cls, name: str, graded: Iterable[Any], *, rubric: str | None = None, judge: str | None = None) -> RunFile:
-        """A run in memory: what iterating `grade_many` gave."""
-        return cls(name, rubric, judge, tuple(_row(item.to_dict()) for item in graded))
+    def of(
+        cls, name: str, graded: Iterable[GradedResult], *, rubric: str | None = None, judge: str | None = None
+    ) -> RunFile:
+        """Make a run from results in memory.
+
+        Args:
+            name: The run's name on the page.
+            graded: The results, as `grade_many` yields them.
+            rubric: The rubric's name.
+            judge: The judge's name.
+        """
+        return cls(name, rubric, judge, tuple(_row(result.to_dict()) for result in graded))
 
 
 def read_run(path: Path) -> RunFile:
-    """Read a run.
+    """Read a file that `grade --out` wrote.
 
     Raises:
-        RunFileError: It cannot be read, a line is no grade, or there is none.
+        RunFileError: The file cannot be read, is empty, or has a line that is not a grade.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise RunFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    told = list(_dicts(path, lines))
-    if not told:
-        raise RunFileError(f"{path}: is empty: give a file that `grade --out` wrote")
+    objects = list(_objects(path, lines))
+    if not objects:
+        raise RunFileError(f"{path}: is empty: name a file that `grade --out` wrote")
     rows: list[GradedRow] = []
-    for number, line in told:
+    for number, fields in objects:
         try:
-            rows.append(_row(line))
+            rows.append(_row(fields))
         except (ValidationError, KeyError, TypeError) as error:
-            first = str(error).splitlines()[0]
-            raise RunFileError(f"{path}:{number}: is no grade: {first}: give a file that `grade --out` wrote") from None
-    first = told[0][1]
+            problem = str(error).splitlines()[0]
+            raise RunFileError(
+                f"{path}:{number}: is no grade: {problem}: name a file that `grade --out` wrote"
+            ) from None
+    first = objects[0][1]
     return RunFile(path.stem, _text(first.get("rubric")), _text(first.get("judge")), tuple(rows))
 
 
-def _dicts(path: Path, lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(path: Path, lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            fields = json.loads(line)
         except ValueError:
-            raise RunFileError(f"{path}:{number}: is not JSON: give a file that `grade --out` wrote") from None
-        if not isinstance(row, dict):
-            raise RunFileError(f"{path}:{number}: is {type(row).__name__}: give a file that `grade --out` wrote")
-        yield number, cast("dict[str, Any]", row)
+            raise RunFileError(f"{path}:{number}: is not JSON: name a file that `grade --out` wrote") from None
+        if not isinstance(fields, dict):
+            raise RunFileError(
+                f"{path}:{number}: is {type(fields).__name__}, not an object: name a file that `grade --out` wrote"
+            )
+        yield number, cast("dict[str, Any]", fields)
 
 
-def _row(line: dict[str, Any]) -> GradedRow:
-    submission = Submission.model_validate(line["submission"]) if line.get("submission") else None
-    fields = {name: line[name] for name in EvaluationReport.model_fields if name in line}
-    report = EvaluationReport.model_validate(fields) if "report" in fields else None
-    return GradedRow(str(line["id"]), submission, report, _text(line.get("error")))
+def _row(fields: dict[str, Any]) -> GradedRow:
+    submission = Submission.model_validate(fields["submission"]) if fields.get("submission") else None
+    # A line also holds the row's own fields, which the report's model does not know.
+    report_fields = {name: fields[name] for name in EvaluationReport.model_fields if name in fields}
+    report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
+    return GradedRow(str(fields["id"]), submission, report, _text(fields.get("error")))
 
 
 def _text(value: object) -> str | None:

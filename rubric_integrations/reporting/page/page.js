@@ -1,5 +1,5 @@
 "use strict";
-/* Texts of models and users are put into the document with textContent only. */
+/* Text from models and users is put into the document with textContent only: it must never become markup. */
 (async () => {
   const packed = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
   const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -19,18 +19,18 @@
     return element;
   };
 
-  /* Labels: what a reader overruled, kept in this browser for just these runs. */
+  /* Labels: answers that the reader overruled, stored in this browser under a key of these runs. */
   const store = "rubric-labels-" + data.key;
   let labels = {};
-  try { labels = JSON.parse(localStorage.getItem(store) || "{}"); } catch { /* no storage: until the page is left */ }
-  const keep = () => { try { localStorage.setItem(store, JSON.stringify(labels)); } catch { /* as above */ } showLabels(); };
+  try { labels = JSON.parse(localStorage.getItem(store) || "{}"); } catch { /* without storage, labels last until the page is closed */ }
+  const saveLabels = () => { try { localStorage.setItem(store, JSON.stringify(labels)); } catch { /* see above */ } showLabels(); };
   const labelKey = (row, place) => JSON.stringify([row.id, data.criteria[place].name]);
 
   const answersOf = (row, run) => {
-    const found = new Map();
+    const answers = new Map();
     for (const [place, state, verdict, good, reason, more] of row.grades[run]?.answers || [])
-      found.set(place, { state, verdict, good, reason, more: more || {} });
-    return found;
+      answers.set(place, { state, verdict, good, reason, more: more || {} });
+    return answers;
   };
   const glyph = (answer) => {
     if (answer.state === "failed") return "!";
@@ -40,9 +40,9 @@
     return String(Math.round(answer.good * 100) / 100).replace(/^0\./, ".");
   };
   const shade = (answer) => (answer.state === "answered" ? "g" + Math.round(answer.good * 4) : answer.state);
-  const inWords = (answer) => (answer.state === "failed" ? "judge failed" : answer.state === "open" ? "not asked" : answer.verdict);
+  const inWords = (answer) => (answer.state === "failed" ? "judge failed" : answer.state === "open" ? "not requested" : answer.verdict);
   const scoreText = (grade) => {
-    if (!grade) return "absent";
+    if (!grade) return "not in this run";
     if (grade.range) return (grade.range[0] === null ? "?" : grade.range[0].toFixed(2)) + ".." + grade.range[1].toFixed(2);
     if (grade.score === undefined) return grade.error ? "not graded" : "undefined";
     return grade.score.toFixed(3);
@@ -51,7 +51,7 @@
     two && row.grades[0]?.score !== undefined && row.grades[1]?.score !== undefined ? row.grades[1].score - row.grades[0].score : null;
   const changed = (row, place, all) => {
     if (!two || !row.grades[0] || !row.grades[1]) return false;
-    const [a, b] = (all || [0, 1].map((run) => answersOf(row, run))).map((found) => found.get(place));
+    const [a, b] = (all || [0, 1].map((run) => answersOf(row, run))).map((answers) => answers.get(place));
     return Boolean(a?.verdict && b?.verdict) && a.verdict !== b.verdict;
   };
 
@@ -66,12 +66,12 @@
   const statuses = [["all", "all"], ["passed", "passed"], ["not", "not passed"], ["failed", "not graded"], ["abstained", "with abstentions"], ["split", "panel disagreed"], ["labelled", "overruled"]];
   if (two) statuses.push(["changed", "answers changed"], ["better", "better"], ["worse", "worse"]);
   const sorts = [["order", "as in the run"], ["low", "lowest score first"], ["high", "highest score first"], ["id", "id"]];
-  if (two) sorts.push(["fell", "fell most first"], ["rose", "rose most first"]);
+  if (two) sorts.push(["fell", "largest decrease first"], ["rose", "largest increase first"]);
   $("filters").append(
     field("text", "search", make("input", { type: "search" })),
     field("status", "show", make("select", {}, ...options(statuses))),
     field("criterion", "criterion", make("select", {}, ...options([["", "any"], ...data.criteria.map((c, i) => [String(i), c.name])]))),
-    field("answer", "answered", make("select", {}, ...options([["", "in any way"], ["good", "holds"], ["part", "partly"], ["bad", "does not hold"], ["abstained", "could not tell"], ["failed", "judge failed"], ["open", "not asked"]]))),
+    field("answer", "answered", make("select", {}, ...options([["", "in any way"], ["good", "as wanted"], ["part", "partly"], ["bad", "not as wanted"], ["abstained", "could not tell"], ["failed", "judge failed"], ["open", "not requested"]]))),
     field("sort", "sort", make("select", {}, ...options(sorts))),
   );
   $("filters").addEventListener("submit", (event) => event.preventDefault());
@@ -92,8 +92,8 @@
     const text = choices.text.toLowerCase();
     if (text && ![row.id, row.query, row.response].some((part) => (part || "").toLowerCase().includes(text))) return false;
     if (!choices.answer) return true;
-    const asked = choices.criterion === "" ? [...answers.values()] : [answers.get(Number(choices.criterion))].filter(Boolean);
-    return asked.some((answer) => kind(answer) === choices.answer);
+    const selected = choices.criterion === "" ? [...answers.values()] : [answers.get(Number(choices.criterion))].filter(Boolean);
+    return selected.some((answer) => kind(answer) === choices.answer);
   };
   const low = (row) => { const g = row.grades[last]; return g?.score ?? g?.range?.[0] ?? null; };
   const order = {
@@ -141,7 +141,7 @@
     const notes = [];
     if (answer.more.agreement !== undefined && answer.more.agreement !== null) notes.push(Math.round(answer.more.agreement * 100) + " % of the panel agree");
     if (answer.more.confidence !== undefined) notes.push("confidence " + answer.more.confidence.toFixed(2));
-    if (answer.more.neutralized) notes.push("text that imitates prompt structure was defused");
+    if (answer.more.neutralized) notes.push("text that imitates prompt structure was sanitized");
     return make("td", { class: "why" }, make("i", { class: "cell " + shade(answer), "aria-hidden": "true" }, glyph(answer)), " ", make("b", {}, inWords(answer)), " ", answer.reason || "",
       notes.length ? make("small", {}, " (" + notes.join("; ") + ")") : null, votes.length ? make("ul", { class: "votes" }, ...votes) : null);
   };
@@ -154,7 +154,7 @@
     const set = (verdict) => {
       if (verdict) labels[key] = { verdict, reason: labels[key]?.reason || "" };
       else delete labels[key];
-      keep();
+      saveLabels();
     };
     const select = make("select", { "aria-label": "Your answer to " + data.criteria[place].name, oninput: (event) => set(event.target.value) }, ...options([["", "as judged"], ...words.map((word) => [word, word])]));
     if (labels[key] && !words.includes(labels[key].verdict)) select.append(make("option", { value: labels[key].verdict }, labels[key].verdict));
@@ -167,13 +167,13 @@
     const turn = (step, name) => { const other = shown[at + step]; return at >= 0 && other ? make("a", { href: "#s" + data.rows.indexOf(other), rel: step > 0 ? "next" : "prev" }, name) : null; };
     const all = data.runs.map((_, run) => answersOf(row, run));
     const rows = data.criteria.map((criterion, c) => {
-      if (!all.some((found) => found.has(c))) return null;
+      if (!all.some((answers) => answers.has(c))) return null;
       const name = make("th", { scope: "row" }, make("span", { class: "key" }, criterion.name), " ", make("small", {}, (criterion.weight > 0 ? "+" : "") + criterion.weight), criterion.required ? " " : null, criterion.required ? make("span", { class: "tag" }, "required") : null, make("span", { class: "words" }, criterion.requirement));
-      return make("tr", {}, name, ...all.map((found) => verdictCell(found.get(c))), overrule(row, c));
+      return make("tr", {}, name, ...all.map((answers) => verdictCell(answers.get(c))), overrule(row, c));
     });
     const heads = two ? data.runs : ["answer"];
     const grades = row.grades.map((grade, run) => make("p", {}, two ? make("b", { class: "r" + (run + 1) }, data.runs[run] + ": ") : null, scoreText(grade) + (grade && !grade.error ? (grade.passed ? ", passed" : ", not passed") : "") +
-      (grade?.penalty ? ", " + grade.penalty.toFixed(3) + " lost for length" : "") + (grade?.metrics ? ", " + Object.entries(grade.metrics).map(([name, value]) => name + " " + (value === null ? "not computed" : value.toFixed(3))).join(", ") : "") + (grade?.error ? ": " + grade.error : "") + (grade?.note ? "; " + grade.note : "") + (grade?.reason ? ". " + grade.reason : "")));
+      (grade?.penalty ? ", " + grade.penalty.toFixed(3) + " deducted for length" : "") + (grade?.metrics ? ", " + Object.entries(grade.metrics).map(([name, value]) => name + " " + (value === null ? "not computed" : value.toFixed(3))).join(", ") : "") + (grade?.error ? ": " + grade.error : "") + (grade?.note ? "; " + grade.note : "") + (grade?.reason ? ". " + grade.reason : "")));
     $("one").replaceChildren(
       make("nav", { class: "turn", "aria-label": "Submissions" }, make("a", { href: "#list" }, "All submissions"), turn(-1, "Previous"), turn(1, "Next")),
       make("h2", {}, row.id), ...grades,
@@ -195,9 +195,9 @@
       link.click();
       URL.revokeObjectURL(link.href);
     };
-    const forget = () => { if (confirm("Forget all " + count + " labels of this page?")) { labels = {}; keep(); route(); } };
-    $("labels").replaceChildren(make("span", { role: "status" }, count ? count + (count > 1 ? " answers" : " answer") + " overruled, kept in this browser." : "Open a submission to overrule an answer."),
-      ...(count ? [make("button", { type: "button", onclick: save }, "Export labels.jsonl"), make("button", { type: "button", onclick: forget }, "Forget")] : []));
+    const remove = () => { if (confirm("Delete all " + count + " labels of this page?")) { labels = {}; saveLabels(); route(); } };
+    $("labels").replaceChildren(make("span", { role: "status" }, count ? count + (count > 1 ? " answers" : " answer") + " overruled, stored in this browser." : "Open a submission to overrule an answer."),
+      ...(count ? [make("button", { type: "button", onclick: save }, "Export labels.jsonl"), make("button", { type: "button", onclick: remove }, "Delete labels")] : []));
   }
 
   function route() {

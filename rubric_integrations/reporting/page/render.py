@@ -1,7 +1,7 @@
-"""The page itself: a template, a style sheet and a script, with the data packed into it.
+"""Renders the report page: a template, a style sheet and a script, with the data of the runs packed into the file.
 
-Everything that came from a model or a user reaches the page as text: escaped by the template, or packed as base64 and
-put into the document by `textContent`. A content security policy lets no other script run, should that ever fail.
+Text from models and users reaches the page only as text: the template escapes it, or it is packed as base64 and put
+into the document with `textContent`. As a second defence, a content security policy allows no other script.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ _BINS = 20
 
 
 def report_page(runs: Sequence[RunFile], title: str | None = None) -> str:
-    """One run, or two to compare, as an HTML page.
+    """Render one run, or two to compare, as an HTML page.
 
     Args:
-        runs: One or two.
+        runs: One run, or two.
         title: The page's heading; by default the rubric's name.
 
     Raises:
-        ValueError: There are none, or more than two.
+        ValueError: There is no run, or there are more than two.
         ImportError: The extra `report` is not installed.
+
+    Example:
+        >>> report_page([RunFile.of("tonight", [])], "Nothing yet")[:15]
+        '<!doctype html>'
     """
     if not 1 <= len(runs) <= 2:
         raise ValueError(f"`runs` must be one run, or two to compare, got {len(runs)}")
@@ -51,7 +55,7 @@ def report_page(runs: Sequence[RunFile], title: str | None = None) -> str:
 
 
 def _histogram(run: RunFile) -> list[int]:
-    """How many scores fall into each of the bins over [0, 1]; what lies outside goes to the end it is at."""
+    """Count the scores in equal bins over [0, 1]; scores below 0 or above 1 count in the first or the last bin."""
     counts = [0] * _BINS
     for row in run.rows:
         if row.report and row.report.score is not None:

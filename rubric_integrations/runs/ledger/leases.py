@@ -1,4 +1,4 @@
-"""Who asks about which key: claims that others wait for, and that end with the process that made them."""
+"""Leases on keys: each key is requested by one caller at a time, over all tasks, threads and processes."""
 
 from __future__ import annotations
 
@@ -19,33 +19,43 @@ from weakref import ref
 from rubric_integrations.runs.ledger.batching import Batcher
 from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
 
-# Seconds without a sign of life after which an owner's claims are taken over.
-LEASE = 5.0
+# Seconds without a heartbeat after which the leases of an owner expire.
+LEASE_SECONDS = 5.0
+# Seconds between two attempts to obtain a key that somebody else holds; the pause grows from the first to the second.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
 
-_CLAIM = "INSERT OR IGNORE INTO judgments VALUES (?, 'asked', NULL, ?, ?)"
-_FIND = "SELECT judgment, judgments.owner, host, pid, beat FROM judgments LEFT JOIN owners USING (owner) WHERE key = ?"
+_INSERT_LEASE = "INSERT OR IGNORE INTO judgments VALUES (?, 'leased', NULL, ?, ?)"
+_SELECT_KEY = (
+    "SELECT judgment, judgments.owner, host, pid, heartbeat FROM judgments LEFT JOIN owners USING (owner) WHERE key = ?"
+)
 
 
 class Owner(NamedTuple):
-    """Who claims: a name that nobody else has, and where it runs; None where nobody knows it any more."""
+    """A holder of leases: one `Leases` object in one process.
+
+    Attributes:
+        name: A unique name.
+        host: The host and the process namespace; None if the owner is no longer registered.
+        pid: The process; None if the owner is no longer registered.
+        heartbeat: A counter that the owner raises while it is alive and holds leases.
+    """
 
     name: str
     host: str | None
     pid: int | None
-    beat: int | None = 0
+    heartbeat: int | None = 0
 
     @classmethod
-    def new(cls) -> Owner:
-        """One for this process."""
+    def in_this_process(cls) -> Owner:
+        """Make a new owner in this process."""
         return cls(uuid4().hex, _host(), os.getpid())
 
     @property
     def is_dead(self) -> bool:
-        """Whether its process is known to be gone; where another has its number now, the lease decides."""
+        """Whether its process has certainly ended. If the system reused the process id, only the heartbeat tells."""
         if self.host is None or self.pid is None:
             return True
-        # On Windows `kill` would not ask but end the process.
+        # On Windows, `os.kill(pid, 0)` would end the process instead of looking for it.
         if os.name == "posix" and self.host == _host():
             try:
                 os.kill(self.pid, 0)
@@ -59,150 +69,160 @@ class Owner(NamedTuple):
 @cache
 def _host() -> str:
     try:
-        # Containers may have the name of their host, but not the numbers of its processes.
-        space = str(Path("/proc/self/ns/pid").readlink())
+        # A container may share the name of its host, but not its process ids.
+        namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
-        space = ""
-    return f"{socket.gethostname()} {space}"
+        namespace = ""
+    return f"{socket.gethostname()} {namespace}"
 
 
-_Answer = str | Owner | None
-"""Of a key that was asked for: its judgment, who else has it, or None for the asker's own."""
+_KeyState = str | Owner | None
+"""A key as one caller sees it: its stored judgment as JSON, its other owner, or None if the caller now holds it."""
 
 
 class Leases:
-    """The claims of one process, as rows of the file that only their owner releases while it lives."""
+    """The leases of one process: rows of the ledger's file that nobody else removes while their owner is alive.
+
+    While it holds any lease, a thread sends heartbeats.
+
+    Args:
+        file: The ledger's file.
+    """
 
     def __init__(self, file: LedgerFile):
-        """Lease in a file; a thread shows that the owner lives while it holds any key."""
-        self._file, self._owner = file, Owner.new()
+        self._file, self._owner = file, Owner.in_this_process()
         self._held: set[str] = set()
-        self._ask = Batcher(self._ask_all, self._drop)
+        self._acquire = Batcher(self._acquire_batch, self._release_acquired)
         self._stop = threading.Event()
-        self._heart: threading.Thread | None = None
+        self._heartbeat_thread: threading.Thread | None = None
 
     async def obtain(self, keys: Sequence[str]) -> list[str | None]:
-        """Wait until nobody else asks about the first of some keys.
+        """Wait until nobody else holds a lease on the first of some keys, and lease it unless its judgment is stored.
 
         Returns:
-            For it, and for those after it up to one that somebody else has: the judgment, or None if the caller holds
-            the key from now on.
+            For the first key, and for those after it up to one that somebody else holds: the stored judgment as JSON,
+            or None if the caller now holds the lease.
 
         Raises:
-            LedgerError: The file cannot be used any more.
+            LedgerError: The file can no longer be used.
         """
-        last, silence, pause = None, 0.0, SHORTEST_PAUSE
-        while isinstance(found := (answers := await self._ask(keys))[0], Owner):
-            silence = silence if found == last else 0.0
-            if found.is_dead or silence >= LEASE:
-                self._bury(found)
+        last_owner, silence, pause = None, 0.0, SHORTEST_PAUSE
+        while isinstance(owner := (states := await self._acquire(keys))[0], Owner):
+            silence = silence if owner == last_owner else 0.0
+            if owner.is_dead or silence >= LEASE_SECONDS:
+                self._expire(owner)
                 continue
             await asyncio.sleep(pause)
-            # Pauses and not the clock: while we were stopped ourselves, the other's silence means nothing.
-            last, silence, pause = found, silence + pause, min(pause * 1.5, LONGEST_PAUSE)
-        return [answer for answer in answers if not isinstance(answer, Owner)]
+            # Counts pauses instead of reading the clock: if this process was suspended, time passed in which it could
+            # not have seen a heartbeat.
+            last_owner, silence, pause = owner, silence + pause, min(pause * 1.5, LONGEST_PAUSE)
+        return [state for state in states if not isinstance(state, Owner)]
 
-    def done(self, keys: Iterable[str]) -> None:
-        """Note that keys were kept."""
+    def mark_stored(self, keys: Iterable[str]) -> None:
+        """Note that the judgments of some keys are stored, which ends their leases."""
         self._held.difference_update(keys)
 
     def release(self, keys: Iterable[str]) -> None:
-        """Let others ask about keys that were not kept."""
-        # The child of a fork drops what its parent's tasks had, and must not end their claims.
+        """End the leases of keys that have no judgment, so that others can lease them."""
+        # After a fork, the child destroys copies of its parent's tasks; this must not end the parent's leases.
         if self._owner.pid != os.getpid():
             return
         keys = list(keys)
         self._held.difference_update(keys)
         try:
-            # Not one transaction: the garbage collector may end an abandoned claim in the middle of another's.
+            # Not in a transaction: the garbage collector may call this in the middle of another transaction.
             with self._file.working() as db:
                 db.executemany(
-                    "DELETE FROM judgments WHERE status = 'asked' AND key = ? AND owner = ?",
+                    "DELETE FROM judgments WHERE status = 'leased' AND key = ? AND owner = ?",
                     [(key, self._owner.name) for key in keys],
                 )
         except LedgerError:
-            # A full disk, say. Under a new name we leave the old one silent, so that its claims expire.
-            self._owner = Owner.new()
+            # For example, the disk is full. The old owner gets no more heartbeats, so its leases expire.
+            self._owner = Owner.in_this_process()
 
     def close(self) -> None:
-        """Release everything."""
+        """End all leases and the heartbeats."""
         self._stop.set()
-        if self._heart is None:
+        if self._heartbeat_thread is None:
             return
         with suppress(LedgerError), self._file.writing() as db:
-            db.execute("DELETE FROM judgments WHERE status = 'asked' AND owner = ?", (self._owner.name,))
+            db.execute("DELETE FROM judgments WHERE status = 'leased' AND owner = ?", (self._owner.name,))
             db.execute("DELETE FROM owners WHERE owner = ?", (self._owner.name,))
 
-    def show_life(self) -> None:
-        """Renew the lease."""
+    def renew(self) -> None:
+        """Renew all leases, by one heartbeat."""
         if self._held:
             with suppress(LedgerError), self._file.working() as db:
-                db.execute("UPDATE owners SET beat = beat + 1 WHERE owner = ?", (self._owner.name,))
+                db.execute("UPDATE owners SET heartbeat = heartbeat + 1 WHERE owner = ?", (self._owner.name,))
 
-    def _ask_all(self, askers: Sequence[Sequence[str]]) -> list[list[_Answer]]:
-        """For each asker, key by key: the judgment, None where the asker holds the key from now on, or who else has it.
+    def _acquire_batch(self, requests: Sequence[Sequence[str]]) -> list[list[_KeyState]]:
+        """Lease the keys of several callers that are neither stored nor leased.
 
-        An owner ends an answer: who waits for a key must not hold later ones, or two askers could wait for each other.
+        Returns:
+            The states of each caller's keys, up to the first key that has another owner. The caller waits for that one,
+            and must not hold later keys meanwhile: two callers could wait for each other.
         """
         with self._file.working() as db:
-            rows = {key: db.execute(_FIND, (key,)).fetchone() for keys in askers for key in keys}
+            rows = {key: db.execute(_SELECT_KEY, (key,)).fetchone() for keys in requests for key in keys}
             if None not in rows.values():
-                return [self._answer(db, keys, rows) for keys in askers]
+                return [self._acquire_keys(db, keys, rows) for keys in requests]
         with self._file.writing() as db:
             db.execute("INSERT OR IGNORE INTO owners VALUES (?, ?, ?, ?)", self._owner)
-            answers = [self._answer(db, keys, rows) for keys in askers]
-        self._hold(key for keys, answer in zip(askers, answers, strict=True) for key in _claimed(keys, answer))
-        return answers
+            results = [self._acquire_keys(db, keys, rows) for keys in requests]
+        self._hold(key for keys, states in zip(requests, results, strict=True) for key in _acquired(keys, states))
+        return results
 
-    def _answer(self, db: sqlite3.Connection, keys: Sequence[str], rows: dict[str, Any]) -> list[_Answer]:
-        """One asker's answer; `rows` are what the file has by key, and are kept up to date."""
-        answer: list[_Answer] = []
+    def _acquire_keys(self, db: sqlite3.Connection, keys: Sequence[str], rows: dict[str, Any]) -> list[_KeyState]:
+        """Lease the keys of one caller; `rows` has the rows of the file by key, and is updated."""
+        states: list[_KeyState] = []
         for key in keys:
             row = rows[key]
             if row is None:
-                if db.execute(_CLAIM, (key, time.time(), self._owner.name)).rowcount:
-                    # Who asks for it in the same turn waits, too.
+                if db.execute(_INSERT_LEASE, (key, time.time(), self._owner.name)).rowcount:
+                    # Another caller in the same batch, with the same key, has to wait for this one.
                     rows[key] = (None, *self._owner)
-                    answer.append(None)
+                    states.append(None)
                     continue
-                row = rows[key] = db.execute(_FIND, (key,)).fetchone()
-            answer.append(Owner(*row[1:]) if row[0] is None else row[0])
+                row = rows[key] = db.execute(_SELECT_KEY, (key,)).fetchone()
+            states.append(Owner(*row[1:]) if row[0] is None else row[0])
             if row[0] is None:
                 break
-        return answer
+        return states
 
-    def _drop(self, keys: Sequence[str], answer: list[_Answer]) -> None:
-        """Release the keys of an asker who was cancelled in the meantime."""
-        if claimed := _claimed(keys, answer):
-            self.release(claimed)
+    def _release_acquired(self, keys: Sequence[str], states: list[_KeyState]) -> None:
+        """Release the keys that were acquired for a caller that is gone."""
+        if acquired := _acquired(keys, states):
+            self.release(acquired)
 
     def _hold(self, keys: Iterable[str]) -> None:
         self._held.update(keys)
-        if self._heart is None:
-            self._heart = threading.Thread(target=_beat, args=(ref(self), self._stop), daemon=True)
-            self._heart.start()
+        if self._heartbeat_thread is None:
+            self._heartbeat_thread = threading.Thread(
+                target=_send_heartbeats, args=(ref(self), self._stop), daemon=True
+            )
+            self._heartbeat_thread.start()
 
-    def _bury(self, owner: Owner) -> None:
-        """Release all claims of an owner, unless it has shown life meanwhile."""
+    def _expire(self, owner: Owner) -> None:
+        """End all leases of an owner, unless it has sent a heartbeat since it was read."""
         with self._file.writing() as db:
-            db.execute("DELETE FROM owners WHERE owner = ? AND beat = ?", (owner.name, owner.beat))
+            db.execute("DELETE FROM owners WHERE owner = ? AND heartbeat = ?", (owner.name, owner.heartbeat))
             db.execute(
-                "DELETE FROM judgments WHERE status = 'asked' AND owner = ?1"
+                "DELETE FROM judgments WHERE status = 'leased' AND owner = ?1"
                 " AND NOT EXISTS (SELECT 1 FROM owners WHERE owner = ?1)",
                 (owner.name,),
             )
-            # Those who died without any claim left a row behind.
-            db.execute("DELETE FROM owners WHERE owner NOT IN (SELECT owner FROM judgments WHERE status = 'asked')")
+            # An owner whose process ended while it held no lease would leave its row behind for good.
+            db.execute("DELETE FROM owners WHERE owner NOT IN (SELECT owner FROM judgments WHERE status = 'leased')")
 
 
-def _claimed(keys: Sequence[str], answer: Sequence[_Answer]) -> list[str]:
-    return [key for key, found in zip(keys, answer, strict=False) if found is None]
+def _acquired(keys: Sequence[str], states: Sequence[_KeyState]) -> list[str]:
+    return [key for key, state in zip(keys, states, strict=False) if state is None]
 
 
-def _beat(claims: ref[Leases], stop: threading.Event) -> None:
-    # Not the object itself: a ledger that was left open and forgotten should be collected.
-    while not stop.wait(LEASE / 5):
-        if (living := claims()) is None:
+def _send_heartbeats(leases: ref[Leases], stop: threading.Event) -> None:
+    # A weak reference, so that the thread does not keep alive a ledger that was never closed.
+    while not stop.wait(LEASE_SECONDS / 5):
+        if (living := leases()) is None:
             return
-        living.show_life()
+        living.renew()
         del living

@@ -1,4 +1,4 @@
-"""The file of a ledger: SQLite that is ours, or refused unchanged; one connection, which crosses no fork."""
+"""The SQLite file of a ledger: its schema, one connection for all threads, and the check that a file is a ledger."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from weakref import WeakSet
 
 from rubric_integrations.judges.stored import StoreError
 
-# "rubr" in the file's header: no other program's database is taken for a ledger.
+# "rubr" in the header of the file tells a ledger from the database of another program.
 APPLICATION_ID = 0x72756272
-SCHEMA_VERSION = 1
+# Raise it with every change of the schema: a ledger of another version is refused.
+SCHEMA_VERSION = 2
 SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
-    # A row is `asked`, without a judgment, while its owner holds the key, and then `kept` for good.
+    # A row is `leased`, without a judgment, while its owner requests the judgment; then it is `stored`.
     "CREATE TABLE judgments (key TEXT PRIMARY KEY, status TEXT NOT NULL, judgment TEXT, at REAL NOT NULL, owner TEXT)",
-    "CREATE INDEX asked ON judgments (owner) WHERE status = 'asked'",
-    "CREATE TABLE owners (owner TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, beat INTEGER NOT NULL)",
-    # What was graded, and how: to score it anew when weights change.
+    "CREATE INDEX leased ON judgments (owner) WHERE status = 'leased'",
+    "CREATE TABLE owners"
+    " (owner TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, heartbeat INTEGER NOT NULL)",
+    # The submissions and the grader of a run, from which `rescore` computes new scores.
     "CREATE TABLE submissions"
     " (number INTEGER PRIMARY KEY, hash TEXT UNIQUE, id TEXT NOT NULL, submission TEXT NOT NULL)",
     "CREATE TABLE graders (hash TEXT PRIMARY KEY, grader TEXT NOT NULL, at REAL NOT NULL)",
@@ -32,26 +34,31 @@ SCHEMA = (
     " (key TEXT PRIMARY KEY, kind TEXT NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, times INTEGER NOT NULL)",
 )
 
-# Seconds to wait for another process's transaction, which takes microseconds.
-BUSY = 30.0
+# Seconds to wait for the transaction of another process, which usually takes microseconds.
+BUSY_SECONDS = 30.0
 
 
 class LedgerError(StoreError, ValueError):
-    """A file that is no ledger, or cannot be used as one any more; what was kept in it stays."""
+    """A file is not a ledger, or can no longer be used as one; the judgments stored in it stay there."""
 
 
 class LedgerFile:
-    """One connection for all threads of a process, one at a time."""
+    """A ledger's file, with one connection that the threads of a process use in turn.
+
+    Args:
+        path: The file; it is created if it does not exist.
+
+    Attributes:
+        lock: Held by the thread that uses the connection.
+
+    Raises:
+        LedgerError: The file is not a ledger, is a ledger of another version, or cannot be written.
+    """
 
     def __init__(self, path: Path):
-        """Open a file, or make it.
-
-        Raises:
-            LedgerError: It is not a ledger, is one of a newer version, or cannot be written.
-        """
-        # Opened again after a fork, when the working folder may be another.
+        # Absolute, because the file is opened again after a fork, when the working folder may have changed.
         self._name, self._path = str(path), path.absolute()
-        # Reentrant: a garbage collection inside an operation may end an abandoned claim.
+        # Reentrant: while this thread holds it, the garbage collector may run here and release an abandoned lease.
         self.lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
         self._closed = False
@@ -61,10 +68,10 @@ class LedgerFile:
 
     @contextmanager
     def working(self) -> Generator[sqlite3.Connection]:
-        """The connection, for this thread alone. Each statement is a transaction of its own.
+        """Lend the connection to this thread; each statement is a transaction of its own.
 
         Raises:
-            LedgerError: The file cannot be used any more, or is closed.
+            LedgerError: The file can no longer be used, or is closed.
         """
         with self.lock:
             if self._closed:
@@ -75,24 +82,26 @@ class LedgerFile:
                 yield self._db
             except sqlite3.OperationalError as error:
                 raise LedgerError(
-                    f"`path` {self._name!r} cannot be used ({error}): what was bought until now is kept; see that its "
-                    "folder exists, may be written and has room, and start again: only the rest is bought"
+                    f"`path` {self._name!r} cannot be used ({error}): the judgments so far are stored; make sure that "
+                    "its folder exists, is writable and has free space, and start again: only the missing judgments "
+                    "are requested"
                 ) from None
             except sqlite3.DatabaseError as error:
                 raise LedgerError(
-                    f"`path` {self._name!r} is damaged ({error}): move it away and start with a new file, or save "
-                    "what can be saved with `.recover` in the `sqlite3` shell"
+                    f"`path` {self._name!r} is damaged ({error}): recover its contents with `.recover` in the "
+                    "`sqlite3` shell, or move it away and start with a new file, which requests all judgments again"
                 ) from None
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
-        """The connection in one transaction, which is undone if the body raises.
+        """Lend the connection to this thread in one transaction, which is rolled back if the block raises.
 
         Raises:
-            LedgerError: As `working`.
+            LedgerError: The file can no longer be used, or is closed.
         """
         with self.working() as db, db:
-            # A transaction that begins as a reader fails at once when another writer was between.
+            # IMMEDIATE, because a transaction that begins with a read fails without waiting if another process writes
+            # before its first write.
             db.execute("BEGIN IMMEDIATE")
             yield db
 
@@ -103,12 +112,12 @@ class LedgerFile:
             self._disconnect()
 
     def before_fork(self) -> None:
-        """Close the connection, and let nobody open it again until the fork is done."""
+        """Close the connection, and hold the lock until the fork is done, so that no thread opens it again."""
         self.lock.acquire()
         self._disconnect()
 
     def after_fork(self, in_child: bool) -> None:
-        """Go on, with a new connection when it is next needed."""
+        """Release the lock; the connection is opened again when it is next used."""
         if in_child:
             self.lock = threading.RLock()
         else:
@@ -121,8 +130,8 @@ class LedgerFile:
             self._db = None
 
     def _connect(self) -> sqlite3.Connection:
-        self._check_ours()
-        db = sqlite3.connect(self._path, timeout=BUSY, isolation_level=None, check_same_thread=False)
+        self._refuse_foreign_file()
+        db = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(db)
         except BaseException:
@@ -131,7 +140,7 @@ class LedgerFile:
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        until = time.monotonic() + BUSY
+        deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
                 with db:
@@ -139,20 +148,26 @@ class LedgerFile:
                     if not db.execute("PRAGMA user_version").fetchone()[0]:
                         for statement in SCHEMA:
                             db.execute(statement)
-                # After the schema: a file in WAL mode that is not yet marked as ours would look like a stranger's.
+                # After the schema: another process would refuse a file in WAL mode that has no application id yet.
                 mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 break
             except sqlite3.OperationalError as error:
-                # Where several make one file at once, SQLite does not wait for the change of mode.
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                # If several processes create the file at once, SQLite does not wait its timeout to change the mode.
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
         if mode != "wal":
-            raise LedgerError(f"`path` {self._name!r} is on a disk that several cannot share: name a local one")
+            raise LedgerError(
+                f"`path` {self._name!r} is on a disk where processes cannot share it: name a file on a local disk"
+            )
         db.execute("PRAGMA synchronous = NORMAL")
 
-    def _check_ours(self) -> None:
-        """Refuse what is no ledger, without a write."""
+    def _refuse_foreign_file(self) -> None:
+        """Raise if the file exists and is not a ledger of this version, without writing to it.
+
+        Raises:
+            LedgerError: It is something else.
+        """
         name = self._name
         try:
             state = self._path.stat()
@@ -160,36 +175,36 @@ class LedgerFile:
             return
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise LedgerError(f"`path` {name!r} cannot be opened ({reason}): name another") from None
+            raise LedgerError(f"`path` {name!r} cannot be opened ({reason}): name another file") from None
         if not stat.S_ISREG(state.st_mode):
-            raise LedgerError(f"`path` {name!r} is no file: name one, such as 'run.sqlite'")
+            raise LedgerError(f"`path` {name!r} is not a file: name one, such as 'run.sqlite'")
         if not state.st_size:
             return
-        # The first look takes no lock, so a process may be just writing what it sees; the second waits for that one.
+        # The first read takes no lock, so it may see a file that another process is creating; the second waits for it.
         header = self._header(locked=False) or self._header(locked=True)
         if header is None:
             raise LedgerError(
-                f"`path` {name!r} is no SQLite file, so no ledger: name another or a new one; it is unchanged"
+                f"`path` {name!r} is not an SQLite file, so it is not a ledger: name another or a new file; it is "
+                "unchanged"
             )
         application, version = header
         if application != APPLICATION_ID:
             raise LedgerError(
-                f"`path` {name!r} is another program's SQLite file, no ledger: name another or a new one; it is "
-                "unchanged"
+                f"`path` {name!r} is the SQLite file of another program, not a ledger: name another or a new file; it "
+                "is unchanged"
             )
-        if version > SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
+            library = "update the library" if version > SCHEMA_VERSION else "use the older library that wrote it"
             raise LedgerError(
-                f"`path` {name!r} is a ledger of version {version!r}, and this library knows {SCHEMA_VERSION}: update "
-                "the library, or name a new file; it is unchanged"
+                f"`path` {name!r} is a ledger of version {version!r}, and this library reads version {SCHEMA_VERSION}: "
+                f"{library}, or name a new file, for which all judgments are requested again; it is unchanged"
             )
 
     def _header(self, locked: bool) -> tuple[int, int] | None:
-        """Whose the file is, and of which version; None if it is not SQLite.
-
-        Not with `open`: to close a file drops all locks on it that this process has through other connections.
-        """
+        """Return the application id and the schema version of the file; None if it is not an SQLite file."""
+        # Not read with `open`: closing a file drops all locks on it that this process has through other connections.
         uri = f"{self._path.as_uri()}?mode=ro&immutable={int(not locked)}"
-        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY)) as db:
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as db:
             try:
                 application = db.execute("PRAGMA application_id").fetchone()[0]
                 return application, db.execute("PRAGMA user_version").fetchone()[0]
@@ -199,25 +214,25 @@ class LedgerFile:
                 raise
 
 
-# SQLite counts its locks by process: with a connection that crossed a fork, the child would believe in locks that
-# only the parent has, and lose what it writes when the parent closes. So none crosses.
+# SQLite's locks belong to a process: with a connection that it inherited by a fork, the child would rely on locks that
+# only its parent has, and lose its writes when the parent closes the file. So every connection is closed before a fork.
 _files: WeakSet[LedgerFile] = WeakSet()
-_stopped: list[LedgerFile] = []
-_forking = threading.RLock()
+_suspended: list[LedgerFile] = []
+_fork_lock = threading.RLock()
 
 
 def _before_fork() -> None:
-    _forking.acquire()
+    _fork_lock.acquire()
     for file in sorted(_files, key=id):
         file.before_fork()
-        _stopped.append(file)
+        _suspended.append(file)
 
 
 def _after_fork(in_child: bool) -> None:
-    while _stopped:
-        _stopped.pop().after_fork(in_child)
-    # The thread that forked is the one that lives on in the child: it holds the lock there too.
-    _forking.release()
+    while _suspended:
+        _suspended.pop().after_fork(in_child)
+    # Only the thread that forked exists in the child, so this thread holds the lock there, too.
+    _fork_lock.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -22,18 +22,19 @@ from rubric_integrations.runs.ledger.leases import Leases
 from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
 from rubric_integrations.submission.submission import Submission
 
+# Characters of a failure's message that are stored: a provider may send a whole page.
 MAX_MESSAGE = 1_000
 
 
 class FailureRecord(NamedTuple):
-    """A key that a judge failed at.
+    """The failures of a judge under one key.
 
     Attributes:
-        key: The judgment's key.
-        kind: The last failure's `kind`.
-        message: What it said.
-        at: When, in Unix seconds.
-        times: How many failures there were.
+        key: The key of the judgment.
+        kind: The kind of the last failure.
+        message: The message of the last failure, up to 1,000 characters.
+        at: The time of the last failure, in Unix seconds.
+        times: The number of failures.
     """
 
     key: str
@@ -46,13 +47,23 @@ class FailureRecord(NamedTuple):
 class Ledger:
     """A store of judgments in one SQLite file, on a local disk.
 
-    A judgment is safe when `keep` returns: killing the process loses none. A power loss may cost those of the last
-    half minute or so, which are bought again then, but not the file. While somebody asks about a key everyone else
-    waits for the answer, and whoever dies over it is replaced. One object serves any number of threads and event
-    loops, and may cross `os.fork`.
+    While one caller holds the lease on a key, all others wait for its judgment; if that caller fails or its process
+    dies, the next one gets the lease. One object serves any number of threads and event loops, and works on both sides
+    of `os.fork`. Several processes may open the same file.
+
+    A judgment is safe once `Lease.store` returns: no crash of the process loses it. A power failure may lose those of
+    the last half minute or so, which are then requested again, but does not damage the file.
+
+    Args:
+        path: The file, such as `run.sqlite`; it is created if it does not exist. While it is open, there are two more
+            files beside it, which end in `-wal` and `-shm`.
 
     Attributes:
         path: The file.
+
+    Raises:
+        LedgerError: The file is not a ledger or is a ledger of another version (it is unchanged then), or it cannot be
+            written.
 
     Example:
         >>> import tempfile
@@ -66,17 +77,9 @@ class Ledger:
     """
 
     def __init__(self, path: str | PathLike[str]):
-        """Open a ledger, or make one where there is no file.
-
-        Args:
-            path: The file, such as `run.sqlite`; while it is open it has a `-wal` and a `-shm` beside it.
-
-        Raises:
-            LedgerError: The file is not a ledger, or of a newer version (it is unchanged), or cannot be written.
-        """
         self.path = Path(path)
         self._file = LedgerFile(self.path)
-        self._process = self._in_this_process()
+        self._process_state = self._new_process_state()
 
     def __enter__(self) -> Self:
         return self
@@ -85,53 +88,56 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Release what is still claimed, and close the file."""
-        self._here.leases.close()
+        """End the leases that are still held, and close the file."""
+        self._state.leases.close()
         self._file.close()
 
     @property
     def stored(self) -> int:
-        """Judgments that this object has kept, in this process."""
-        return self._here.stored
+        """The number of judgments that this object has stored, in this process."""
+        return self._state.stored
 
     @property
     def reused(self) -> int:
-        """Answers that this object has given from the file, in this process."""
-        return self._here.reused
+        """The number of judgments that this object has read from the file, in this process."""
+        return self._state.reused
 
     @property
     def spend(self) -> Spend:
-        """What the judgments cost that this object has kept, in this process; failures are not in it."""
+        """What the judgments cost that this object has stored, in this process; failures are not included."""
         with self._file.lock:
-            return self._here.bill.total
+            return self._state.spend_total.spend
 
     def __len__(self) -> int:
-        """How many judgments the file has."""
+        """Count the judgments in the file."""
         with self._file.working() as db:
-            # Not by `status = 'kept'`, which would read the whole file: these two read indexes.
-            kept_or_asked = db.execute("SELECT count(*) FROM judgments").fetchone()[0]
-            return kept_or_asked - db.execute("SELECT count(*) FROM judgments WHERE status = 'asked'").fetchone()[0]
+            # `WHERE status = 'stored'` would read the whole file, while these two queries read indexes.
+            rows = db.execute("SELECT count(*) FROM judgments").fetchone()[0]
+            return rows - db.execute("SELECT count(*) FROM judgments WHERE status = 'leased'").fetchone()[0]
 
     def __bool__(self) -> bool:
-        """Always true: an empty ledger is one, too."""
+        """Return True: without this, an empty ledger would be false, because it has a length."""
         return True
 
     def failures(self, limit: int = 20) -> list[FailureRecord]:
-        """The most recent failures, one entry a key."""
+        """List the most recent failures, latest first, one entry per key.
+
+        Args:
+            limit: The largest number of entries.
+        """
         with self._file.working() as db:
-            return [
-                FailureRecord(*row) for row in db.execute("SELECT * FROM failures ORDER BY at DESC LIMIT ?", (limit,))
-            ]
+            query = "SELECT key, kind, message, at, times FROM failures ORDER BY at DESC LIMIT ?"
+            return [FailureRecord(*row) for row in db.execute(query, (limit,))]
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
-        """What the file has under these keys, without claiming the others."""
+        """Return the judgments that the file has under some keys, without leasing the others."""
         with self._file.working() as db:
-            query = "SELECT judgment FROM judgments WHERE key = ? AND status = 'kept'"
-            found = {key: db.execute(query, (key,)).fetchone() for key in keys}
-        return {key: self._read(key, row[0]) for key, row in found.items() if row}
+            query = "SELECT judgment FROM judgments WHERE key = ? AND status = 'stored'"
+            rows = {key: db.execute(query, (key,)).fetchone() for key in keys}
+        return {key: self._read(key, row[0]) for key, row in rows.items() if row}
 
     def record_submission(self, row_id: str, submission: Submission) -> None:
-        """Remember what was graded, once, so that it can be scored anew."""
+        """Record a submission of a run, once, so that `rescore` can score it again."""
         text = json.dumps(submission.model_dump(mode="json", exclude_none=True))
         digest = sha256(f"{row_id}\n{text}".encode()).hexdigest()
         with self._file.working() as db:
@@ -140,7 +146,7 @@ class Ledger:
             )
 
     def submissions(self) -> Iterator[tuple[str, Submission]]:
-        """The id of everything that was graded, and the thing itself, in the order of the first time."""
+        """Yield the id and the submission of everything that was recorded, in the order of the first time."""
         last = 0
         while True:
             with self._file.working() as db:
@@ -148,11 +154,11 @@ class Ledger:
                 rows = db.execute(query, (last,)).fetchall()
             if not rows:
                 return
-            for last, row_id, text in rows:  # noqa: B007 -- where the next page begins
+            for last, row_id, text in rows:  # noqa: B007 -- the next page begins after `last`
                 yield row_id, Submission.model_validate_json(text)
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
-        """Remember how is graded now."""
+        """Record this run's grader configuration, so that `rescore` can rebuild the grader."""
         text = json.dumps(configuration, sort_keys=True)
         with self._file.working() as db:
             db.execute(
@@ -161,46 +167,46 @@ class Ledger:
             )
 
     def latest_grader(self) -> dict[str, Any] | None:
-        """How was graded last; None where nothing was."""
+        """Return the most recent grader configuration, or None if the ledger has no run."""
         with self._file.working() as db:
             row = db.execute("SELECT grader FROM graders ORDER BY at DESC LIMIT 1").fetchone()
         return json.loads(row[0]) if row else None
 
     @asynccontextmanager
     async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
-        """Wait until nobody else asks about any of these keys, and hold those that the file has not.
+        """Wait until nobody else holds a lease on any of some keys, and lease those that have no judgment.
 
         Raises:
-            LedgerError: The file cannot be used any more.
+            LedgerError: The file can no longer be used.
         """
-        here = self._here
-        lease, leases = _Lease(here.keep, self._note), here.leases
+        state = self._state
+        lease, leases = _Lease(state.store, self._record_failure), state.leases
         try:
-            # In one order for all: two askers could wait for each other else.
-            left = sorted(set(keys))
-            while left:
-                found = await leases.obtain(left)
-                # First of all what we hold now: it must be released if a judgment cannot be read.
-                lease.held.update(key for key, text in zip(left, found, strict=False) if text is None)
+            # All callers use the same order: otherwise two could wait for each other.
+            remaining = sorted(set(keys))
+            while remaining:
+                texts = await leases.obtain(remaining)
+                # Noted before any judgment is read: if one cannot be read, these leases have to be released.
+                lease.held.update(key for key, text in zip(remaining, texts, strict=False) if text is None)
                 lease.stored |= {
-                    key: self._read(key, text) for key, text in zip(left, found, strict=False) if text is not None
+                    key: self._read(key, text) for key, text in zip(remaining, texts, strict=False) if text is not None
                 }
-                left = left[len(found) :]
+                remaining = remaining[len(texts) :]
             yield lease
         finally:
             if lease.held:
                 leases.release(lease.held)
 
     @property
-    def _here(self) -> _Process:
-        if self._process.pid != os.getpid():
+    def _state(self) -> _ProcessState:
+        if self._process_state.pid != os.getpid():
             with self._file.lock:
-                if self._process.pid != os.getpid():
-                    self._process = self._in_this_process()
-        return self._process
+                if self._process_state.pid != os.getpid():
+                    self._process_state = self._new_process_state()
+        return self._process_state
 
-    def _in_this_process(self) -> _Process:
-        return _Process(self._file, self._keep_all)
+    def _new_process_state(self) -> _ProcessState:
+        return _ProcessState(self._file, self._store_batch)
 
     def _read(self, key: str, text: str) -> Judgment:
         try:
@@ -208,31 +214,34 @@ class Ledger:
         except ValueError:
             raise LedgerError(
                 f"`path` {str(self.path)!r} has a judgment that this version cannot read, with the key {key!r}: update "
-                "the library, or delete that row to buy it again"
+                "the library, or delete that row, so that the judgment is requested again"
             ) from None
         with self._file.lock:
-            self._here.reused += 1
+            self._state.reused += 1
         return judgment
 
-    def _keep_all(self, bought: Sequence[Mapping[str, Judgment]]) -> list[None]:
+    def _store_batch(self, batch: Sequence[Mapping[str, Judgment]]) -> list[None]:
         now = time.time()
-        rows = [(key, _text(judgment), now) for judgments in bought for key, judgment in judgments.items()]
+        rows = [(key, _to_json(judgment), now) for judgments in batch for key, judgment in judgments.items()]
         with self._file.writing() as db:
-            # The first one stays: others may have read it by the time an owner that was given up comes back.
+            # A judgment that is already stored is not replaced: if this owner's lease expired, another caller has
+            # requested the judgment meanwhile, and others may have read that one.
             db.executemany(
-                "INSERT INTO judgments VALUES (?, 'kept', ?, ?, NULL) ON CONFLICT (key) DO UPDATE SET status = 'kept',"
-                " judgment = excluded.judgment, at = excluded.at, owner = NULL WHERE status = 'asked'",
+                "INSERT INTO judgments VALUES (?, 'stored', ?, ?, NULL) ON CONFLICT (key) DO UPDATE"
+                " SET status = 'stored', judgment = excluded.judgment, at = excluded.at, owner = NULL"
+                " WHERE status = 'leased'",
                 rows,
             )
-            here = self._here
-            here.leases.done(key for key, _, _ in rows)
-            here.stored += len(rows)
-            for judgments in bought:
+            state = self._state
+            state.leases.mark_stored(key for key, _, _ in rows)
+            state.stored += len(rows)
+            for judgments in batch:
                 for judgment in judgments.values():
-                    here.bill.add(judgment.spend)
-        return [None] * len(bought)
+                    state.spend_total.add(judgment.spend)
+        return [None] * len(batch)
 
-    def _note(self, key: str, failure: JudgeFailure) -> None:
+    def _record_failure(self, key: str, failure: JudgeFailure) -> None:
+        # A message may hold half of a surrogate pair, which SQLite cannot store.
         message = str(failure).removeprefix(f"{failure.kind}: ").encode("utf-8", "replace").decode()
         with self._file.working() as db:
             db.execute(
@@ -242,37 +251,37 @@ class Ledger:
             )
 
 
-class _Process:
-    """What a ledger is in one process; a forked one claims in its own name, and counts from zero."""
+class _ProcessState:
+    """The state of a ledger in one process: a forked child has leases of its own, and its counts begin at zero."""
 
-    def __init__(self, file: LedgerFile, keep_all: Callable[[Sequence[Mapping[str, Judgment]]], Sequence[None]]):
+    def __init__(self, file: LedgerFile, store_batch: Callable[[Sequence[Mapping[str, Judgment]]], Sequence[None]]):
         self.pid = os.getpid()
-        self.leases, self.keep = Leases(file), Batcher(keep_all)
+        self.leases, self.store = Leases(file), Batcher(store_batch)
         self.stored = self.reused = 0
-        self.bill = SpendTotal()
+        self.spend_total = SpendTotal()
 
 
 class _Lease:
     def __init__(
         self,
-        keep: Callable[[Mapping[str, Judgment]], Awaitable[None]],
-        note: Callable[[str, JudgeFailure], None],
+        store: Callable[[Mapping[str, Judgment]], Awaitable[None]],
+        record_failure: Callable[[str, JudgeFailure], None],
     ):
-        self._keep, self._note = keep, note
+        self._store, self._record_failure = store, record_failure
         self.held: set[str] = set()
         self.stored: dict[str, Judgment] = {}
 
     async def store(self, judgments: Mapping[str, Judgment]) -> None:
-        await self._keep(judgments)
+        await self._store(judgments)
         self.held.difference_update(judgments)
 
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
-        self._note(key, failure)
+        self._record_failure(key, failure)
 
 
-def _text(judgment: Judgment) -> str:
+def _to_json(judgment: Judgment) -> str:
     try:
         return judgment.model_dump_json()
     except PydanticSerializationError:
-        # Half an emoji in a model's reason, say, which is no UTF-8; this writes it as an escape.
+        # A reason with half of a surrogate pair has no UTF-8 form; `json.dumps` writes it as an escape.
         return json.dumps(judgment.model_dump())

@@ -1,0 +1,30 @@
+"""The registry of conditions: for every condition field of `Check`, the function that decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rubric_integrations.checks.json_schema import satisfies_schema
+from rubric_integrations.checks.length import has_max_words, has_min_words
+from rubric_integrations.checks.numbers import states_number
+from rubric_integrations.checks.text import contains, equals, matches, not_contains
+from rubric_integrations.rubric.check import Check
+
+Condition = Callable[[Check, str], str]
+"""Decides one condition of a check on a response.
+
+Returns the reason why the condition does not hold, as a predicate of the response (`is not JSON`), or an empty string
+if it holds. Raises a `JudgeFailure` of kind `check` if it cannot be decided. It is called only if its field is set.
+"""
+
+CHECKS: dict[str, Condition] = {
+    "contains": contains,
+    "not_contains": not_contains,
+    "regex": matches,
+    "equals": equals,
+    "number": states_number,
+    "json_schema": satisfies_schema,
+    "min_words": has_min_words,
+    "max_words": has_max_words,
+}
+"""The function of each condition field of `Check`. `metric` is not among them: it has a value, not a verdict."""

@@ -1,0 +1,47 @@
+"""Running a check: the conditions or the metric of a `Check`, decided on one submission."""
+
+from __future__ import annotations
+
+from rubric_integrations.checks.metrics import run_metric
+from rubric_integrations.checks.registry import CHECKS
+from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.rubric.check import Check
+from rubric_integrations.submission.submission import Submission
+
+
+def run_check(check: Check, submission: Submission | str) -> Judgment:
+    """Decide a check in code, without a model and without cost.
+
+    Args:
+        check: The conditions, which must all hold, or a metric.
+        submission: The submission, or the text of its response.
+
+    Returns:
+        MET if every condition holds, else UNMET with every reason; for a metric, a judgment with the metric's value.
+
+    Raises:
+        JudgeFailure: Of kind `check`: a pattern took too long, a schema refers to a schema outside itself, a metric
+            lacks its input or its library, or a condition has no function in `CHECKS`.
+
+    Example:
+        >>> run_check(Check(contains="17.2%"), "The margin was 17.2%.").verdict
+        'MET'
+    """
+    if isinstance(submission, str):
+        submission = Submission(response=submission)
+    if check.metric is not None:
+        value = run_metric(check.metric, submission)
+        return Judgment(verdict=f"{value:.4g}", value=value, reason=f"the metric {check.metric.type}")
+    reasons = [reason for name in check.conditions if (reason := _decide(name, check, submission.response))]
+    if reasons:
+        return Judgment(verdict="UNMET", value=0.0, reason="; ".join(reasons))
+    return Judgment(verdict="MET", value=1.0, reason="the check holds: " + ", ".join(check.conditions))
+
+
+def _decide(name: str, check: Check, response: str) -> str:
+    """Return the reason why a condition does not hold; a condition without a function is a failure, never MET."""
+    if name not in CHECKS:
+        raise JudgeFailure(
+            "check", f"the condition `{name}` has no function: add one to `rubric_integrations.checks.registry.CHECKS`"
+        )
+    return CHECKS[name](check, response)

@@ -1,0 +1,70 @@
+"""Conditions on the text of a response: `contains`, `not_contains`, `equals` and `regex`."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import regex
+
+from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.rubric.check import Check, Texts
+
+# A pattern with catastrophic backtracking would block the whole run: after this many seconds it is a failure.
+PATTERN_SECONDS = 1.0
+
+
+def contains(check: Check, response: str) -> str:
+    """Return the reason why not every text of `check.contains` occurs in the response, or an empty string."""
+    searched = _folded(response, check)
+    missing = [text for text in _as_tuple(check.contains) if _folded(text, check) not in searched]
+    return f"does not contain {_quoted(missing)}" if missing else ""
+
+
+def not_contains(check: Check, response: str) -> str:
+    """Return the reason why a text of `check.not_contains` occurs in the response, or an empty string."""
+    searched = _folded(response, check)
+    present = [text for text in _as_tuple(check.not_contains) if _folded(text, check) in searched]
+    return f"contains {_quoted(present)}" if present else ""
+
+
+def equals(check: Check, response: str) -> str:
+    """Return the reason why the response is not `check.equals`, or an empty string; outer white space is ignored."""
+    expected = cast("str", check.equals)
+    return "" if _folded(response, check).strip() == _folded(expected, check).strip() else f"is not {expected!r}"
+
+
+def matches(check: Check, response: str) -> str:
+    """Return the reason why the pattern `check.regex` matches nowhere in the response, or an empty string.
+
+    Raises:
+        JudgeFailure: Of kind `check`: the search took longer than `PATTERN_SECONDS`.
+    """
+    is_match = search(cast("str", check.regex), response, ignore_case=check.ignore_case)
+    return "" if is_match else "has no match of the pattern"
+
+
+def search(pattern: str, text: str, *, ignore_case: bool = False) -> bool:
+    """Return whether a pattern matches somewhere in a text.
+
+    Raises:
+        JudgeFailure: Of kind `check`: the search took longer than `PATTERN_SECONDS`.
+    """
+    flags = regex.IGNORECASE if ignore_case else 0
+    try:
+        return regex.search(pattern, text, flags, timeout=PATTERN_SECONDS, concurrent=True) is not None
+    except TimeoutError:
+        raise JudgeFailure(
+            "check", f"the pattern {pattern!r} took longer than {PATTERN_SECONDS:g} s: make it less ambiguous"
+        ) from None
+
+
+def _as_tuple(texts: Texts | None) -> tuple[str, ...]:
+    return (texts,) if isinstance(texts, str) else texts or ()
+
+
+def _folded(text: str, check: Check) -> str:
+    return text.casefold() if check.ignore_case else text
+
+
+def _quoted(texts: list[str]) -> str:
+    return ", ".join(map(repr, texts))

@@ -1,0 +1,36 @@
+"""The command `convert`: writes a rubric in another format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from rubric_integrations._util.terminal import plain
+from rubric_integrations.cli.console import err, refuse
+from rubric_integrations.cli.documents import write_document
+
+
+def convert(
+    rubric: Annotated[Path, typer.Argument(help="A rubric file in any supported format.")],
+    to: Annotated[Literal["native", "agentv", "openrubricrl"], typer.Option(help="The format to write.")],
+    output: Annotated[
+        Path | None, typer.Option(help="The file to write, .json or .yaml. By default YAML on stdout.")
+    ] = None,
+) -> None:
+    """Write a rubric in another format. Each part that the format cannot hold is listed on stderr.
+
+    Exit codes: 0 written, with or without losses; 2 the rubric is invalid, or the file cannot be written.
+    """
+    from rubric_integrations import formats
+    from rubric_integrations.rubric.errors import RubricError
+    from rubric_integrations.rubric.rubric import Rubric
+
+    try:
+        document, losses = formats.write_document(Rubric.from_file(rubric), to)
+    except RubricError as error:
+        refuse(str(error))
+    write_document(document, output)
+    for loss in losses:
+        err.print(plain(f"lost: {loss}"), style="yellow", soft_wrap=True)

@@ -1,0 +1,89 @@
+"""The command `doctor`: prints versions, installed extras, the state of the fast path, and which API keys are set."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+from rubric_integrations._util.terminal import plain
+from rubric_integrations.cli.console import out
+
+PACKAGES = ("rubric-integrations", "dspy", "langchain-core", "pydantic")
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "langchain": ("langchain",),
+    "langchain-classic": ("langchain-classic",),
+    "metrics": ("rouge-score", "sacrebleu"),
+    "pandas": ("pandas",),
+    "report": ("jinja2", "scipy"),
+}
+"""The packages of each extra that a user may need; a test compares them with `pyproject.toml`."""
+
+API_KEYS = (
+    "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "AZURE_API_KEY", "AZURE_OPENAI_API_KEY",
+    "AWS_ACCESS_KEY_ID", "MISTRAL_API_KEY", "GROQ_API_KEY", "DEEPSEEK_API_KEY", "XAI_API_KEY", "OPENROUTER_API_KEY",
+    "TOGETHER_API_KEY", "TOGETHERAI_API_KEY", "FIREWORKS_API_KEY", "COHERE_API_KEY", "DATABRICKS_TOKEN", "HF_TOKEN",
+)  # fmt: skip
+"""Environment variables that model providers read their credentials from."""
+
+
+def doctor() -> None:
+    """Print versions, installed extras, whether the fast path is active, and which API keys are set.
+
+    Uses no network, and never prints the value of a key. Attach the output to a bug report.
+
+    Exit codes: 0 done; 2 bad usage.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    sections = (_versions(), _extras(), {"fast path": _fast_path()}, {"API keys": _api_keys()})
+    for section in sections:
+        for name, state in section.items():
+            table.add_row(Text(name), plain(state))
+        table.add_section()
+    out.print(table)
+
+
+def _versions() -> dict[str, str]:
+    return {"Python": platform.python_version(), **{name: _version(name) or "not installed" for name in PACKAGES}}
+
+
+def _extras() -> dict[str, str]:
+    rows: dict[str, str] = {}
+    for extra, packages in EXTRAS.items():
+        versions = {package: _version(package) for package in packages}
+        missing = [package for package, installed in versions.items() if installed is None]
+        if missing:
+            state = f"not installed ({', '.join(missing)}): pip install 'rubric-integrations[{extra}]'"
+        else:
+            state = ", ".join(f"{package} {installed}" for package, installed in versions.items())
+        rows[f"extra {extra}"] = state
+    return rows
+
+
+def _version(package: str) -> str | None:
+    # Imported here, because it takes a tenth of the time of `rubric-integrations --help`.
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _fast_path() -> str:
+    """State whether judges send requests without DSPy's own call machinery, which takes more time per call."""
+    from rubric_integrations.judges._direct import fast_path_problem
+
+    problem = fast_path_problem()
+    return "active" if problem is None else f"not active: {problem}"
+
+
+def _api_keys() -> str:
+    # The values are compared with "" and nothing else: no message or log may hold a credential.
+    present = [name if os.environ[name] else f"{name} (empty)" for name in API_KEYS if name in os.environ]
+    return ", ".join(present) or "none"

@@ -1,0 +1,27 @@
+"""The commands of `rubric-integrations`, in the order in which `--help` lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rubric_integrations.cli.convert import convert
+from rubric_integrations.cli.doctor import doctor
+from rubric_integrations.cli.grade import grade
+from rubric_integrations.cli.migrate import migrate
+from rubric_integrations.cli.probe import probe
+from rubric_integrations.cli.report import report
+from rubric_integrations.cli.rescore import rescore
+from rubric_integrations.cli.schema import schema
+from rubric_integrations.cli.validate import validate
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "grade": grade,
+    "rescore": rescore,
+    "report": report,
+    "probe": probe,
+    "validate": validate,
+    "convert": convert,
+    "migrate": migrate,
+    "schema": schema,
+    "doctor": doctor,
+}

@@ -1,0 +1,74 @@
+"""Settings of graders that belong together: how a panel votes, the limits on calls, how options are shown."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rubric_integrations._util.records import Record
+from rubric_integrations.rubric.criterion import Kind
+
+BinaryStrategy = Literal["majority", "weighted", "unanimous", "any", "worst_case", "best_case"]
+OrdinalStrategy = Literal["mean", "median", "weighted_mean", "mode", "min", "max", "worst_case", "best_case"]
+NominalStrategy = Literal["mode", "weighted_mode", "unanimous"]
+
+PositiveWeight = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+"""A finite number above 0."""
+
+
+class Voting(Record):
+    """How the judges of a panel vote.
+
+    Attributes:
+        weights: The weight of each judge's votes, in the order of the panel; by default all are equal.
+        binary: How votes on binary criteria are joined: `majority`, `weighted`, `unanimous` (MET only if all judges
+            say MET), `any` (MET if one does), `worst_case` or `best_case` (by the sign of the criterion's weight).
+        ordinal: The same for ordered options and scales: `mean`, `median`, `weighted_mean`, `mode`, `min`, `max`,
+            `worst_case` or `best_case`.
+        nominal: The same for unordered options: `mode`, `weighted_mode` or `unanimous`.
+        sequential: Whether the judges are asked one after another, the later ones only about those binary criteria
+            whose result they can still change.
+
+    Example:
+        >>> Voting(binary="unanimous", sequential=True).ordinal
+        'mean'
+    """
+
+    weights: tuple[PositiveWeight, ...] | None = None
+    binary: BinaryStrategy = "majority"
+    ordinal: OrdinalStrategy = "mean"
+    nominal: NominalStrategy = "mode"
+    sequential: bool = False
+
+    @property
+    def strategies(self) -> dict[Kind, str]:
+        """The strategy by the criterion's kind."""
+        return {"binary": self.binary, "ordinal": self.ordinal, "scaled": self.ordinal, "nominal": self.nominal}
+
+
+class CallLimits(Record):
+    """The limits on a grader's calls to models.
+
+    Attributes:
+        max_concurrency: The most calls at the same time in each event loop, over all grades of the grader; at least 1.
+            A rate limit halves it for a while.
+        timeout: Seconds for one attempt, above 0.
+    """
+
+    max_concurrency: int = Field(default=64, ge=1, strict=True)
+    timeout: float = Field(default=120.0, gt=0.0, allow_inf_nan=False)
+
+
+class OptionDisplay(Record):
+    """How a judge sees the options of multi-choice criteria.
+
+    Attributes:
+        shuffle: Whether their order depends on the submission, against position bias.
+        seed: Which order; the same seed gives the same order.
+        may_abstain: Whether judges may answer CANNOT_ASSESS where no option is marked `na`.
+    """
+
+    shuffle: bool = True
+    seed: int = 0
+    may_abstain: bool = True

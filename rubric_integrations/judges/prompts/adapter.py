@@ -1,0 +1,52 @@
+"""The DSPy adapter of a judge: DSPy's JSON prompt, and our parser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Self
+
+import dspy
+
+from rubric_integrations.judges.prompts.parse import parse_reply
+from rubric_integrations.judges.prompts.sanitize import looks_quotable
+
+# How `describe_batch` begins each criterion; a criterion's own text cannot begin a line.
+_NUMBERED = re.compile(r"^(\d+)\. \((?:requirement|penalty|choice|score)\) ", re.MULTILINE)
+
+
+class JudgeAdapter(dspy.JSONAdapter):
+    """A DSPy JSON adapter whose parser cannot be misled by a verdict that the judge quotes.
+
+    Attributes:
+        quotable: Whether the graded texts contain something that looks like a verdict (see `parse_reply`).
+        expected_ids: The numbers of the criteria in a request about several.
+        raw_text: The reply as the model wrote it, where the caller knows it. DSPy parses a reply to a JSON schema and
+            writes its JSON anew, so that a repeated field arrives here once.
+    """
+
+    def __init__(self, quotable: bool, expected_ids: frozenset[int] = frozenset()):
+        super().__init__()
+        self.quotable, self.expected_ids = quotable, expected_ids
+        self.raw_text: str | None = None
+
+    @classmethod
+    def for_inputs(cls, inputs: Mapping[str, Any], quotable: bool | None = None) -> Self:
+        """Make the adapter for the reply to a question with these inputs.
+
+        Args:
+            inputs: The inputs of the signature.
+            quotable: Whether a judge could quote a verdict from them; by default they are searched.
+        """
+        if quotable is None:
+            quotable = looks_quotable(*(str(text) for text in inputs.values()))
+        return cls(quotable, frozenset(map(int, _NUMBERED.findall(str(inputs.get("criteria", ""))))))
+
+    def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+        """Parse the output fields of a reply.
+
+        Raises:
+            dspy.utils.exceptions.AdapterParseError: The reply does not answer the signature unambiguously.
+        """
+        text = completion if self.raw_text is None else self.raw_text
+        return parse_reply(signature, text, quotable=self.quotable, expected_ids=self.expected_ids)

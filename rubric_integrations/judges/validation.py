@@ -1,0 +1,125 @@
+"""The validation of whatever a judge returns: once, here, before anything else uses it.
+
+A judge may be ours, a user's own, or a stored answer of an earlier run. Its verdict becomes canonical (`met` becomes
+MET), its value must be the one that the criterion gives the verdict, every question of a batch has an answer or a
+fault, and an overall score lies between 0 and 100. Anything else is a `JudgeFailure`, never a score.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question
+from rubric_integrations.judges.wrappers import JudgeWrapper
+from rubric_integrations.results.interpret import interpret_answer
+from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.submission import Submission
+
+# A judge may have computed the value itself, with a rounding error of its own.
+_ROUNDING = 1e-6
+
+
+class ValidatedJudge(JudgeWrapper):
+    """A judge whose answers are validated. Every grader wraps the judges that it is made with."""
+
+    async def judge(self, question: Question) -> Judgment:
+        """Answer one criterion.
+
+        Raises:
+            JudgeFailure: Of kind `parse` for an invalid answer, `config` for an object that is no judgment.
+        """
+        return validate_judgment(question.criterion, await super().judge(question))
+
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
+        """Answer several criteria in one request; raises as `judge` does where nothing of the reply is usable."""
+        return validate_batch(questions, await super().judge_batch(questions))
+
+    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
+        """Score a whole submission; raises as `judge` does."""
+        return validate_overall(await super().judge_overall(submission, rubric))
+
+
+def validate_judgment(criterion: Criterion, judgment: object) -> Judgment:
+    """Check one judgment, and make its verdict and value canonical.
+
+    Raises:
+        JudgeFailure: Of kind `parse`: the verdict is no answer to the criterion, or its value is another one; of kind
+            `config`: this is no `Judgment`.
+    """
+    if not isinstance(judgment, Judgment):
+        message = f"a judge must return a Judgment, got {type(judgment).__name__}: make one with `to_judgment`"
+        raise JudgeFailure("config", message)
+    try:
+        verdict, value = interpret_answer(criterion, judgment.verdict)
+    except ValueError as error:
+        raise JudgeFailure("parse", str(error), retryable=True, spend=judgment.spend) from None
+    if not _same_value(value, judgment.value):
+        message = f"the verdict {judgment.verdict!r} came with the value {judgment.value!r}, and is worth {value!r}"
+        raise JudgeFailure("parse", message, retryable=True, spend=judgment.spend)
+    if verdict == judgment.verdict and value == judgment.value:
+        return judgment
+    return judgment.model_copy(update={"verdict": verdict, "value": value})
+
+
+def validate_batch(questions: Mapping[int, Question], batch: object) -> BatchResult:
+    """Check the answers of one request: every question gets a valid judgment or a fault, and nothing else stays.
+
+    Raises:
+        JudgeFailure: Of kind `config`: this is no `BatchResult`.
+    """
+    if not isinstance(batch, BatchResult):
+        message = f"`judge_batch` must return a BatchResult, got {type(batch).__name__}"
+        raise JudgeFailure("config", message)
+    answers: dict[int, Judgment] = {}
+    faults: dict[int, str] = {}
+    for number, question in questions.items():
+        if number in batch.faults:
+            faults[number] = batch.faults[number]
+        elif number not in batch.answers:
+            faults[number] = "no answer"
+        else:
+            try:
+                answers[number] = validate_judgment(question.criterion, batch.answers[number])
+            except JudgeFailure as failure:
+                faults[number] = failure.message
+    return BatchResult(answers, faults, batch.spend)
+
+
+def validate_overall(overall: object) -> OverallResult:
+    """Check a score for a whole submission; it is never clamped.
+
+    Raises:
+        JudgeFailure: Of kind `parse`: the score is not between 0 and 100; of kind `config`: this is no `OverallResult`.
+    """
+    if not isinstance(overall, OverallResult):
+        message = f"`judge_overall` must return an OverallResult, got {type(overall).__name__}"
+        raise JudgeFailure("config", message)
+    percent: Any = overall.percent
+    is_number = isinstance(percent, int | float) and not isinstance(percent, bool)
+    if not (is_number and math.isfinite(percent) and 0 <= percent <= 100):
+        message = f"the score {percent!r} is not between 0 and 100"
+        raise JudgeFailure("parse", message, retryable=True, spend=overall.spend)
+    return overall
+
+
+def revalidate_stored(criterion: Criterion, judgment: Judgment, may_abstain: bool) -> Judgment:
+    """Give a stored verdict the value that the criterion has for it now.
+
+    Raises:
+        JudgeFailure: Of kind `parse`: the stored verdict is no answer to the criterion any more.
+    """
+    try:
+        verdict, value = interpret_answer(criterion, judgment.verdict, may_abstain)
+    except ValueError as error:
+        raise JudgeFailure("parse", f"a stored judgment is not valid: {error}") from None
+    return judgment.model_copy(update={"verdict": verdict, "value": value})
+
+
+def _same_value(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is None and other is None
+    return abs(one - other) <= _ROUNDING

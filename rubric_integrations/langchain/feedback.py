@@ -1,0 +1,84 @@
+"""Converts a report to LangSmith feedback: one row for the score and one row for each criterion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langsmith.evaluation import EvaluationResult
+
+from rubric_integrations.results.report import CriterionReport, EvaluationReport
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Rubric
+
+MET_PENALTY = "MET: the error was committed"
+UNMET_PENALTY = "UNMET: it was not"
+
+_CONTINUOUS: dict[str, Any] = {"type": "continuous", "min": 0.0, "max": 1.0}
+
+
+def feedback_key(key_prefix: str, name: str) -> str:
+    """Return the feedback key of a criterion.
+
+    Example:
+        >>> feedback_key("rubric", "c1")
+        'rubric.c1'
+    """
+    return f"{key_prefix}.{name}"
+
+
+def to_feedback(rubric: Rubric, report: EvaluationReport, key_prefix: str) -> list[EvaluationResult]:
+    """Convert a report to feedback: first the row of the score, then one row for each criterion in the report.
+
+    Scores are in [0, 1]. An abstention has no score and the value `"CANNOT_ASSESS"`; a failure has neither, and
+    `extra={"error": True}`.
+    """
+    total = EvaluationResult(
+        key=key_prefix,
+        score=report.score,
+        comment=_summary(report),
+        feedback_config=_CONTINUOUS if report.score is not None else None,
+        evaluator_info={
+            "passed": report.passed,
+            "coverage": report.coverage,
+            "raw_score": report.raw_score,
+            "calls": report.spend.calls,
+            "total_tokens": report.spend.total_tokens,
+            "cost": report.cost,
+        },
+    )
+    rows = zip(rubric.criteria, report.criteria, strict=True) if report.report else ()
+    return [total, *(_criterion_feedback(criterion, row, key_prefix) for criterion, row in rows)]
+
+
+def feedback_config(criterion: Criterion) -> dict[str, Any]:
+    """Return how LangSmith displays the feedback of a criterion: as categories by value, or as a number in [0, 1]."""
+    if criterion.kind == "binary":
+        met, unmet = (MET_PENALTY, UNMET_PENALTY) if criterion.is_penalty else ("MET", "UNMET")
+        return {"type": "categorical", "categories": [{"value": 1.0, "label": met}, {"value": 0.0, "label": unmet}]}
+    options = criterion.choices if criterion.options is not None else ()
+    # The score selects the category, so options of equal value would be displayed as the same category.
+    if options and len({option.value for option in options}) == len(options):
+        categories = [{"value": option.value, "label": option.label} for option in options]
+        return {"type": "categorical", "categories": categories}
+    return dict(_CONTINUOUS)
+
+
+def _criterion_feedback(criterion: Criterion, row: CriterionReport, key_prefix: str) -> EvaluationResult:
+    key, config = feedback_key(key_prefix, row.name), feedback_config(criterion)
+    if row.error:
+        return EvaluationResult(key=key, comment=f"not judged: {row.error}", extra={"error": True})
+    if row.value is None:
+        return EvaluationResult(key=key, value="CANNOT_ASSESS", comment=row.reason, feedback_config=config)
+    comment = row.reason if criterion.kind == "binary" else f"{row.verdict}: {row.reason}"
+    return EvaluationResult(key=key, score=row.value, comment=comment, feedback_config=config)
+
+
+def _summary(report: EvaluationReport) -> str:
+    unmet = [row.name for row in report.criteria if row.value is not None and not row.passed]
+    parts = [
+        "passed" if report.passed else "not passed",
+        f"coverage {report.coverage:.0%}",
+        f"unmet: {', '.join(unmet)}" if unmet else "",
+        report.reason,
+    ]
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,45 @@
+"""Turns whatever a user passes as submissions into rows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
+from typing import Any, cast
+
+from rubric_integrations.submission.files import Row, read_row
+from rubric_integrations.submission.inputs import ToGradeInput, as_submission
+from rubric_integrations.submission.submission import error_line
+
+
+async def as_rows(submissions: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Row]:
+    """Yield the row of each submission, numbered from 1, without reading ahead."""
+    number = 0
+    if isinstance(submissions, AsyncIterable):
+        async for item in submissions:
+            number += 1
+            yield as_row(item, number)
+    else:
+        for item in submissions:
+            number += 1
+            yield as_row(item, number)
+
+
+def as_row(item: Any, number: int) -> Row:
+    """Return the row of one submission; its `error` is set if there is nothing to grade.
+
+    Args:
+        item: A `Row`, a mapping with the columns that `read_responses` reads, or anything that `Rubric.grade` accepts.
+        number: The position of the submission, from 1: its id, unless it has one.
+
+    Example:
+        >>> as_row({"id": "a", "response": "It is 42."}, 1).id, as_row("It is 42.", 2).id
+        ('a', '2')
+    """
+    if isinstance(item, Row):
+        return item
+    # A mapping of only these two keys is one response with its reasoning, which `as_submission` reads.
+    if isinstance(item, Mapping) and not set(cast("Mapping[str, Any]", item)) <= {"thinking", "output"}:
+        return read_row(cast("Mapping[str, Any]", item), number)
+    try:
+        return Row(str(number), as_submission(cast("ToGradeInput", item)))
+    except (ValueError, TypeError) as error:
+        return Row(str(number), None, f"row {number}: {error_line(error)}")

@@ -1,0 +1,89 @@
+"""From a panel's answers to one criterion to that criterion's report: votes joined, failures resolved by policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome, Vote
+from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.results.usage import total_spend
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.scoring.formula import criterion_holds
+from rubric_integrations.scoring.policies import ScoringPolicies, fallback_judgment
+from rubric_integrations.scoring.voting import count_votes
+
+
+def report_criterion(
+    criterion: Criterion,
+    index: int,
+    name: str,
+    panel: Sequence[JudgeAnswers],
+    policies: ScoringPolicies,
+    *,
+    is_open: bool = False,
+) -> CriterionReport:
+    """Make the report of one criterion.
+
+    Args:
+        criterion: The criterion.
+        index: Its index in the rubric.
+        name: Its key in the rubric.
+        panel: The answers of each judge.
+        policies: How failures and votes are resolved.
+        is_open: Whether no judge was asked about the criterion, because the decision did not need it.
+    """
+    votes = votes_for(index, panel)
+    outcomes = [answers.outcomes[index] for answers in panel if index in answers.outcomes]
+    fields: dict[str, Any] = {
+        "name": name,
+        "requirement": criterion.requirement,
+        "weight": criterion.weight,
+        "required": criterion.is_gate,
+        "spend": total_spend(outcome.spend for outcome in outcomes),
+        "neutralized": any(isinstance(outcome, Judgment) and outcome.neutralized for outcome in outcomes),
+        "votes": tuple(votes) if len(panel) > 1 else (),
+        "not_asked": tuple(answers.judge for answers in panel if index not in answers.outcomes),
+    }
+    if is_open:
+        return CriterionReport(**fields, verdict=None, value=None)
+    if all(vote.error for vote in votes):
+        fallback = fallback_judgment(criterion, policies.on_failure)
+        error = "; ".join(dict.fromkeys(vote.error or "" for vote in votes)) or "no judge was asked"
+        verdict, value = (fallback.verdict, fallback.value) if fallback else (None, None)
+        return CriterionReport(**fields, verdict=verdict, value=value, error=error)
+    result = count_votes(criterion, votes, policies.strategy_for(criterion), policies.may_abstain)
+    single = outcomes[0] if len(outcomes) == 1 and isinstance(outcomes[0], Judgment) else None
+    return CriterionReport(
+        **fields,
+        verdict=result.verdict,
+        value=result.value,
+        reason=_reason(votes, result.verdict),
+        passed=criterion_holds(criterion, result.value),
+        agreement=result.agreement,
+        confidence=single.confidence if single else None,
+        expected_value=single.expected_value if single else None,
+    )
+
+
+def votes_for(index: int, panel: Sequence[JudgeAnswers]) -> list[Vote]:
+    """Return the votes on one criterion of all judges that were asked about it, failures included."""
+    return [_vote(answers, answers.outcomes[index]) for answers in panel if index in answers.outcomes]
+
+
+def _vote(answers: JudgeAnswers, outcome: Outcome) -> Vote:
+    if isinstance(outcome, JudgeFailure):
+        return Vote(judge=answers.judge, weight=answers.weight, verdict=None, value=None, error=str(outcome))
+    return Vote(
+        judge=answers.judge,
+        weight=answers.weight,
+        verdict=outcome.verdict,
+        value=outcome.value,
+        reason=outcome.reason,
+    )
+
+
+def _reason(votes: Sequence[Vote], verdict: str) -> str:
+    """Return the reason of the first judge whose verdict is the panel's; where there is none, of the first judge."""
+    valid = [vote for vote in votes if vote.error is None]
+    return next((vote.reason for vote in valid if vote.verdict == verdict), valid[0].reason)

@@ -1,0 +1,112 @@
+"""The settings for abstentions (`cannot_assess`) and failures (`on_failure`), and their validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypedDict, assert_never, cast, get_args
+
+from rubric_integrations.results.interpret import extreme_judgment
+from rubric_integrations.results.judgment import Judgment
+from rubric_integrations.rubric.criterion import Criterion, Kind
+
+CannotAssess = Literal["skip", "zero", "partial", "fail"]
+"""How an abstention is scored.
+
+`skip` leaves the criterion and its weight out; `zero` counts the value 0; `partial` counts `partial_credit` for a
+positive weight and 0 for a penalty; `fail` counts the value with the lowest score.
+"""
+
+
+class DefaultFallbackVerdicts(TypedDict, total=False):
+    """The verdicts that replace a failed judgment, by the sign of the criterion's weight.
+
+    A missing key means UNMET.
+    """
+
+    positive: Literal["MET", "UNMET"]
+    negative: Literal["MET", "UNMET"]
+
+
+OnFailure = Literal["raise", "abstain", "worst_case"] | DefaultFallbackVerdicts
+"""How a failed judgment is scored.
+
+`raise` ends the grade with a `JudgeError`; `abstain` counts an abstention; `worst_case` counts the value with the
+lowest score; `DefaultFallbackVerdicts` counts these verdicts.
+"""
+
+
+class ScoringPolicies(NamedTuple):
+    """How answers become a score: those settings of a grader that the aggregation needs.
+
+    Attributes:
+        normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
+        cannot_assess: How an abstention is scored.
+        partial_credit: The share in [0, 1] of a positive weight that `cannot_assess="partial"` gives.
+        on_failure: How a failed judgment is scored.
+        strategies: The voting strategy, by the criterion's kind.
+        may_abstain: Whether judges may abstain from options of which none is marked `na`.
+    """
+
+    normalize: bool
+    cannot_assess: CannotAssess
+    partial_credit: float
+    on_failure: OnFailure
+    strategies: Mapping[Kind, str]
+    may_abstain: bool
+
+    def strategy_for(self, criterion: Criterion) -> str:
+        """Return the voting strategy for a criterion: its own `aggregation`, or the panel's."""
+        return criterion.aggregation or self.strategies[criterion.kind]
+
+
+def fallback_judgment(criterion: Criterion, on_failure: OnFailure) -> Judgment | None:
+    """Return the judgment that replaces a failed one, or None if the failure counts as an abstention.
+
+    On a criterion with options or a scale, the fallback verdict MET means the highest value and UNMET the lowest.
+
+    Example:
+        >>> fallback_judgment(Criterion(requirement="r", weight=-1), "worst_case").verdict
+        'MET'
+    """
+    if isinstance(on_failure, Mapping):
+        verdict = on_failure.get("negative" if criterion.is_penalty else "positive", "UNMET")
+        return extreme_judgment(criterion, "high" if verdict == "MET" else "low")
+    match on_failure:
+        case "worst_case":
+            return extreme_judgment(criterion, "worst")
+        case "raise" | "abstain":
+            return None
+        case _:
+            assert_never(on_failure)
+
+
+def validate_abstention_policy(cannot_assess: str, partial_credit: float) -> None:
+    """Check `cannot_assess` and `partial_credit`; graders call it before the first request.
+
+    Raises:
+        ValueError: The policy is unknown, or the credit is outside [0, 1] or NaN.
+    """
+    if cannot_assess not in get_args(CannotAssess):
+        policies = ", ".join(map(repr, get_args(CannotAssess)))
+        raise ValueError(f"`cannot_assess` must be one of {policies}, got {cannot_assess!r}")
+    if not 0.0 <= partial_credit <= 1.0:
+        raise ValueError(f"`partial_credit` must be in [0, 1], got {partial_credit!r}: scores would leave [0, 1]")
+
+
+def validate_failure_policy(on_failure: object) -> None:
+    """Check `on_failure`; graders call it before the first request.
+
+    Raises:
+        ValueError: The policy is unknown, or a fallback has another key than `positive` and `negative` or another
+            verdict than MET and UNMET.
+    """
+    if isinstance(on_failure, Mapping):
+        verdicts = cast("Mapping[object, object]", on_failure)
+        if set(verdicts) <= {"positive", "negative"} and all(v in ("MET", "UNMET") for v in verdicts.values()):
+            return
+    elif on_failure in ("raise", "abstain", "worst_case"):
+        return
+    raise ValueError(
+        "`on_failure` must be 'raise', 'abstain', 'worst_case' or "
+        f"{{'positive': 'UNMET', 'negative': 'MET'}}, got {on_failure!r}"
+    )

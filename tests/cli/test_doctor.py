@@ -1,0 +1,72 @@
+"""The command `doctor`: versions, extras, the fast path, and API keys without their values."""
+
+from __future__ import annotations
+
+import platform
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from rubric_integrations.cli import doctor as doctor_module
+from rubric_integrations.cli.doctor import API_KEYS, EXTRAS, PACKAGES
+from rubric_integrations.judges import _direct
+from tests.cli.commands import run
+
+CANARY = "sk-canary-5f1d9c"
+# Extras for work on this package, which no feature of it needs.
+DEVELOPMENT_EXTRAS = {"bench", "dev", "docs"}
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in API_KEYS:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_doctor_prints_the_installed_versions() -> None:
+    result = run("doctor")
+    assert result.exit_code == 0, result.output
+    for text in (platform.python_version(), *PACKAGES, *map(version, PACKAGES)):
+        assert text in result.stdout
+    assert "API keys" in result.stdout
+    assert "none" in result.stdout
+
+
+def test_doctor_with_keys_prints_their_names_and_never_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in API_KEYS:
+        monkeypatch.setenv(name, CANARY)
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    result = run("doctor")
+    # A table cell wraps between words.
+    text = " ".join(result.stdout.replace("│", " ").split())
+    assert "OPENAI_API_KEY (empty)" in text
+    assert all(name in text for name in API_KEYS)
+    assert CANARY not in "".join(result.output.replace("│", "").split())
+
+
+@pytest.mark.parametrize(
+    ("problem", "state"),
+    [(None, "active"), ("DSPy 9.9 was not tested with it", "not active: DSPy 9.9 was not tested with it")],
+)
+def test_doctor_reports_whether_the_fast_path_is_active(
+    problem: str | None, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_direct, "fast_path_problem", lambda: problem)
+    row = next(line for line in run("doctor").stdout.splitlines() if "fast path" in line)
+    assert row.strip("│ ").removeprefix("fast path").strip("│ ") == state
+
+
+def test_doctor_without_the_packages_of_an_extra_prints_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_module, "EXTRAS", {"report": ("no-such-package", "jinja2")})
+    result = run("doctor")
+    assert result.exit_code == 0
+    assert "not installed (no-such-package): pip install 'rubric-integrations[report]'" in result.stdout
+
+
+def test_extras_are_those_of_pyproject() -> None:
+    pyproject = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = pyproject["project"]["optional-dependencies"]
+    packages = {name: tuple(p.partition(">")[0] for p in needs) for name, needs in extras.items()}
+    assert {name: needs for name, needs in packages.items() if name not in DEVELOPMENT_EXTRAS} == EXTRAS

@@ -1,0 +1,48 @@
+"""The command `validate`: faults, warnings, and both as JSON and SARIF."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.commands import EXAMPLES, run
+
+
+def test_validate_prints_one_line_per_fault(files: Path) -> None:
+    (files / "broken.yaml").write_text("- {wieght: 3, requirement: a}\n- {weight: x, requirement: ''}\n")
+    assert run("validate", files / "rubric.yaml").exit_code == 0
+    result = run("validate", files / "rubric.yaml", files / "broken.yaml", files / "nowhere.yaml")
+    assert result.exit_code == 1
+    assert "rubric.yaml: valid: 2 criteria" in result.stdout
+    assert "3 files: 1 valid, 2 invalid" in result.stdout
+    faults = result.stderr.splitlines()
+    assert len(faults) == 4
+    assert "broken.yaml: criteria[0] `wieght`" in faults[0]
+    assert "broken.yaml: criteria[1] `weight`" in faults[1]
+
+
+def test_validate_of_a_vague_rubric_warns_in_text_json_and_sarif(files: Path) -> None:
+    (files / "vague.yaml").write_text("- {requirement: Is good and nice}\n- {requirement: Says why}\n")
+    (files / "broken.yaml").write_text("- {wieght: 3, requirement: a}")
+    text = run("validate", files / "vague.yaml")
+    assert (text.exit_code, "warning: criteria[0]: has several requirements" in text.stdout) == (0, True)
+    assert "warning" not in run("validate", files / "vague.yaml", "--no-warnings").stdout
+    result = run("validate", files / "vague.yaml", files / "broken.yaml", "--format", "json")
+    assert result.exit_code == 1
+    vague, broken = json.loads(result.stdout)
+    assert (vague["sound"], [w["rule"] for w in vague["warnings"]]) == (True, ["compound", "vague"])
+    assert (broken["sound"], broken["faults"][0]["field"]) == (False, "wieght")
+    log = json.loads(run("validate", files / "vague.yaml", files / "broken.yaml", "--format", "sarif").stdout)
+    assert log["version"] == "2.1.0"
+    results = log["runs"][0]["results"]
+    assert [(r["ruleId"], r["level"]) for r in results] == [
+        ("compound", "warning"), ("vague", "warning"), ("broken", "error"),
+    ]  # fmt: skip
+    rules = {rule["id"] for rule in log["runs"][0]["tool"]["driver"]["rules"]}
+    assert {r["ruleId"] for r in results} <= rules
+    assert results[2]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("broken.yaml")
+
+
+def test_validate_of_an_eval_file_counts_the_criteria_of_every_case() -> None:
+    result = run("validate", EXAMPLES / "agentv" / "code_review.yaml", EXAMPLES / "openrubricrl" / "dialogue.yaml")
+    assert (result.exit_code, "2 cases, 7 criteria" in result.stdout) == (0, True)

@@ -1,0 +1,73 @@
+"""The registered formats: detection, conversion, and the examples of each format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+
+from rubric_integrations import PerCriterionGrader, Rubric, RubricError, Submission
+from rubric_integrations.checks import register_metric
+from rubric_integrations.formats import FORMATS, Format, detect, load_eval_cases, read_document, write_document
+from rubric_integrations.judges import LMJudge
+from tests.formats.mutation import EXAMPLES, ODD_VALUES
+from tests.openai_server import OpenAIServer, Reply
+from tests.rubric.strategies import rubrics
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_example_file_is_detected_graded_and_equal_after_writing(path: Path, server: OpenAIServer) -> None:
+    @register_metric("distinct_words")
+    def distinct_words(submission: Submission) -> float:  # pyright: ignore[reportUnusedFunction]
+        words = submission.response.lower().split()
+        return len(set(words)) / len(words)
+
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert detect(document) == path.parent.name
+    cases = list(load_eval_cases(path)) if "evalcases" in document else []
+    rubric = cases[0].rubric if cases else Rubric.from_file(path)
+    server.script = lambda call: Reply(
+        text=json.dumps({"explanation": "e", "verdict": "MET", "score": 5 if "whole numbers" in call.prompt else 4.0})
+    )
+    grader = PerCriterionGrader(LMJudge("openai/mock", api_base=server.url))
+    report = rubric.grade_sync("One two three three.", grader=grader)
+    assert report.complete
+    assert report.score is not None
+    again, losses = write_document(rubric, path.parent.name)
+    assert losses == []
+    assert read_document(again, path.name) == rubric
+
+
+@pytest.mark.parametrize("to", FORMATS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(rubric=rubrics)
+def test_conversion_of_any_rubric_is_lossless_or_reports_its_losses(rubric: Rubric, to: Format) -> None:
+    try:
+        document, losses = write_document(rubric, to)
+    except RubricError:
+        assert to == "openrubricrl"
+        assert not rubric.positive_weight
+        return
+    again = read_document(json.loads(json.dumps(document)), "again")
+    assert again == rubric or losses
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_written_document_is_detected_as_its_format(name: Format) -> None:
+    rubric = Rubric([{"requirement": "r", "name": "n", "weight": 1.0}], name="x", version="1.0.0")
+    assert detect(write_document(rubric, name)[0]) == name
+
+
+@pytest.mark.parametrize("document", ODD_VALUES)
+def test_detection_never_fails_and_falls_back_to_native(document: Any) -> None:
+    assert detect(document) in FORMATS
+    assert list(FORMATS)[-1] == "native"
+
+
+def test_conversion_to_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'toml'.*agentv, native, openrubricrl"):
+        write_document(Rubric([{"requirement": "r"}]), "toml")

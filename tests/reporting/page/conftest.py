@@ -1,0 +1,57 @@
+"""Opens a report page in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubric_integrations.reporting import RunFile, report_page
+
+
+# Not for the whole session: while Playwright runs, its event loop makes `asyncio.run` fail in other tests.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if binary is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=binary, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Open a page from a file; fail if it logs a message, raises an error or requests anything from elsewhere."""
+    contexts: list[Any] = []
+    messages: list[str] = []
+
+    def record(message: Any) -> None:
+        messages.append(str(message))
+
+    def record_request(request: Any) -> None:
+        if not request.url.startswith(("file:", "blob:")):
+            messages.append(request.url)
+
+    def open_page(*runs: RunFile, **options: Any) -> Any:
+        path = tmp_path / "report.html"
+        path.write_text(report_page(runs), encoding="utf-8")
+        context = browser.new_context(accept_downloads=True, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", record)
+        page.on("pageerror", record)
+        page.on("request", record_request)
+        page.goto(path.as_uri())
+        page.wait_for_selector("#heat tbody tr, #count")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert messages == []

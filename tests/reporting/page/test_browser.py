@@ -1,0 +1,206 @@
+"""The report page in a real browser: what it shows, how it is used, and that text in it is never interpreted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations.graders import RubricAsJudgeGrader
+from rubric_integrations.judges.protocol import Question
+from rubric_integrations.reporting import RunFile
+from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.results.labels import read_labels
+from tests.reporting.page.runs import FIRST, RUBRIC, SECOND, EchoJudge
+
+EVIL = [
+    "<script>window.hacked = 1</script>",
+    '"><img src=x onerror="window.hacked = 2">',
+    "</script><script>window.hacked = 3</script>",
+    "'--><svg onload=window.hacked=4>",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:window.hacked=5",
+    "]]>\u2028\u202e<b>bold</b>&lt;i&gt;",
+]
+
+
+def test_failure_that_a_policy_replaced_is_shown_on_the_submission_and_not_in_the_list(
+    show: Callable[..., Any],
+) -> None:
+    tolerant = PerCriterionGrader(EchoJudge(), on_failure="abstain", max_retries=0)
+    page = show(RunFile.of("tolerant", grade_many(["right=MET error=fails tone=plain"], RUBRIC, tolerant)))
+    assert "1.000" in page.inner_text("#heat")
+    assert "not graded" not in page.inner_text("#heat")
+    page.evaluate("location.hash = '#s0'")
+    page.wait_for_selector("#one h2:text-is('1')")
+    assert "`error` was not judged: transport: no reply" in page.inner_text("#one")
+
+
+def test_each_kind_of_answer_has_its_own_look(show: Callable[..., Any]) -> None:
+    page = show(FIRST)
+    looks = page.eval_on_selector_all(
+        "#heat tbody i.cell", "cells => cells.map(cell => [cell.textContent, cell.className.trim()])"
+    )
+    assert ["M", "cell g4"] in looks
+    assert ["U", "cell g4"] in looks  # a penalty that did not apply
+    assert ["U", "cell g0"] in looks
+    assert ["?", "cell abstained"] in looks
+    assert ["!", "cell failed"] in looks
+    shades = {
+        name: page.evaluate(f"getComputedStyle(document.querySelector('.legend .{name}')).background")
+        for name in ("g0", "abstained", "failed")
+    }
+    assert len(set(shades.values())) == 3
+
+
+def test_filters_sorting_and_keyboard_navigation_select_the_submissions(show: Callable[..., Any]) -> None:
+    page = show(FIRST)
+    names = "rows => rows.map(row => row.textContent)"
+    page.select_option("#f-sort", "low")
+    assert page.eval_on_selector_all("#heat tbody a", names)[0] == "s1"
+    page.select_option("#f-status", "failed")
+    assert page.eval_on_selector_all("#heat tbody a", names) == ["s2"]
+    page.select_option("#f-status", "all")
+    page.select_option("#f-criterion", "2")
+    page.select_option("#f-answer", "abstained")
+    assert page.eval_on_selector_all("#heat tbody a", names) == ["s3"]
+    page.select_option("#f-answer", "")
+    page.fill("#f-text", "tone=plain")
+    assert page.inner_text("#count") == "1 of 4 submissions"
+    page.fill("#f-text", "")
+    page.select_option("#f-sort", "order")
+    page.focus("#heat tbody a")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#one h2")
+    assert page.inner_text("#one h2") == "s0"
+    assert "because plain" in page.inner_text("#one")
+    assert "right=MET error=UNMET tone=plain" in page.inner_text("#one pre >> nth=1")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#one h2:text-is('s1')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#heat")
+    assert page.is_visible("#heat")
+
+
+def test_two_runs_are_shown_side_by_side(show: Callable[..., Any]) -> None:
+    page = show(FIRST, SECOND)
+    assert "1 better, 1 worse, 1 the same; 3 answers changed" in " ".join(page.inner_text(".verdict").split())
+    page.select_option("#f-status", "worse")
+    assert page.eval_on_selector_all("#heat tbody a", "rows => rows.map(row => row.textContent)") == ["s3"]
+    page.click("#heat tbody a")
+    page.wait_for_selector("#one h2")
+    assert page.eval_on_selector_all("#one thead th", "heads => heads.map(head => head.textContent)") == [
+        "criterion",
+        "first",
+        "second",
+        "overrule",
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}])
+def test_page_in_each_window_fits_its_width(show: Callable[..., Any], options: dict[str, Any]) -> None:
+    page = show(FIRST, SECOND, **options)
+    for place in ("", "#s1"):
+        page.evaluate(f"location.hash = '{place}'")
+        page.wait_for_timeout(50)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    dark = options.get("color_scheme") == "dark"
+    channels = page.evaluate("getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")
+    assert (math.fsum(map(float, channels)) < 150) == dark
+
+
+def test_hostile_text_in_every_field_stays_text(show: Callable[..., Any]) -> None:
+    everything = " ".join(EVIL)
+    criteria = [
+        Criterion(name=f"{number} {evil}", requirement=evil + everything, weight=1) for number, evil in enumerate(EVIL)
+    ]
+    rubric = Rubric(criteria, name=everything)
+
+    class Evil:
+        async def judge(self, question: Question) -> Judgment:
+            if question.submission.response.startswith("fail"):
+                raise JudgeFailure("parse", everything)
+            return Judgment(verdict="MET", value=1.0, reason=everything)
+
+    rows = [
+        {"id": f"{number}{evil}", "response": evil + everything, "query": everything, "reference": everything}
+        for number, evil in enumerate([*EVIL, "fail"])
+    ]
+    panel = PerCriterionGrader(judges=[Evil(), Evil()], on_failure="abstain", max_retries=0)
+    run = RunFile.of(everything, grade_many(rows, rubric, panel), rubric=rubric.name, judge=everything)
+    page = show(run, run._replace(name=everything + "2"))
+    plain = (
+        "HTML HEAD META TITLE STYLE BODY A HEADER H1 MAIN DIV SECTION H2 P B DL DT DD SMALL svg rect title line text "
+        "TABLE THEAD TBODY TR TH TD SPAN FORM LABEL INPUT SELECT OPTION UL LI I CAPTION ARTICLE NOSCRIPT FOOTER SCRIPT "
+        "NAV H3 PRE BUTTON"
+    )
+    for place in ["", *(f"#s{number}" for number in range(len(rows)))]:
+        page.evaluate(f"location.hash = '{place}'")
+        page.wait_for_timeout(30)
+        elements = page.evaluate("[...document.querySelectorAll('*')].map(e => [e.tagName, ...e.getAttributeNames()])")
+        assert {names[0] for names in elements} <= set(plain.split(" "))
+        assert not [names for names in elements if any(name.startswith("on") for name in names[1:])]
+        assert page.evaluate("document.querySelectorAll('script').length") == 2
+        assert not page.evaluate("[...document.links].some(link => !link.getAttribute('href').startsWith('#'))")
+        assert page.evaluate("window.hacked") is None
+    assert page.inner_text("#one h2") == " ".join(["7fail"])
+    page.evaluate("location.hash = '#s0'")
+    page.wait_for_timeout(50)
+    assert page.eval_on_selector_all("#one pre", "elements => elements[0].textContent") == everything
+
+
+def test_content_security_policy_allows_no_other_script(show: Callable[..., Any]) -> None:
+    page = show(FIRST)
+    policy = page.get_attribute("meta[http-equiv]", "content")
+    assert "default-src 'none'" in policy
+    assert "script-src 'sha256-" in policy
+    assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
+
+
+def test_overruled_answer_is_stored_exported_and_read_back(show: Callable[..., Any], tmp_path: Path) -> None:
+    page = show(FIRST)
+    page.evaluate("location.hash = '#s1'")
+    page.wait_for_selector("#one select")
+    page.select_option("#one select >> nth=0", "MET")
+    page.select_option("#one select >> nth=2", "plain")
+    page.reload()
+    page.wait_for_selector("#one select")
+    assert page.input_value("#one select >> nth=0") == "MET"
+    with page.expect_download() as waiting:
+        page.click("text=Export labels.jsonl")
+    path = tmp_path / "labels.jsonl"
+    waiting.value.save_as(path)
+    labels = read_labels(path, RUBRIC)
+    assert [(label.criterion.name, label.verdict) for label in labels] == [("right", "MET"), ("tone", "plain")]
+    assert labels[0].submission.response == "right=UNMET error=MET tone=x"
+    assert labels[0].submission.query == "Why?"
+
+
+async def overall(_system: str, _user: str) -> str:
+    return '{"explanation": "Fine <b>.", "overall_score": 70}'
+
+
+def test_runs_of_holistic_stopped_and_unnormalized_graders_are_shown(show: Callable[..., Any]) -> None:
+    whole = RunFile.of("whole", grade_many(["a", "b"], RUBRIC, RubricAsJudgeGrader(overall)))
+    page = show(whole)
+    assert "scored each submission as a whole" in page.inner_text("main")
+    page.evaluate("location.hash = '#s1'")
+    page.wait_for_selector("#one h2:text-is('2')")
+    assert "Fine <b>." in page.inner_text("#one")
+    stopped = PerCriterionGrader(EchoJudge(), stop_when_decided=True)
+    page = show(RunFile.of("open", grade_many(["right=UNMET", "  "], RUBRIC, stopped)))
+    assert page.eval_on_selector_all("#heat .score", "cells => cells.map(cell => cell.textContent)") == [
+        "score",
+        "0.00..0.25",
+        "not graded",
+    ]
+    assert page.locator("#heat i.cell.open").count() == 2
+    raw = PerCriterionGrader(EchoJudge(), normalize=False)
+    page = show(RunFile.of("raw", grade_many(["right=MET error=UNMET tone=x", "error=MET tone=x"], RUBRIC, raw)))
+    assert "-2.000" in page.inner_text("#heat")
+    page = show(RunFile.of("nothing", grade_many(["  "], RUBRIC, raw)))
+    assert page.inner_text("#count") == "1 of 1 submissions"

@@ -1,0 +1,69 @@
+"""The figures of the report page: summaries, points lost per criterion, and two runs compared."""
+
+from __future__ import annotations
+
+import pytest
+
+from rubric_integrations import PerCriterionGrader, grade_many
+from rubric_integrations.judges.protocol import Question
+from rubric_integrations.reporting import RunFile
+from rubric_integrations.reporting.page.figures import compare, criterion_figures, summarize
+from rubric_integrations.results.judgment import Judgment
+from rubric_integrations.results.usage import Spend
+from tests.reporting.page.runs import FIRST, RUBRIC, SECOND, EchoJudge, run_of
+
+
+def test_summary_counts_grades_failures_and_abstentions() -> None:
+    summary = summarize(FIRST.rows)
+    assert (summary.submissions, summary.graded, summary.passed, summary.failed, summary.abstained) == (4, 3, 2, 1, 1)
+    assert summary.score
+    assert summary.score.mean == pytest.approx((1 + 0 + 1) / 3)
+    assert summary.cost == pytest.approx(0.5 * summary.calls - 0.5)
+
+
+def test_summary_with_a_call_of_unknown_tokens_has_unknown_tokens() -> None:
+    class Silent(EchoJudge):
+        async def judge(self, question: Question) -> Judgment:
+            judgment = await super().judge(question)
+            return judgment.model_copy(update={"spend": Spend(calls=1, usage=None, cost=None)})
+
+    run = RunFile.of("silent", grade_many(["right=MET error=UNMET tone=x"], RUBRIC, PerCriterionGrader(Silent())))
+    summary = summarize(run.rows)
+    assert (summary.calls, summary.tokens, summary.cost) == (3, None, None)
+
+
+def test_failure_that_a_policy_replaced_leaves_the_grade_valid() -> None:
+    tolerant = PerCriterionGrader(EchoJudge(), on_failure="abstain", max_retries=0)
+    run = RunFile.of("tolerant", grade_many(["right=MET error=fails tone=plain"], RUBRIC, tolerant))
+    summary = summarize(run.rows)
+    assert (summary.graded, summary.failed) == (1, 0)
+    assert summary.score
+    assert summary.score.mean == 1.0
+    assert [figures.failed for figures in criterion_figures(run) if figures.name == "error"] == [1]
+
+
+def test_criterion_figures_of_a_penalty_count_an_avoided_error_as_met() -> None:
+    figures = {criterion.name: criterion for criterion in criterion_figures(FIRST)}
+    assert criterion_figures(FIRST)[0].name == "right"
+    right, error, tone = figures["right"], figures["error"], figures["tone"]
+    assert (right.lost, right.worst, right.met, right.unmet) == (0.75, 3, 3, 1)
+    assert (error.met, error.unmet, error.failed) == (2, 1, 1)
+    assert error.lost == pytest.approx(2 / 3)
+    assert (tone.met, tone.unmet, tone.abstained, tone.failed) == (1, 1, 1, 1)
+
+
+def test_compare_two_runs_counts_pairs_and_changed_answers() -> None:
+    comparison = compare(FIRST, SECOND)
+    assert comparison
+    assert (comparison.pairs, comparison.better, comparison.worse, comparison.same) == (3, 1, 1, 1)
+    assert comparison.flips == 3
+    assert compare(FIRST, run_of("none")) is None
+
+
+def test_compare_of_equal_differences_has_the_exact_p_value() -> None:
+    shifted = [run_of(name, *[f"right=MET error={error} tone=x"] * 6) for name, error in (("a", "MET"), ("b", "UNMET"))]
+    comparison = compare(*shifted)
+    assert comparison
+    # Of the 64 ways to flip six signs, two are as extreme as six differences of one sign.
+    assert comparison.p_value == pytest.approx(2 / 64)
+    assert comparison.difference.mean > 0

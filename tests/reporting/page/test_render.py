@@ -1,0 +1,53 @@
+"""The rendered page: its size, its limits, and what it shows without a browser."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations.judges.protocol import Question
+from rubric_integrations.reporting import RunFile, report_page
+from rubric_integrations.results.judgment import Judgment
+from rubric_integrations.results.usage import Spend
+from tests.reporting.page.runs import FIRST, RUBRIC
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_page_of_no_run_or_of_three_is_refused(count: int) -> None:
+    with pytest.raises(ValueError, match=rf"one run, or two to compare, got {count}"):
+        report_page([FIRST] * count)
+
+
+def test_page_of_a_run_with_unknown_tokens_shows_that_they_are_unknown() -> None:
+    class Silent:
+        async def judge(self, question: Question) -> Judgment:
+            return Judgment(verdict="MET", value=1.0, spend=Spend(calls=1, usage=None, cost=None))
+
+    run = RunFile.of("silent", grade_many(["a"], Rubric(RUBRIC.criteria[:1]), PerCriterionGrader(Silent())))
+    assert "unknown <small>1 calls, tokens unknown</small>" in report_page([run])
+    assert re.search(r"\d+ calls, 0 tokens</small>", report_page([FIRST]))
+
+
+def test_page_of_five_hundred_submissions_and_ten_criteria_is_under_a_megabyte(
+    record_property: Callable[[str, object], None],
+) -> None:
+    generator = random.Random(1)
+    words = ["".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randint(2, 9))) for _ in range(3000)]
+
+    class Wordy:
+        async def judge(self, question: Question) -> Judgment:
+            met = generator.random() < 0.6
+            return Judgment(
+                verdict="MET" if met else "UNMET", value=float(met), reason=" ".join(generator.choices(words, k=25))
+            )
+
+    rubric = Rubric([Criterion(requirement=" ".join(generator.choices(words, k=12))) for _ in range(10)])
+    texts = [" ".join(generator.choices(words, k=150)) for _ in range(500)]
+    page = report_page([RunFile.of("big", grade_many(texts, rubric, PerCriterionGrader(Wordy())))])
+    size = len(page.encode())
+    record_property("shown", f"report page of 500 submissions x 10 criteria, random words: {size / 1000:.0f} kB")
+    assert size < 1_000_000

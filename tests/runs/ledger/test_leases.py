@@ -1,0 +1,188 @@
+"""A key is requested by one caller at a time; whoever fails, is cancelled or dies is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rubric_integrations.runs import Ledger, LedgerError
+from rubric_integrations.runs.ledger import leases
+from tests.runs.ledger.callers import KEY, KEYS, MET, kill, read_line, request, start_process
+
+
+async def test_key_requested_by_many_tasks_is_requested_once(path: Path) -> None:
+    with Ledger(path) as ledger:
+        requested = await asyncio.gather(*(request(ledger, KEY, seconds=0.02) for _ in range(50)))
+        assert sum(map(len, requested)) == ledger.stored == 1
+        assert ledger.reused == 49
+
+
+def test_keys_requested_by_threads_with_event_loops_of_their_own_are_requested_once(path: Path) -> None:
+    requested: list[str] = []
+    with Ledger(path) as ledger:
+
+        async def request_all() -> None:
+            for key in KEYS[:20]:
+                requested.extend(await request(ledger, key, seconds=0.001))
+
+        threads = [threading.Thread(target=lambda: asyncio.run(request_all())) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(requested) == sorted(KEYS[:20])
+        assert (ledger.stored, ledger.reused, ledger.spend.calls) == (20, 140, 20)
+
+
+def test_keys_requested_by_two_processes_are_requested_once(path: Path) -> None:
+    code = """
+print("ready", flush=True)
+sys.stdin.readline()
+async def request(key):
+    async with ledger.lease([key]) as lease:
+        if key not in lease.stored:
+            await asyncio.sleep(0.001)
+            await lease.store({key: MET})
+            print(key)
+await asyncio.gather(*map(request, keys))
+"""
+    processes = [start_process(path, code, *keys) for keys in (KEYS, KEYS[::-1])]
+    assert [read_line(process) for process in processes] == ["ready", "ready"]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    requested = [process.communicate()[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert Counter(key for keys in requested for key in keys) == Counter(KEYS)
+
+
+async def test_leases_of_a_killed_process_go_to_the_caller_that_waits(path: Path) -> None:
+    code = """
+async with ledger.lease(keys):
+    print("leased", flush=True)
+    await asyncio.sleep(600)
+"""
+    with Ledger(path) as ledger:
+        holder = start_process(path, code, *KEYS[:3])
+        assert read_line(holder) == "leased"
+        waiting = asyncio.create_task(request(ledger, *KEYS[:3]))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        kill(holder)
+        assert await waiting == KEYS[:3]
+
+
+async def test_owner_on_another_host_without_heartbeats_is_replaced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.1)
+    with Ledger(path) as ledger:
+        db = sqlite3.connect(path)
+        db.execute("INSERT INTO owners VALUES ('them', 'elsewhere', 1, 7)")
+        db.execute("INSERT INTO judgments VALUES (?, 'leased', NULL, 0, 'them')", (KEY,))
+        # A lease whose owner is not registered, as after its leases expired while it was suspended.
+        db.execute("INSERT INTO judgments VALUES (?, 'leased', NULL, 0, 'nobody')", (KEYS[1],))
+        db.commit()
+        assert len(ledger) == 0
+        assert await request(ledger, KEY, KEYS[1]) == [KEY, KEYS[1]]
+        assert db.execute("SELECT count(*) FROM owners WHERE owner = 'them'").fetchone() == (0,)
+        db.close()
+
+
+async def test_owner_with_heartbeats_holds_its_lease_beyond_the_lease_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
+    with Ledger(path) as ledger, Ledger(path) as other:
+        first = asyncio.create_task(request(ledger, KEY, seconds=0.9))
+        await asyncio.sleep(0)
+        assert await request(other, KEY) == []
+        assert await first == [KEY]
+
+
+async def test_key_of_a_cancelled_failed_or_abandoned_caller_can_be_leased(path: Path) -> None:
+    with Ledger(path) as ledger:
+
+        async def hang() -> None:
+            async with ledger.lease([KEY]):
+                await asyncio.sleep(600)
+
+        async def fail() -> None:
+            async with ledger.lease([KEY]):
+                raise ZeroDivisionError
+
+        # One caller is cancelled while it holds the key, and one while it waits for it and holds another.
+        held = asyncio.create_task(hang())
+        await asyncio.sleep(0)
+        least = min(KEYS)
+        waiting = asyncio.create_task(request(ledger, KEY, least))
+        await asyncio.sleep(0.01)
+        for task in (waiting, held):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        # Coroutines that are closed as garbage: before the batch runs, after it, and while they hold the key.
+        for steps in range(3):
+            abandoned = hang()
+            abandoned.send(None)
+            if steps:
+                await asyncio.sleep(0)
+            if steps > 1:
+                abandoned.send(None)
+            abandoned.close()
+            await asyncio.sleep(0)
+        assert await request(ledger, KEY, least) == [KEY, least]
+        assert ledger.stored == 2
+
+
+async def test_closed_ledger_holds_no_lease_and_stores_nothing(path: Path) -> None:
+    ledger = Ledger(path)
+    async with ledger.lease([KEY]) as lease:
+        ledger.close()
+        with Ledger(path) as other:
+            assert await request(other, KEY) == [KEY]
+        with pytest.raises(LedgerError, match="is closed"):
+            await lease.store({KEY: MET})
+
+
+async def test_overlapping_keys_in_opposite_order_cause_no_deadlock(path: Path) -> None:
+    with Ledger(path) as ledger, Ledger(path) as other:
+        requests = [(KEYS[i : i + 4], (ledger, other)[i % 2]) for i in range(12)]
+        await asyncio.gather(
+            *(request(store, *keys[::step], seconds=0.001) for keys, store in requests for step in (1, -1))
+        )
+        assert ledger.stored + other.stored == len(ledger) == 15
+
+
+async def test_caller_that_waits_for_a_key_holds_those_before_it_and_none_after_it(path: Path) -> None:
+    before, wanted, after = sorted(KEYS[:3])
+    with Ledger(path) as ledger:
+        async with ledger.lease([wanted]):
+            waiting = asyncio.create_task(request(ledger, before, wanted, after))
+            await asyncio.sleep(0.01)
+            assert await request(ledger, after) == [after]
+            late = asyncio.create_task(request(ledger, before))
+            await asyncio.sleep(0.01)
+            assert not late.done()
+        assert await waiting == [before, wanted]
+        assert await late == []
+
+
+async def test_lease_that_could_not_be_released_expires(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.1)
+    with Ledger(path) as ledger:
+        db = sqlite3.connect(path)
+        async with ledger.lease([KEY]):
+            # Stands for a disk that is full at that moment.
+            db.execute("CREATE TRIGGER no BEFORE DELETE ON judgments BEGIN SELECT raise(ABORT, 'full'); END")
+        db.execute("DROP TRIGGER no")
+        assert await request(ledger, KEY) == [KEY]
+        db.close()

@@ -1,0 +1,177 @@
+"""A file that is not a ledger is refused unchanged; forks, full disks and read-only files lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubric_integrations.runs import Ledger, LedgerError
+from rubric_integrations.runs.ledger.sqlite import APPLICATION_ID, SCHEMA_VERSION
+from tests.runs.ledger.callers import FULL, KEYS, request
+
+
+def make_database(path: Path, *pragmas: str) -> None:
+    db = sqlite3.connect(path, isolation_level=None)
+    for statement in ("CREATE TABLE theirs (x)", "INSERT INTO theirs VALUES (1)", *pragmas):
+        db.execute(statement)
+    db.close()
+
+
+def make_ledger_of_version(path: Path, version: int) -> None:
+    make_database(path, f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {version}")
+
+
+REFUSED: list[tuple[Callable[[Path], object], str]] = [
+    (lambda path: path.write_text("criteria: []\n"), "is not an SQLite file, so it is not a ledger"),
+    (lambda path: path.write_bytes(bytes(5000)), "is not an SQLite file, so it is not a ledger"),
+    (make_database, "is the SQLite file of another program, not a ledger"),
+    (lambda path: make_database(path, "PRAGMA journal_mode = WAL"), "is the SQLite file of another program"),
+    (lambda path: make_ledger_of_version(path, SCHEMA_VERSION + 1),
+     f"is a ledger of version {SCHEMA_VERSION + 1}, and this library reads version 2: update the library, or name a"),
+    (lambda path: make_ledger_of_version(path, 1),
+     "is a ledger of version 1, and this library reads version 2: use the older library that wrote it, or name a new"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_file_that_is_not_a_ledger_of_this_version_is_refused_in_one_line_and_unchanged(
+    path: Path, make: Callable[[Path], object], message: str
+) -> None:
+    make(path)
+    before = path.read_bytes()
+    with pytest.raises(LedgerError) as caught:
+        Ledger(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", [".", "no/such/folder/run.sqlite", "a\0b", "n" * 300])
+def test_path_that_cannot_be_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(LedgerError, match=r"^`path` .*$"):
+        Ledger(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_empty_file_becomes_a_ledger(path: Path) -> None:
+    path.touch()
+    with Ledger(path) as ledger:
+        assert ledger
+        assert len(ledger) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_forked_child_has_leases_counts_and_a_connection_of_its_own(path: Path) -> None:
+    # The parent writes to one pipe when the child may go on, and the child to the other.
+    to_child, to_parent = os.pipe(), os.pipe()
+    with Ledger(path) as ledger:
+
+        async def hold() -> None:
+            async with ledger.lease([KEYS[2]]):
+                await asyncio.sleep(0)
+
+        async def start_holding() -> Any:
+            holding = hold()
+            holding.send(None)
+            await asyncio.sleep(0)
+            holding.send(None)
+            return holding
+
+        loop = asyncio.new_event_loop()
+        held = loop.run_until_complete(start_holding())
+        loop.close()
+        asyncio.run(request(ledger, KEYS[0]))
+        child = os.fork()
+        if child == 0:
+            failed = 1
+            os.close(to_child[1])
+            try:
+                assert (ledger.stored, ledger.reused) == (0, 0)
+                held.close()
+                assert asyncio.run(request(ledger, KEYS[0], KEYS[1])) == [KEYS[1]]
+                os.write(to_parent[1], b".")
+                os.read(to_child[0], 1)
+                # The parent has closed its connection meanwhile, which must not close the child's.
+                assert asyncio.run(request(ledger, *KEYS[3:10])) == KEYS[3:10]
+                assert (len(ledger), ledger.stored) == (9, 8)
+                failed = 0
+            finally:
+                os._exit(failed)
+        os.close(to_parent[1])
+        os.read(to_parent[0], 1)
+        assert asyncio.run(request(ledger, KEYS[1])) == []
+        # The child has destroyed its copy of the parent's task without ending the parent's lease.
+        db = sqlite3.connect(path)
+        assert db.execute("SELECT status FROM judgments WHERE key = ?", (KEYS[2],)).fetchall() == [("leased",)]
+        db.close()
+        held.close()
+        assert ledger.stored == 1
+    os.write(to_child[1], b".")
+    assert os.waitpid(child, 0)[1] == 0
+    with Ledger(path) as ledger:
+        assert len(ledger) == 9
+
+
+def set_on_connect(monkeypatch: pytest.MonkeyPatch, pragma: str) -> None:
+    connect = sqlite3.connect
+
+    def limited(*args: Any, **settings: Any) -> sqlite3.Connection:
+        db = connect(*args, **settings)
+        db.execute(pragma)
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", limited)
+
+
+async def test_full_disk_raises_in_one_line_and_loses_no_stored_judgment(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_on_connect(monkeypatch, "PRAGMA max_page_count = 20")
+    with Ledger(path) as ledger:
+
+        async def fill() -> None:
+            for key in KEYS:
+                await request(ledger, key, judgment=FULL.model_copy(update={"reason": "x" * 1000}))
+
+        with pytest.raises(LedgerError) as caught:
+            await fill()
+        assert str(caught.value).startswith(f"`path` {str(path)!r} cannot be used (database or disk is full): the ")
+        assert "\n" not in str(caught.value)
+        count = ledger.stored
+        assert 0 < count == len(ledger)
+        assert await request(ledger, *KEYS[:count]) == []
+    monkeypatch.undo()
+    with Ledger(path) as ledger:
+        assert await request(ledger, *KEYS) == KEYS[count:]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_read_only_file_is_refused_in_one_line(path: Path, exists: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if exists:
+        Ledger(path).close()
+    set_on_connect(monkeypatch, "PRAGMA query_only = 1")
+    with pytest.raises(
+        LedgerError, match=r"^`path` .* cannot be used \(attempt to write a readonly database\): the.*$"
+    ):
+        Ledger(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.parametrize("exists", [True, False])
+def test_read_only_folder_is_refused_in_one_line(path: Path, exists: bool) -> None:
+    if exists:
+        Ledger(path).close()
+    path.parent.chmod(0o500)
+    try:
+        with pytest.raises(LedgerError, match=r"^`path` .* cannot be used \(.*\): the judgments .*$"):
+            Ledger(path)
+    finally:
+        path.parent.chmod(0o700)

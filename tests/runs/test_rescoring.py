@@ -1,0 +1,61 @@
+"""Scoring the submissions of a run with another rubric, from its ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dspy
+import pytest
+
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.judges import LMJudge
+from rubric_integrations.runs import Ledger, LedgerError, rescore
+from tests.judges.test_stored import RUBRIC as RUBRIC_OF_EVERY_KIND
+from tests.judges.test_stored import answers
+from tests.openai_server import OpenAIServer
+from tests.runs.scripted import SMALL_RUBRIC, InstantJudge
+
+
+@pytest.mark.parametrize("kind", [PerCriterionGrader, PerCriterionOneShotGrader, RubricAsJudgeGrader])
+def test_run_of_each_grader_with_a_panel_rescored_gives_the_same_reports(
+    server: OpenAIServer, tmp_path: Path, kind: Any
+) -> None:
+    server.script = answers
+    judges = [LMJudge(dspy.LM(f"openai/{name}", api_base=server.url, api_key="none", cache=False)) for name in "ab"]
+    with Ledger(tmp_path / "run.sqlite") as ledger:
+        run = grade_many(["Hello.", "Bye."], RUBRIC_OF_EVERY_KIND, kind(judges=judges), ledger=ledger)
+        before = list(run)
+        call_count = len(server.calls)
+        after = list(rescore(ledger, RUBRIC_OF_EVERY_KIND))
+        assert [result.missing for result in after] == [0, 0]
+        assert [result.report for result in after] == [graded.report for graded in before]
+        assert ledger.failures() == []
+    assert len(server.calls) == call_count
+
+
+def test_new_weights_need_no_judgment_and_a_new_requirement_is_missing(tmp_path: Path) -> None:
+    judge = InstantJudge()
+    heavier = Rubric([criterion.model_copy(update={"weight": 9.0}) for criterion in SMALL_RUBRIC.criteria])
+    longer = Rubric([*SMALL_RUBRIC.criteria, Criterion(requirement="new")])
+    with Ledger(tmp_path / "run.sqlite") as ledger:
+        list(grade_many(["good", "bad"], SMALL_RUBRIC, PerCriterionGrader(judge), ledger=ledger))
+        assert [(result.score, result.missing) for result in rescore(ledger, heavier)] == [(1.0, 0), (0.0, 0)]
+        assert [(result.score, result.missing) for result in rescore(ledger, longer)] == [(None, 1), (None, 1)]
+    assert judge.calls == 6
+
+
+def test_ledger_without_a_run_is_refused(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "run.sqlite") as ledger, pytest.raises(LedgerError, match="has no run"):
+        list(rescore(ledger, SMALL_RUBRIC))
+
+
+def test_ledger_of_a_grader_class_of_the_user_is_refused(tmp_path: Path) -> None:
+    class OwnGrader(PerCriterionGrader):
+        pass
+
+    with Ledger(tmp_path / "run.sqlite") as ledger:
+        list(grade_many(["good"], SMALL_RUBRIC, OwnGrader(InstantJudge()), ledger=ledger))
+        with pytest.raises(LedgerError, match="the grader 'OwnGrader', which is not one of"):
+            list(rescore(ledger, SMALL_RUBRIC))

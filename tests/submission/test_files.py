@@ -1,0 +1,102 @@
+"""Files of responses: every row is returned, those that cannot be graded with an error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rubric_integrations.submission import (
+    ResponsesError,
+    Row,
+    Submission,
+    read_responses,
+    read_row,
+    render_conversation,
+)
+from tests.submission.conversations import ANSWER, CHAT, QUESTION
+
+
+def write_rows(tmp_path: Path, *rows: object) -> list[Row]:
+    """Write rows to a JSON Lines file and read them."""
+    path = tmp_path / "r.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return list(read_responses(path, "Q"))
+
+
+def test_jsonl_rows_with_conversations_are_converted(tmp_path: Path) -> None:
+    rows = write_rows(
+        tmp_path,
+        {"response": CHAT},
+        {"messages": CHAT, "respond": "transcript", "query": "Be exact."},
+        {"completion": [ANSWER], "prompt": [QUESTION], "respond": None},
+        {"response": "text", "respond": "a column like any other"},
+    )
+    assert [row.error for row in rows] == [None] * 4
+    last, transcript, with_prompt, text = [row.submission for row in rows]
+    assert last == Submission.from_messages(CHAT, query="Q")
+    assert transcript == Submission.from_messages(CHAT, "transcript", query="Be exact.")
+    assert with_prompt == Submission(response="It was 17.2%.", query=render_conversation([QUESTION]))
+    assert text == Submission(response="text", query="Q")
+
+
+def test_jsonl_rows_with_invalid_conversations_have_an_error(tmp_path: Path) -> None:
+    deep = json.loads("[" * 400 + "]" * 400)
+    rows = write_rows(
+        tmp_path,
+        {"id": "a", "response": [QUESTION]},
+        {"response": []},
+        {"response": [1, 2]},
+        {"response": CHAT, "respond": "First"},
+        {"response": "x", "query": [{"role": "user"}]},
+        {"response": [{"role": "assistant", "content": deep}]},
+        {"messages": {"role": "user"}},
+        {"response": CHAT},
+    )
+    errors = [row.error or "" for row in rows]
+    assert errors[0].startswith("row a: `messages[0]`, the last, is of the role 'user'")
+    assert "is empty" in errors[1]
+    assert "`messages[0]` is 1" in errors[2]
+    assert "got 'First'" in errors[3]
+    assert errors[4].startswith("row 5: in the `query`: `messages[0]` (user) has neither")
+    assert "not a part" in errors[5]
+    assert errors[6].startswith("row 7: `response` input should be a valid string")
+    assert [row.submission is None for row in rows] == [True] * 7 + [False]
+
+
+def test_jsonl_lines_that_are_not_objects_have_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('"a text"\n\n{\n[1]\n{"id": 7, "note": "x"}\n')
+    rows = list(read_responses(str(path)))
+    assert rows[0] == Row("1", Submission(response="a text"))
+    assert (rows[1].id, (rows[1].error or "").startswith("line 3 is not JSON")) == ("3", True)
+    assert rows[2].error == "line 4 is list, not an object with a `response`"
+    assert rows[3] == Row("7", None, "row 7 has no `response` (its fields are ['id', 'note']): nothing to grade")
+
+
+def test_csv_and_tsv_columns_are_read_under_their_usual_names(tmp_path: Path) -> None:
+    for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
+        path = tmp_path / f"r{suffix}"
+        path.write_text("\n".join(delimiter.join(line) for line in (["id", "output", "question"], ["a", "42", "6x7?"])))
+        assert list(read_responses(path)) == [Row("a", Submission(response="42", query="6x7?"))]
+
+
+def test_other_file_is_one_row_with_the_name_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    path.write_text("\ufeffIt is 42.\n", encoding="utf-8")
+    assert list(read_responses(path, "Q")) == [Row("answer", Submission(response="It is 42.\n", query="Q"))]
+
+
+def test_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResponsesError, match="cannot be read: No such file"):
+        list(read_responses(tmp_path / "missing.jsonl"))
+    path = tmp_path / "binary.txt"
+    path.write_bytes(b"a\xff")
+    with pytest.raises(ResponsesError, match=r"is not text \(byte 1\): save it as UTF-8"):
+        list(read_responses(path))
+
+
+def test_read_row_uses_the_first_name_that_is_present() -> None:
+    row = read_row({"answer": "second", "output": "first", "query": None, "input": "Q"}, 3)
+    assert row == Row("3", Submission(response="first", query="Q"))

@@ -1,0 +1,60 @@
+"""The inputs that are converted to a submission."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rubric_integrations import Submission
+from rubric_integrations.submission import as_submission, normalize_to_grade_input, parse_thinking_output
+from tests.submission.conversations import CHAT
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "output"),
+    [
+        ("42", "", "42"),
+        ("<thinking> hm </thinking> 42", "hm", "42"),
+        ("<THINKING>hm</THINKING><output>42</output> and more", "hm", "42"),
+        ("<output>42</output>", "", "42"),
+    ],
+)
+def test_parse_thinking_output_splits_at_the_markers(text: str, thinking: str, output: str) -> None:
+    assert parse_thinking_output(text) == {"thinking": thinking, "output": output}
+
+
+@pytest.mark.parametrize(
+    ("to_grade", "thinking", "output"),
+    [
+        ("<thinking>hm</thinking>42", "hm", "42"),
+        ("42 <thinking>is it?</thinking>", "", "42 <thinking>is it?</thinking>"),
+        ({"output": "42"}, "", "42"),
+        ({"thinking": None, "output": "42"}, "", "42"),
+        (CHAT, "", "It was 17.2%."),
+        ({"messages": CHAT}, "", "It was 17.2%."),
+    ],
+)
+def test_normalize_to_grade_input_returns_thinking_and_output(to_grade: Any, thinking: str, output: str) -> None:
+    assert normalize_to_grade_input(to_grade) == {"thinking": thinking, "output": output}
+
+
+def test_as_submission_unknown_keys_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"unknown keys \['extra', 'messages'\]"):
+        as_submission({"messages": CHAT, "extra": 1})
+
+
+@pytest.mark.parametrize("to_grade", [3, None, 1.5])
+def test_as_submission_other_types_are_refused(to_grade: Any) -> None:
+    with pytest.raises(TypeError, match="`to_grade` must be a text"):
+        as_submission(to_grade)
+
+
+def test_as_submission_blank_response_is_refused_in_one_line() -> None:
+    with pytest.raises(ValueError, match=r"^`response` is empty: there is nothing to grade$"):
+        as_submission({"thinking": "hm"})
+
+
+def test_as_submission_query_replaces_that_of_a_submission() -> None:
+    submission = Submission(response="42", query="old", reference="R")
+    assert as_submission(submission, query="new") == Submission(response="42", query="new", reference="R")
