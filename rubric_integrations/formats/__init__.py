@@ -14,6 +14,7 @@ from rubric_integrations.formats.linting import RULES, LintWarning, lint
 from rubric_integrations.formats.openrubricrl import migrate
 from rubric_integrations.formats.openrubricrl_scores import normalize_score
 from rubric_integrations.formats.registry import FORMATS, Format, RubricFormat, detect
+from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.formats.schema import json_schema
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "Format",
     "LintWarning",
     "RubricFormat",
+    "RubricLike",
+    "as_rubric",
     "detect",
     "json_schema",
     "lint",
