@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, cast
+from typing import Any
 
 from rubric_integrations.formats.documents import read_document, read_file
 from rubric_integrations.rubric.rubric import Rubric
@@ -27,7 +27,7 @@ def as_rubric(rubric: RubricLike) -> Rubric:
     if isinstance(rubric, Rubric):
         return rubric
     if isinstance(rubric, str | PathLike):
-        return read_file(cast("str | PathLike[str]", rubric))
+        return read_file(rubric)
     if isinstance(rubric, Mapping | list | tuple):
         return read_document(rubric, source="rubric")
     raise TypeError(
