@@ -15,7 +15,7 @@ ToText = Callable[[object], str | None]
 """The text of a value that a framework defines, such as `dspy.Code`; None for any other value."""
 
 
-_DATA = BaseModel | Mapping | list | tuple | set | frozenset | bool
+_DATA: tuple[type, ...] = (BaseModel, Mapping, list, tuple, set, frozenset, bool)
 
 
 def _no_special_type(_value: object) -> None:
