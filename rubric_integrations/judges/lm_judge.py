@@ -14,7 +14,7 @@ from dspy.utils.exceptions import DSPyError
 from rubric_integrations.judges._direct import TemplateCache, template_for
 from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
-from rubric_integrations.judges.models import ModelOptions, to_lm
+from rubric_integrations.judges.models import ModelOptions, to_lm, without_framework_cache
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
 from rubric_integrations.judges.models.failures import failure_from_error, first_line
 from rubric_integrations.judges.prompts import signatures
@@ -51,8 +51,8 @@ class LMJudge(dspy.Module):
     """A judge that calls one language model: for one criterion, for several in one request, or for an overall score.
 
     The judge uses its own model and adapter and leaves no trace. Inside `dspy.Evaluate` or an optimizer it therefore
-    neither falls back on the student's model nor adds to the student's few-shot examples. It never uses DSPy's response
-    cache unless you pass a `dspy.LM` whose cache is on.
+    neither falls back on the student's model nor adds to the student's few-shot examples. It does not use the
+    response caches of DSPy and LangChain; ours are the ledger of a run and the cache of a metric.
 
     It can be optimized like any DSPy module: call it with the fields of `JudgeCriterion`, `JudgeOption` or
     `JudgeScale`, on a trainset that `as_example` makes of labelled judgments. Such a trainset exercises only the
@@ -77,6 +77,8 @@ class LMJudge(dspy.Module):
         max_examples: The most examples that are shown, at least 0, as many of each verdict as there can be.
         confidence: Whether to request the probability of each verdict on binary criteria, as DSPy's experimental
             `Choice` does, and report `confidence` and `expected_value`. Has no effect where DSPy lacks `Choice`.
+        framework_cache: Whether to use the response cache of a `dspy.LM` or chat model that has one switched on. A
+            cached reply is repeated for every retry and every equal vote, so it is off by default.
 
     Attributes:
         lm: The language model, as a `dspy.LM`.
@@ -105,10 +107,12 @@ class LMJudge(dspy.Module):
         examples: Sequence[LabelledJudgment] = (),
         max_examples: int = 4,
         confidence: bool = False,
+        framework_cache: bool = False,
     ):
         super().__init__()
         options = ModelOptions(api_base, api_key, temperature, max_tokens, seed, reasoning_effort)
-        self.lm = to_lm(model, options)
+        lm = to_lm(model, options)
+        self.lm = lm if framework_cache else without_framework_cache(lm)
         self.confidence = confidence
         self.examples, self.max_examples = tuple(examples), max_examples
         if isinstance(max_examples, bool) or max_examples < 0:
@@ -131,9 +135,9 @@ class LMJudge(dspy.Module):
         return judge
 
     def without_cache(self) -> LMJudge:
-        """Copy this judge with a model whose DSPy cache is off."""
+        """Copy this judge with a model that uses no response cache of DSPy or LangChain."""
         judge = copy.copy(self)
-        judge.lm = self.lm.copy(cache=False)
+        judge.lm = without_framework_cache(self.lm)
         return judge
 
     def fingerprint(self) -> str:

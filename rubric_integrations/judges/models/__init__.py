@@ -12,14 +12,14 @@ import dspy
 
 from rubric_integrations.judges.models.from_function import GenerateFn, lm_from_fn
 from rubric_integrations.judges.models.from_name import NO_OPTIONS, ModelOptions, lm_from_name
-from rubric_integrations.judges.models.langchain import is_chat_model, lm_from_chat_model
+from rubric_integrations.judges.models.langchain import is_chat_model, lm_from_chat_model, without_langchain_cache
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     ModelLike = str | dspy.BaseLM | BaseChatModel | GenerateFn
 
-__all__ = ["MODEL_SOURCES", "GenerateFn", "ModelOptions", "ModelSource", "to_lm"]
+__all__ = ["MODEL_SOURCES", "GenerateFn", "ModelOptions", "ModelSource", "to_lm", "without_framework_cache"]
 
 
 class ModelSource(NamedTuple):
@@ -76,3 +76,13 @@ def to_lm(model: ModelLike, options: ModelOptions = NO_OPTIONS) -> dspy.BaseLM:
                 "that you pass instead"
             )
     return source.make(model)
+
+
+def without_framework_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
+    """Return an LM that uses neither DSPy's nor LangChain's response cache; the user's own model is not changed.
+
+    A judge must not read them: a reply in prose would be repeated for every retry, another server's verdict could be
+    returned under the same model name, and the votes of equal judges would be one vote.
+    """
+    uncached = without_langchain_cache(lm)
+    return uncached.copy(cache=False) if uncached.cache else uncached

@@ -37,10 +37,20 @@ def lm_from_chat_model(model: BaseChatModel) -> dspy.LM:
     """Make a `dspy.LM` that calls a LangChain chat model. Its exceptions are sorted so that the right ones are retried.
 
     DSPy's response cache is off: its key contains the model's name, but not the settings on the LangChain side.
+    LangChain's own cache (`set_llm_cache`) is as the model has it; see `without_langchain_cache`.
     """
     name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
     engine = _Engine(model)
     return dspy.LM(f"langchain/{name}", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
+
+
+def without_langchain_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
+    """Return an LM whose chat model does not use LangChain's cache; an LM without a chat model as it is."""
+    engine = getattr(lm, "engine", None)
+    if not isinstance(engine, _Engine):
+        return lm
+    # A copy with the same client: the user's own model keeps its cache.
+    return lm_from_chat_model(engine.model.model_copy(update={"cache": False}))
 
 
 class _Engine:
