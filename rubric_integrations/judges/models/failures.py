@@ -37,32 +37,53 @@ def first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def to_lm_error(error: Exception) -> Exception:
-    """Sort a client's exception, by its HTTP status or the name of its class, into the kinds that DSPy knows.
+# The classes by which httpx, aiohttp, requests and the SDKs on top of them report that no response arrived.
+_TRANSPORT_CLASSES = frozenset(
+    {"TransportError", "ClientConnectionError", "ClientPayloadError", "ConnectionError", "APIConnectionError",
+     "ChunkedEncodingError", "ProtocolError"}
+)  # fmt: skip
 
-    Every SDK has classes of its own; what they share is `status_code` and names such as RateLimitError or
-    APITimeoutError. An exception that fits none of the kinds is returned unchanged, and is not retried.
+
+def to_lm_error(error: Exception) -> Exception:
+    """Sort a client's exception, by its HTTP status or its classes, into the kinds that DSPy knows.
+
+    Every client has classes of its own. A status is looked for first, in the places where httpx, aiohttp, requests and
+    the SDKs of OpenAI and Anthropic have it: requests derives even a 401 from `OSError`. An exception that fits none of
+    the kinds is returned unchanged, and is not retried.
     """
     if isinstance(error, lm15.LM15Error):
         return error
-    status, name = getattr(error, "status_code", None), type(error).__name__.lower()
     message = f"{type(error).__name__}: {error}"
-    headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
-    retry_after = _seconds(getattr(error, "retry_after", None) or headers.get("retry-after"))
-    if status == 429 or "ratelimit" in name:
+    status, retry_after = _status(error), _retry_after(error)
+    classes = {parent.__name__ for parent in type(error).__mro__}
+    if status == 429 or any("ratelimit" in name.lower() for name in classes):
         return lm15.RateLimitError(message, retry_after=retry_after)
-    if isinstance(error, TimeoutError) or "timeout" in name or status == 408:
+    if status == 408 or (status is None and any("timeout" in name.lower() for name in classes)):
         return lm15.TimeoutError(message)
-    if isinstance(error, OSError) or "connection" in name:
-        return lm15.TransportError(message)
-    if isinstance(status, int):
-        if status >= 500:
-            return lm15.ServerError(message, retry_after=retry_after)
+    if status is not None and status >= 500:
+        return lm15.ServerError(message, retry_after=retry_after)
+    if status is not None:
         return lm15.AuthError(message) if status in (401, 403) else lm15.InvalidRequestError(message)
+    if isinstance(error, OSError) or classes & _TRANSPORT_CLASSES:
+        return lm15.TransportError(message)
     return error
 
 
-def _seconds(value: object) -> float | None:
+def _status(error: Exception) -> int | None:
+    """Return the HTTP status of a client's exception; None where no response arrived."""
+    response: Any = getattr(error, "response", None)
+    places: list[Any] = [(error, "status_code"), (error, "status"), (response, "status_code"), (response, "status")]
+    statuses = [getattr(holder, name, None) for holder, name in places]
+    return next((status for status in statuses if isinstance(status, int) and not isinstance(status, bool)), None)
+
+
+def _retry_after(error: Exception) -> float | None:
+    """Return the seconds to wait that a response requests; None where it requests none."""
+    response: Any = getattr(error, "response", None)
+    headers: Any = getattr(response, "headers", None) or getattr(error, "headers", None) or {}
+    value: Any = getattr(error, "retry_after", None)
+    if value is None and hasattr(headers, "get"):
+        value = headers.get("retry-after") or headers.get("Retry-After")
     try:
         return float(str(value))
     except ValueError:
