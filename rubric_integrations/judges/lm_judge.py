@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import dspy
-from dspy.utils.exceptions import DSPyError
 
-from rubric_integrations.judges._direct import TemplateCache, template_for
+from rubric_integrations.judges.calling import ModelCaller, select_fields
 from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
 from rubric_integrations.judges.models import ModelOptions, to_lm, without_framework_cache
-from rubric_integrations.judges.models.completion import Completion, completion_from_history
-from rubric_integrations.judges.models.failures import failure_from_error, first_line
 from rubric_integrations.judges.prompts import signatures
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
-from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_reply
-from rubric_integrations.judges.prompts.parse import parse_reply
 from rubric_integrations.judges.prompts.probabilities import read_probabilities, with_probabilities
 from rubric_integrations.judges.prompts.render import (
-    PromptInputs,
     describe_batch,
     describe_rubric,
     render_inputs,
@@ -34,17 +26,11 @@ from rubric_integrations.judges.protocol import BatchResult, OverallResult, Ques
 from rubric_integrations.judges.saving import add_schemas, check_schemas
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.labels import LabelledJudgment, examples_of_criterion, select_examples
-from rubric_integrations.results.usage import Spend, total_spend
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.judges.models import ModelLike
-
-
-class _ParsedReply(NamedTuple):
-    fields: Mapping[str, Any]
-    spend: Spend
 
 
 class LMJudge(dspy.Module):
@@ -117,7 +103,7 @@ class LMJudge(dspy.Module):
         self.examples, self.max_examples = tuple(examples), max_examples
         if isinstance(max_examples, bool) or max_examples < 0:
             raise ValueError(f"`max_examples` must be at least 0, got {max_examples!r}")
-        self._templates = TemplateCache()
+        self._caller = ModelCaller(confidence)
 
         def predictor(signature: type[dspy.Signature]) -> dspy.Predict:
             return dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
@@ -168,13 +154,15 @@ class LMJudge(dspy.Module):
         """Judge one criterion, whose signature's fields are the arguments; for DSPy's optimizers."""
         predict = self._predictor_for(inputs)
         with dspy.context(adapter=JudgeAdapter.for_inputs(inputs)):
-            return predict(lm=self.lm, signature=_with_fields(predict, inputs), **inputs)
+            return predict(lm=self.lm, signature=select_fields(cast("Any", predict).signature, tuple(inputs)), **inputs)
 
     async def aforward(self, **inputs: Any) -> dspy.Prediction:
         """`forward`, asynchronously."""
         predict = self._predictor_for(inputs)
         with dspy.context(adapter=JudgeAdapter.for_inputs(inputs)):
-            return await predict.acall(lm=self.lm, signature=_with_fields(predict, inputs), **inputs)
+            return await predict.acall(
+                lm=self.lm, signature=select_fields(cast("Any", predict).signature, tuple(inputs)), **inputs
+            )
 
     def _predictor_for(self, inputs: Mapping[str, Any]) -> dspy.Predict:
         return self.option if "options" in inputs else self.scale if "scale" in inputs else self.criterion
@@ -190,7 +178,13 @@ class LMJudge(dspy.Module):
         examples = select_examples(self.examples, kind, self.max_examples, response)
         examples += examples_of_criterion(question.criterion, response)
         demos = [as_example(example) for example in examples]
-        reply = await self._call(self._predictor_for(prompt.inputs), prompt, demos, question.warm_prompt_cache)
+        reply = await self._caller.call(
+            self.lm,
+            self._predictor_for(prompt.inputs),
+            prompt,
+            demos,
+            warm_prompt_cache=question.warm_prompt_cache,
+        )
         answer, probabilities = read_probabilities(reply.fields[ANSWER_FIELDS[kind]])
         try:
             verdict, value = interpret_reply(question, str(answer))
@@ -214,7 +208,7 @@ class LMJudge(dspy.Module):
         """
         first = next(iter(questions.values()))
         prompt = render_inputs(first.submission, first.guidelines, {"criteria": describe_batch(questions)})
-        reply = await self._call(self.criteria, prompt, warm_prompt_cache=first.warm_prompt_cache)
+        reply = await self._caller.call(self.lm, self.criteria, prompt, warm_prompt_cache=first.warm_prompt_cache)
         return interpret_entries(questions, reply.fields["judgments"], reply.spend, prompt.neutralized)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
@@ -224,76 +218,6 @@ class LMJudge(dspy.Module):
             JudgeFailure: The model did not reply, or its reply contains no score.
         """
         prompt = render_inputs(submission, rubric.instructions, {"criteria": describe_rubric(rubric)})
-        reply = await self._call(self.whole, prompt)
+        reply = await self._caller.call(self.lm, self.whole, prompt)
         percent = cast("float", reply.fields["overall_score"])
         return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized)
-
-    async def _call(
-        self,
-        predict: dspy.Predict,
-        prompt: PromptInputs,
-        examples: Sequence[dspy.Example] = (),
-        warm_prompt_cache: bool = False,
-    ) -> _ParsedReply:
-        """Send one request, by the fast path or through DSPy, and parse the reply."""
-        adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(self.lm) else JudgeAdapter
-        adapter, demos = adapter_type.for_inputs(prompt.inputs, prompt.quotable), [*predict.demos, *examples]
-        signature, context = (
-            _with_fields(predict, prompt.inputs),
-            partial(_isolated_context, adapter),
-        )
-        completions: list[Completion] = []
-        fields: Any
-        try:
-            template = None
-            if not self.confidence:  # DSPy decodes probabilities outside of the adapter
-                template = await template_for(
-                    self._templates, predict, self.lm, signature, demos, prompt.inputs, context
-                )
-            if template is not None:
-                completions.append(await template.complete(prompt.inputs))
-                ids = adapter.expected_ids
-                fields = parse_reply(signature, completions[0].text, quotable=adapter.quotable, expected_ids=ids)
-            else:
-
-                def record(entry: Mapping[str, Any]) -> None:
-                    completions.append(completion_from_history(entry, caches=self.lm.cache))
-                    adapter.raw_text = completions[-1].text or None
-
-                # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
-                lm = self.lm.copy(num_retries=0, update_history=record)
-                with context():
-                    fields = await predict.acall(lm=lm, signature=signature, demos=demos, **prompt.inputs)
-        except DSPyError as error:
-            raise failure_from_error(error, _spend_of(completions)) from error
-        except (ValueError, TypeError, ImportError) as error:
-            # An error about probabilities is about the reply; any other is about the settings.
-            about_reply = self.confidence and bool(completions)
-            kind = "parse" if about_reply else "config"
-            spend = _spend_of(completions)
-            raise JudgeFailure(kind, first_line(error), retryable=about_reply, spend=spend) from error
-        return _ParsedReply(fields, _spend_of(completions))
-
-
-def _spend_of(completions: Sequence[Completion]) -> Spend:
-    # A request without a reply was a call.
-    return total_spend(completion.spend for completion in completions) if completions else Spend(calls=1)
-
-
-def _isolated_context(adapter: JudgeAdapter) -> AbstractContextManager[None]:
-    """Make a DSPy context in which the judge leaves no trace, and in which only we count its calls."""
-    return dspy.context(
-        adapter=adapter, trace=None, disable_history=False, track_usage=False, usage_tracker=None, send_stream=None
-    )
-
-
-def _with_fields(predict: dspy.Predict, inputs: Mapping[str, Any]) -> Any:
-    """Return a predictor's signature without the input fields that a question lacks."""
-    return _select_fields(cast("Any", predict).signature, tuple(inputs))
-
-
-@lru_cache(maxsize=256)
-def _select_fields(signature: Any, inputs: tuple[str, ...]) -> Any:
-    for name in set(signature.input_fields).difference(inputs):
-        signature = signature.delete(name)
-    return signature

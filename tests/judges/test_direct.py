@@ -201,7 +201,7 @@ async def test_what_cannot_be_served_directly_goes_the_ordinary_way_with_the_sam
     own_predictor.criterion = Own(cast("Any", own_predictor.criterion).signature)
     ordinary = {
         "a subclass": LMJudge(Muted("openai/mock", **to)),
-        "DSPy's cache": LMJudge(dspy.LM("openai/mock", **cached)),
+        "DSPy's cache": LMJudge(dspy.LM("openai/mock", **cached), framework_cache=True),
         "an engine": LMJudge(echo),
         "stops": LMJudge(dspy.LM("openai/mock", stop=["END"], **to)),
         "its own predictor": own_predictor,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import dspy
 
@@ -15,12 +15,17 @@ from rubric_integrations.judges.prompts.sanitize import looks_quotable
 _NUMBERED = re.compile(r"^(\d+)\. \((?:requirement|penalty|choice|score)\) ", re.MULTILINE)
 
 
+ReplyFormat = Literal["schema", "json", "text"]
+"""The strictest format in which a reply is requested: a JSON Schema, JSON mode, or none but the prompt's words."""
+
+
 class JudgeAdapter(dspy.JSONAdapter):
     """A DSPy JSON adapter whose parser cannot be misled by a verdict that the judge quotes.
 
     Attributes:
         quotable: Whether the graded texts contain something that looks like a verdict (see `parse_reply`).
         expected_ids: The numbers of the criteria in a request about several.
+        reply_format: The strictest format in which the reply is requested; some servers refuse stricter ones.
         raw_text: The reply as the model wrote it, where the caller knows it. DSPy parses a reply to a JSON schema and
             writes its JSON anew, so that a repeated field arrives here once.
     """
@@ -29,6 +34,15 @@ class JudgeAdapter(dspy.JSONAdapter):
         super().__init__()
         self.quotable, self.expected_ids = quotable, expected_ids
         self.raw_text: str | None = None
+        self.reply_format: ReplyFormat = "schema"
+
+    def _prepare_response_format(self, lm: Any, lm_kwargs: dict[str, Any], signature: Any) -> None:
+        """Choose the format as DSPy does, but none that is stricter than `reply_format`."""
+        super()._prepare_response_format(lm, lm_kwargs, signature)
+        if self.reply_format == "json" and lm_kwargs.get("response_format") is not None:
+            lm_kwargs["response_format"] = {"type": "json_object"}
+        elif self.reply_format == "text":
+            lm_kwargs.pop("response_format", None)
 
     @classmethod
     def for_inputs(cls, inputs: Mapping[str, Any], quotable: bool | None = None) -> Self:
