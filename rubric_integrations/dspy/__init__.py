@@ -10,6 +10,7 @@ from rubric_integrations.dspy.history import HistoryRow, MetricSummary
 from rubric_integrations.dspy.metric import RubricMetric
 from rubric_integrations.dspy.noise import JudgeNoise, NoiseAwareAcceptance
 from rubric_integrations.dspy.outage import JudgeOutage
+from rubric_integrations.dspy.rubric_source import RubricFunctionError
 from rubric_integrations.dspy.score import RubricScore
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "MetricSummary",
     "MisnamedField",
     "NoiseAwareAcceptance",
+    "RubricFunctionError",
     "RubricMetric",
     "RubricScore",
     "feedback",

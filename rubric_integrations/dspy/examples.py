@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import dspy
 
+from rubric_integrations.dspy.field_text import field_text
 from rubric_integrations.formats.agentv_cases import EvalCase
-from rubric_integrations.submission.messages import Messages, is_conversation, json_lines, render_conversation
+from rubric_integrations.submission.messages import Messages, is_conversation
 
 Field = str | Callable[[Any], str | Messages | None]
 """The source of a text: a field's name, or a function of the example (for a response: of the prediction)."""
 
 
 class MisnamedField(BaseException):
-    """A setting of a metric names a field that the example or prediction does not have.
+    """A setting of a metric names or reads a field that the example or prediction does not have.
 
     It is not an `Exception`, for the same reason as `JudgeOutage`: DSPy would score every program 0 because of it.
     """
 
 
-# The reasoning before an answer is not part of the answer.
-_REASONING = ("reasoning", "rationale")
+# What DSPy's modules add to the outputs that a program declares: ChainOfThought, ReAct, CodeAct, MultiChainComparison,
+# RLM and ReActV2. A prediction does not know its signature, so the fields are recognized by their names.
+_ADDED_BY_MODULES = frozenset({"reasoning", "rationale", "trajectory", "final_reasoning", "termination_reason"})
 
 
 def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
@@ -61,7 +62,7 @@ def query_of(field: Field | None, example: Any) -> str | None:
 
 
 def response_of(field: Field | None, pred: Any) -> str | list[Any] | None:
-    """Return what to grade: the named field, or by default the prediction's outputs without their reasoning.
+    """Return what to grade: the named field, or by default the outputs that the program declares.
 
     A conversation is returned as a list of messages, if it is the named field or the only output, so that its last
     answer can be graded with the rest as context. None if there is no prediction.
@@ -71,15 +72,35 @@ def response_of(field: Field | None, pred: Any) -> str | list[Any] | None:
     """
     if pred is None:
         return None
-    if field is not None:
-        value = _read_field(field, pred, "response")
-        return list(value) if is_conversation(value) else _text(value)
-    if not isinstance(pred, dspy.Example):
-        return pred if isinstance(pred, str) else str(pred)
-    outputs = {name: value for name, value in pred.items() if name not in _REASONING}
-    if len(outputs) == 1 and is_conversation(only := next(iter(outputs.values()))):
-        return list(only)
-    return _with_labels(outputs)
+    value = pred if field is None else _read_field(field, pred, "response")
+    if field is None and isinstance(pred, dspy.Example | Mapping):
+        outputs = declared_outputs(cast("Mapping[str, Any]", pred))
+        if len(outputs) != 1:
+            return _with_labels(outputs)
+        (value,) = outputs.values()
+    return list(cast("Messages", value)) if is_conversation(value) else field_text(value)
+
+
+def declared_outputs(pred: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a prediction's fields without those that DSPy's modules add: reasoning, trajectories, tool calls.
+
+    A tool's observation in a ReAct `trajectory` often contains the right answer, so that an agent which does not use
+    it would be graded as right. If a prediction has no other fields, they are its declared outputs.
+
+    Example:
+        >>> declared_outputs(dspy.Prediction(trajectory={"observation_0": 42}, reasoning="...", answer="No idea."))
+        {'answer': 'No idea.'}
+    """
+    fields = dict(pred.items())
+    return {name: value for name, value in fields.items() if not _is_added(name, value)} or fields
+
+
+def _is_added(name: str, value: Any) -> bool:
+    if name == "history":  # of ReActV2; a program may declare a text of this name
+        return isinstance(value, dspy.History)
+    if name == "actions" and isinstance(value, list) and value:  # of Avatar
+        return all(type(action).__name__ == "ActionOutput" for action in cast("list[object]", value))
+    return name in _ADDED_BY_MODULES or isinstance(value, dspy.Reasoning)
 
 
 def text_of(field: Field | None, source: Any, option: str) -> str | None:
@@ -96,36 +117,40 @@ def text_of(field: Field | None, source: Any, option: str) -> str | None:
     if field is None:
         return None
     value = _read_field(field, source, option)
-    return None if value is None and callable(field) else _text(value)
+    return None if value is None and callable(field) else field_text(value)
 
 
 def _read_field(field: Field, source: Any, option: str) -> Any:
+    names = sorted(source.keys()) if hasattr(source, "keys") else []
     if callable(field):
-        return field(source)
+        try:
+            return field(source)
+        except (AttributeError, KeyError) as error:
+            if not _is_raised_by(source, error):
+                raise
+            raise MisnamedField(
+                f"the function `{option}` reads a field that does not exist, {error}, but there are only {names!r}: "
+                "read one of these, or DSPy would score every program 0"
+            ) from error
     try:
         return source[field]
     except (KeyError, TypeError):
-        names = sorted(source.keys()) if hasattr(source, "keys") else []
         raise MisnamedField(
             f"`{option}` names the field {field!r}, but there are only {names!r}: name one of these, "
             "or DSPy would score every program 0"
         ) from None
 
 
+def _is_raised_by(source: Any, error: Exception) -> bool:
+    """Whether a method of `source` itself raised the error, and not code that works on the value of a field."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback is not None and traceback.tb_frame.f_locals.get("self") is source
+
+
 def _with_labels(fields: Mapping[str, Any]) -> str:
     """One field's text as it is; several as paragraphs that begin with their names."""
     if len(fields) == 1:
-        return _text(next(iter(fields.values())))
-    return "\n\n".join(f"{name}: {_text(value)}" for name, value in fields.items())
-
-
-def _text(value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    if isinstance(value, dspy.History):
-        return json_lines(value.messages)
-    if is_conversation(value):
-        return render_conversation(value)
-    if isinstance(value, dict | list | tuple):
-        return json.dumps(cast("object", value), ensure_ascii=False, default=str)
-    return str(value)
+        return field_text(next(iter(fields.values())))
+    return "\n\n".join(f"{name}: {field_text(value)}" for name, value in fields.items())

@@ -11,13 +11,16 @@ import dspy
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.progress import counting_bar
+from rubric_integrations.dspy.criteria_for import PredictorCriteria
 from rubric_integrations.dspy.examples import Field, query_of, response_of, text_of
 from rubric_integrations.dspy.feedback_text import feedback, objective_scores
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.dspy.outage import OutageGuard
 from rubric_integrations.dspy.report_cache import ReportCache
+from rubric_integrations.dspy.rubric_source import RubricFunction, rubric_of, rubric_or_function
 from rubric_integrations.dspy.score import RubricScore
+from rubric_integrations.formats import RubricLike
 from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.results.report import EvaluationReport, JudgeError
@@ -30,32 +33,41 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.judges.stored import JudgmentStore
 
+_NOT_COPIED = ("_cache", "_history", "_outage_guard")
+
 
 class RubricMetric:
     """Grades a DSPy program's predictions against a rubric; the metric of `dspy.Evaluate` and of every optimizer.
 
     A text is graded once: a second call for the same texts returns the cached report, so that GEPA's requests for
-    feedback cost nothing and agree with the score.
+    feedback cost nothing and agree with the score. A copy of a metric, and one from a pickle, has the same settings and
+    starts with empty caches and totals.
 
     Args:
-        rubric: The rubric, or a function that returns the rubric of an example.
+        rubric: The rubric: a `Rubric`, the path of a rubric file, a list or a dictionary, or a function that returns
+            one of these for an example.
         judge: The judge, as for a grader: a model name, a `dspy.LM`, an async function, a `Judge`, or `"offline"`.
             There is no default, because a judge without a model of its own would run on the student's model.
         grader: A grader with settings of its own, in place of `judge`.
         query: The example's field that holds the task, or a function of the example. By default all inputs of the
             example, labelled by name if there are several.
-        response: The prediction's field to grade, or a function of the prediction. By default all outputs of the
-            prediction without their reasoning, labelled by name if there are several.
+        response: The prediction's field to grade, or a function of the prediction. By default all outputs
+            that the program declares, labelled by name if there are several: without the `reasoning`, `trajectory` and
+            other fields that DSPy's modules add. Images and other binary values are graded as `[image]`.
         reference: The example's field that holds an exemplary answer, or a function of the example. By default none.
         respond: The part to grade of a response that is a list of chat messages: `"last"` grades the last message
             with the others as context, `"transcript"` grades all.
         feedback: Writes a report as text for a reflecting model.
         criteria_for: For predictors of the program, the names of the criteria that each is responsible for. GEPA's
-            feedback for a predictor then covers only these; a predictor without an entry gets the feedback on all.
+            feedback for a predictor then covers only these; a predictor without an entry gets the feedback on all. The
+            predictors have the names of `program.named_predictors()`; the name of a module covers its predictors, so
+            that `"answer"` is enough for `answer = dspy.ChainOfThought(...)`.
         on_abstain: How an abstention counts: `"skip"` (the default), `"zero"`, `"partial"` or `"fail"`. With
             `grader`, set the grader's `cannot_assess` instead.
-        max_judge_failures: The number of consecutive failed grades, at least 1, after which `JudgeOutage` ends the
-            run.
+        max_outage: The seconds, at least 0, for which the judge may be unreachable before `JudgeOutage` ends the run:
+            no grade was completed for so long, and calls failed. The default is shorter than the time for which a
+            grader retries one judgment, so that the run ends before a program is scored 0 for it. A wrong key, and a
+            judge whose replies are never readable, end the run without waiting.
         cache_size: How many reports are cached, so that the same text is not graded twice, and how many rows
             `history` has. With 0 nothing is cached and `history` is empty.
         store: Stores judgments beyond this metric's lifetime, such as a `Ledger` on disk. In `summary`, a judgment
@@ -63,7 +75,9 @@ class RubricMetric:
 
     Raises:
         ValueError: Neither or both of `judge` and `grader` were passed, or a setting is unknown or out of range.
-        TypeError: There is a `store`, and the judge has no `fingerprint`.
+        TypeError: `rubric` is nothing that a rubric can be read from, or there is a `store`, and the judge has no
+            `fingerprint`.
+        RubricError: The file or the data of `rubric` is not a rubric.
 
     Example:
         >>> import dspy
@@ -77,7 +91,7 @@ class RubricMetric:
 
     def __init__(
         self,
-        rubric: Rubric | Callable[[Any], Rubric],
+        rubric: RubricLike | RubricFunction,
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
@@ -88,7 +102,7 @@ class RubricMetric:
         feedback: Callable[[EvaluationReport], str] = feedback,
         criteria_for: Mapping[str, Collection[str]] | None = None,
         on_abstain: CannotAssess | None = None,
-        max_judge_failures: int = 5,
+        max_outage: float = 180.0,
         cache_size: int = 4096,
         store: JudgmentStore | None = None,
     ):
@@ -102,15 +116,15 @@ class RubricMetric:
             raise ValueError(f"`cache_size` must be at least 0 reports, got {cache_size!r}")
         check_respond(respond)
         grader = grader or PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
-        self.rubric = rubric
+        self.rubric = rubric_or_function(rubric)
         self.grader = grader if store is None else grader.with_store(store)
         self.query, self.response, self.reference, self.respond = query, response, reference, respond
         self.feedback = feedback
-        self.criteria_for = {name: frozenset(criteria) for name, criteria in (criteria_for or {}).items()}
-        if isinstance(rubric, Rubric):
-            _check_names(self.criteria_for, rubric)
-        self._cache, self._history = ReportCache(cache_size), MetricHistory(cache_size)
-        self._outage_guard = OutageGuard(max_judge_failures)
+        self._predictor_criteria = PredictorCriteria(criteria_for or {})
+        if isinstance(self.rubric, Rubric):
+            self._predictor_criteria.check_names(self.rubric)
+        self._cache_size, self._max_outage = cache_size, max_outage
+        self._start_empty()
 
     def __call__(
         self, example: Any, pred: Any, trace: object = None, pred_name: str | None = None, pred_trace: object = None
@@ -122,8 +136,9 @@ class RubricMetric:
 
         Raises:
             JudgeError: A criterion could not be judged, and the grader's `on_failure` is `"raise"`.
-            JudgeOutage: The judge failed `max_judge_failures` times in a row.
+            JudgeOutage: The judge was unreachable for `max_outage` seconds, or cannot be used.
             MisnamedField: `query`, `response` or `reference` names a field that does not exist.
+            RubricFunctionError: The function `rubric` failed, or returned no rubric.
         """
         rubric, submission = self._case(example, pred)
         if submission is None:
@@ -132,7 +147,7 @@ class RubricMetric:
             # The worst value for every objective: without values, a program would rise on GEPA's front by failing.
             return RubricScore(0.0, False, message, 0.0, dict.fromkeys(rubric.keys, 0.0))
         report = self._report_for(rubric, submission)
-        message = self.feedback(self._part_for(pred_name, report))
+        message = self.feedback(self._predictor_criteria.part_for(pred_name, report))
         if submission.reference and not report.passed:
             message += f"\nAn exemplary answer: {submission.reference}"
         return RubricScore(report.score or 0.0, report.passed, message, report.coverage, objective_scores(report))
@@ -193,9 +208,22 @@ class RubricMetric:
         """The latest computed grades, oldest first, as rows for `pandas.DataFrame(rubric_metric.history)`."""
         return self._history.rows()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the settings for a copy or a pickle, without the caches, the totals and their locks."""
+        return {name: value for name, value in vars(self).items() if name not in _NOT_COPIED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._start_empty()
+
+    def _start_empty(self) -> None:
+        self._cache, self._history = ReportCache(self._cache_size), MetricHistory(self._cache_size)
+        self._outage_guard = OutageGuard(self._max_outage)
+
     def _case(self, example: Any, pred: Any) -> tuple[Rubric, Submission | None]:
         """The rubric and the submission of a prediction; no submission if there is nothing to grade."""
-        rubric = self.rubric if isinstance(self.rubric, Rubric) else self.rubric(example)
+        rubric = rubric_of(self.rubric, example)
+        self._predictor_criteria.add_rubric(rubric)
         response = response_of(self.response, pred)
         if not response or (isinstance(response, str) and not response.strip()):
             return rubric, None
@@ -205,30 +233,22 @@ class RubricMetric:
         texts = {"response": response, "query": query, "reference": reference}
         return rubric, Submission.model_validate({**texts, "respond": self.respond})
 
-    def _part_for(self, pred_name: str | None, report: EvaluationReport) -> EvaluationReport:
-        """The report on the criteria that a predictor is responsible for, or the whole report."""
-        names = self.criteria_for.get(pred_name or "")
-        if names is None:
-            return report
-        return report.model_copy(update={"report": tuple(row for row in report.criteria if row.name in names)})
-
     def _report_for(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
         """The cached report of a submission, or a new one."""
         self._outage_guard.check()
 
         def grade() -> EvaluationReport:
             # Checked again: this caller may have waited for another whose failure was the outage.
-            self._outage_guard.check()
-            start = time.perf_counter()
+            started_at, start = self._outage_guard.start(), time.perf_counter()
             try:
                 report = self.grader.grade_sync(rubric, submission)
             except JudgeError as error:
                 self._history.add(submission, error.report, time.perf_counter() - start, failed=True)
-                self._outage_guard.record_failure(str(error))
+                self._outage_guard.record_failure(rubric, error.report, started_at)
                 raise
             self._history.add(submission, report, time.perf_counter() - start)
             if report.failed_count:
-                self._outage_guard.record_failure(report.error or "no answer")
+                self._outage_guard.record_failure(rubric, report, started_at)
             else:
                 self._outage_guard.record_success()
             return report
@@ -239,12 +259,3 @@ class RubricMetric:
         if not result.is_new:
             self._history.count_call("cached")
         return result.report
-
-
-def _check_names(criteria_for: Mapping[str, Collection[str]], rubric: Rubric) -> None:
-    for predictor, names in criteria_for.items():
-        unknown = sorted(set(names) - set(rubric.keys))
-        if unknown:
-            raise ValueError(
-                f"`criteria_for` maps {predictor!r} to {unknown[0]!r}, but the criteria are {list(rubric.keys)!r}"
-            )

@@ -73,6 +73,46 @@ def test_field_that_is_missing_ends_an_evaluation_without_a_score(server: OpenAI
     assert server.calls == []
 
 
+def _read_attribute(source: Any) -> Any:
+    return source.task
+
+
+def _read_key(source: Any) -> Any:
+    return source["task"]
+
+
+def _read_attribute_in_an_expression(source: Any) -> Any:
+    return source.task.upper()
+
+
+def _look_up_answer(pred: Any) -> Any:
+    return {"A": "B"}[pred.answer]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"query": _read_attribute},
+        {"query": _read_key},
+        {"reference": _read_attribute_in_an_expression},
+        {"response": _read_attribute},
+        {"response": _read_key},
+    ],
+)
+def test_function_that_reads_a_missing_field_ends_an_evaluation(server: OpenAIServer, settings: Any) -> None:
+    metric = metric_at(server, **settings)
+    message = rf"the function `{next(iter(settings))}` reads .*'task'.* only \['answer'"
+    with dspy.context(lm=student_lm()), pytest.raises(MisnamedField, match=message):
+        dspy.Evaluate(devset=DEVSET, metric=metric, num_threads=2, display_progress=False)(Student())
+    assert server.calls == []
+
+
+@pytest.mark.parametrize("response", [_upper_case, _look_up_answer])
+def test_function_that_fails_on_the_value_of_a_field_raises_its_own_error(server: OpenAIServer, response: Any) -> None:
+    with pytest.raises((AttributeError, KeyError)):
+        metric_at(server, ONE_CRITERION, response=response)(DEVSET[0], dspy.Prediction(answer=None))
+
+
 @pytest.mark.parametrize("pred", [None, dspy.Prediction(answer=""), dspy.Prediction(answer=None), dspy.Prediction()])
 def test_prediction_that_is_empty_scores_zero_without_a_call(server: OpenAIServer, pred: Any) -> None:
     metric = metric_at(server, ONE_CRITERION)
