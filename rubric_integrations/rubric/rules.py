@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rubric_integrations.rubric.check import HybridMetric
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.rubric.tree import Node
+from rubric_integrations.rubric.tree import Node, effective_weights
 
 MAX_CRITERIA = 1_000
 # The limit for all leaves of a tree; each list in the tree may still have at most MAX_CRITERIA entries.
@@ -52,7 +52,7 @@ def check_hybrid_metrics(metrics: tuple[HybridMetric, ...]) -> tuple[HybridMetri
 
 
 def check_tree(tree: Sequence[Node] | None, criteria: Sequence[Criterion]) -> None:
-    """Check that the leaves of a tree are the criteria, in order, and that a rubric without one is not too long.
+    """Check that the leaves of a tree are the criteria, with their weights, and that other rubrics are not too long.
 
     Raises:
         ValueError: They are not, or it is.
@@ -62,3 +62,10 @@ def check_tree(tree: Sequence[Node] | None, criteria: Sequence[Criterion]) -> No
             raise ValueError(f"has {len(criteria)} criteria, more than {MAX_CRITERIA}: split the rubric")
     elif [leaf for node in tree for leaf in node.leaves] != list(range(len(criteria))):
         raise ValueError("has a `tree` whose leaves are not its criteria, in order")
+    else:
+        for index, (weight, criterion) in enumerate(zip(effective_weights(tree), criteria, strict=True)):
+            if not math.isclose(weight, criterion.weight, rel_tol=1e-6):
+                raise ValueError(
+                    f"has a `tree` with other effective weights than its criteria: `criteria[{index}]` has "
+                    f"{criterion.weight:g}, its place in the tree gives {weight:g}"
+                )

@@ -2,13 +2,16 @@
 
     effective weight of a child = effective weight of its parent * its own weight / sum of the weights of all children
 
-With these weights, the score over the leaves equals the recursive weighted mean over the tree.
+    value of a group = sum of weight * value / sum of weight        (over its children that have a value)
+
+Without abstentions, the sum over the leaves with their effective weights equals the recursive weighted mean. A child
+without a value leaves its siblings to share the whole weight of the group; a group without such siblings has no value.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rubric_integrations._util.records import Record, Weight
@@ -68,7 +71,35 @@ def node_value(node: Node, values: Sequence[float | None]) -> float | None:
     """Return the weighted mean in [0, 1] of a node's assessed children, or None; for a leaf, its own value."""
     if node.leaf is not None:
         return values[node.leaf]
-    parts = [(child.weight, node_value(child, values)) for child in node.children]
-    assessed = [(weight, value) for weight, value in parts if value is not None]
+    return weighted_mean((child.weight, node_value(child, values)) for child in node.children)
+
+
+def weighted_mean(children: Iterable[tuple[float, float | None]]) -> float | None:
+    """Return the value of a group: the weighted mean of the children that have a value.
+
+    Args:
+        children: The weight, at least 0, and the value of each child.
+
+    Returns:
+        The mean; None if no child with a weight above 0 has a value.
+
+    Example:
+        >>> weighted_mean([(2, 1.0), (2, 0.0), (6, None)])
+        0.5
+    """
+    assessed = [(weight, value) for weight, value in children if value is not None]
     total = math.fsum(weight for weight, _ in assessed)
     return math.fsum(weight * value for weight, value in assessed) / total if total else None
+
+
+def effective_weights(tree: Sequence[Node]) -> list[float]:
+    """Return the effective weight of each leaf, in order: its share of the weights of all groups above it."""
+
+    def weights_below(node: Node, weight: float) -> Iterator[float]:
+        total = math.fsum(child.weight for child in node.children)
+        if not node.children:
+            yield weight
+        for child in node.children:
+            yield from weights_below(child, weight * child.weight / total if total else 0.0)
+
+    return [weight for node in tree for weight in weights_below(node, node.weight)]

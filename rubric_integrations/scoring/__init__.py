@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from rubric_integrations._util.lazy import lazy_names
 from rubric_integrations.scoring.bounds import ScoreRange, score_range
-from rubric_integrations.scoring.formula import Score, WeightedValue, blend_scores, score_parts
+from rubric_integrations.scoring.formula import Score, WeightedValue, blend_scores, score_parts, score_values
 from rubric_integrations.scoring.length import LengthPenalty, compute_length_penalty, word_count
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.scoring.voting import VoteResult, count_votes
@@ -42,6 +42,7 @@ __all__ = [
     "score_many",
     "score_parts",
     "score_range",
+    "score_values",
     "word_count",
 ]  # fmt: skip
 

@@ -18,12 +18,11 @@ from rubric_integrations.scoring.bounds import score_range
 from rubric_integrations.scoring.criterion_report import report_criterion
 from rubric_integrations.scoring.formula import (
     Score,
-    WeightedValue,
     blend_scores,
     coverage,
     reaches_mark,
     score_overall,
-    score_parts,
+    score_values,
 )
 from rubric_integrations.scoring.policies import ScoringPolicies, fallback_judgment
 
@@ -245,8 +244,7 @@ def _summarize_failures(criteria: Sequence[CriterionReport], panel: Sequence[Jud
 
 
 def _score(rubric: Rubric, values: Sequence[float | None], policies: ScoringPolicies) -> Score:
-    parts = [WeightedValue(c.weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)]
-    return score_parts(parts, policies.cannot_assess, policies.partial_credit)
+    return score_values(rubric, values, policies.cannot_assess, policies.partial_credit)
 
 
 def _judge_scores(

@@ -11,6 +11,13 @@ left out:
 The whole rubric, including abstained criteria, decides which of the two lines applies. Otherwise an abstention could
 switch a rubric from one line to the other and raise its score. The score is None (undefined) if the divisor is 0,
 because no criterion that counts in it was assessed.
+
+In a rubric with groups (a tree), `w` and `v` are the weights and the values of its roots. The value of a group is the
+weighted mean of its children that have a value, from the leaves upwards (`rubric.tree`). The policies for abstentions
+act on the leaves: under `zero`, `partial` and `fail` every leaf has a value, so that the score equals the sum over the
+leaves with their effective weights. Under `skip`, an abstention leaves the weight of its group to its siblings, and a
+group whose leaves all abstained is left out like a criterion. Hence S, the raw score, counts the whole weight of every
+root that has a value.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ from typing import NamedTuple, assert_never
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Blend, Rubric
+from rubric_integrations.rubric.tree import node_value
 from rubric_integrations.scoring.policies import CannotAssess, validate_abstention_policy
 
 ROUNDING = 1e-9
@@ -60,7 +68,7 @@ def score_parts(
     """Compute the score of a rubric by the formula of this module.
 
     Args:
-        parts: One entry per criterion of the whole rubric.
+        parts: One entry per criterion of the whole rubric; for a rubric with groups, one per root.
         cannot_assess: How abstentions are scored.
         partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
 
@@ -68,7 +76,7 @@ def score_parts(
         >>> score_parts([WeightedValue(10, 1.0, 0.0), WeightedValue(8, None, 0.0), WeightedValue(-15, 0.0, 1.0)])
         Score(normalized=1.0, raw=10.0)
     """
-    values = [(part.weight, _scored_value(part, cannot_assess, partial_credit)) for part in parts]
+    values = [(part.weight, scored_value(part, cannot_assess, partial_credit)) for part in parts]
     counted = [(weight, value) for weight, value in values if value is not None]
     if not counted:
         return Score(None, None)
@@ -80,7 +88,34 @@ def score_parts(
     return Score(_clamp(1 + raw / divisor) if divisor else None, raw)
 
 
-def _scored_value(part: WeightedValue, cannot_assess: CannotAssess, partial_credit: float) -> float | None:
+def score_values(
+    rubric: Rubric,
+    values: Sequence[float | None],
+    cannot_assess: CannotAssess = "skip",
+    partial_credit: float = 0.5,
+) -> Score:
+    """Compute the score of a rubric, with or without groups, from the values of its criteria.
+
+    Args:
+        rubric: The rubric.
+        values: The value in [0, 1] of each criterion's judgment, in order; None for an abstention.
+        cannot_assess: How abstentions are scored.
+        partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
+
+    Example:
+        >>> group = {"requirement": "A", "weight": 3, "criteria": [{"requirement": "a1"}, {"requirement": "a2"}]}
+        >>> rubric = Rubric.from_dict([group, {"requirement": "B", "weight": 1}])
+        >>> score_values(rubric, [1.0, None, 0.0])
+        Score(normalized=0.75, raw=3.0)
+    """
+    leaves = [WeightedValue(c.weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)]
+    if rubric.tree is None:
+        return score_parts(leaves, cannot_assess, partial_credit)
+    scored = [scored_value(leaf, cannot_assess, partial_credit) for leaf in leaves]
+    return score_parts([WeightedValue(root.weight, node_value(root, scored), 0.0) for root in rubric.tree])
+
+
+def scored_value(part: WeightedValue, cannot_assess: CannotAssess, partial_credit: float) -> float | None:
     """Return the value that enters the sums, or None if the criterion is left out."""
     if part.value is not None:
         return part.value
@@ -113,14 +148,13 @@ def score_verdicts(
     validate_abstention_policy(cannot_assess, partial_credit)
     if len(verdicts) != len(rubric):
         raise ValueError(f"`verdicts` has {len(verdicts)} entries for {len(rubric)} criteria: give one for each")
-    parts: list[WeightedValue] = []
+    values: list[float | None] = []
     for key, criterion, verdict in zip(rubric.keys, rubric.criteria, verdicts, strict=True):
         try:
-            value = to_judgment(criterion, verdict).value
+            values.append(to_judgment(criterion, verdict).value)
         except ValueError as error:
             raise ValueError(f"`{key}`: {error}") from None
-        parts.append(WeightedValue(criterion.weight, value, criterion.worst_value))
-    score = score_parts(parts, cannot_assess, partial_credit)
+    score = score_values(rubric, values, cannot_assess, partial_credit)
     return score.normalized if normalize else score.raw
 
 
@@ -186,7 +220,11 @@ def reaches_mark(score: float | None, pass_mark: float) -> bool:
 
 
 def coverage(rubric: Rubric, assessed: Sequence[bool]) -> float:
-    """Return the share in [0, 1] of the rubric's absolute weights that belongs to the assessed criteria."""
+    """Return the share in [0, 1] of the rubric's absolute weights that belongs to the assessed criteria.
+
+    In a rubric with groups these are the effective weights of the leaves: an abstention lowers the coverage although
+    its siblings take over its weight in the score.
+    """
     weights = [abs(criterion.weight) for criterion in rubric.criteria]
     covered = math.fsum(weight for weight, is_assessed in zip(weights, assessed, strict=True) if is_assessed)
     return min(1.0, covered / math.fsum(weights))

@@ -13,7 +13,8 @@ CannotAssess = Literal["skip", "zero", "partial", "fail"]
 """How an abstention is scored.
 
 `skip` leaves the criterion and its weight out; `zero` counts the value 0; `partial` counts `partial_credit` for a
-positive weight and 0 for a penalty; `fail` counts the value with the lowest score.
+positive weight and 0 for a penalty; `fail` counts the value with the lowest score. In a group, `skip` leaves the weight
+of the criterion to its siblings, and a group without any is left out; the others replace the value of the criterion.
 """
 
 

@@ -14,6 +14,7 @@ from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import VERDICT_VALUES
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.tree import Node
 from rubric_integrations.scoring.policies import CannotAssess, validate_abstention_policy
 
 
@@ -56,6 +57,9 @@ def score_many(
         worst = np.array([criterion.worst_value for criterion in rubric.criteria])
         replacements = {"zero": 0.0 * worst, "partial": np.where(weights > 0, partial_credit, 0.0), "fail": worst}
         values = np.where(np.isnan(values), replacements[cannot_assess], values)
+    if rubric.tree is not None:
+        weights = np.array([root.weight for root in rubric.tree])
+        values = np.stack([_node_values(root, values) for root in rubric.tree], axis=1)
     counted = ~np.isnan(values)
     raw = np.where(counted, values, 0.0) @ weights
     raw[~counted.any(axis=1)] = np.nan
@@ -83,6 +87,17 @@ def _to_values(rubric: Rubric, verdicts: NDArray[Any]) -> NDArray[np.float64]:
         return values
     columns = zip(rubric.keys, rubric.criteria, verdicts.T, strict=True)
     return np.stack([_column_to_values(key, criterion, column) for key, criterion, column in columns], axis=1)
+
+
+def _node_values(node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the value of a node for every row, as `rubric.tree.node_value` defines it; NaN where it has none."""
+    if node.leaf is not None:
+        return values[:, node.leaf]
+    weights = np.array([child.weight for child in node.children])
+    below = np.stack([_node_values(child, values) for child in node.children], axis=1)
+    counted = ~np.isnan(below)
+    total = counted @ weights
+    return np.divide(np.where(counted, below, 0.0) @ weights, total, out=np.full_like(total, np.nan), where=total > 0)
 
 
 def _column_to_values(key: str, criterion: Criterion, column: NDArray[Any]) -> NDArray[np.float64]:
