@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from typing import Any, cast
 
-from rubric_integrations.submission.files import Row, read_row
 from rubric_integrations.submission.inputs import ToGradeInput, as_submission
+from rubric_integrations.submission.rows import Row, read_row
 from rubric_integrations.submission.submission import error_line
 
 

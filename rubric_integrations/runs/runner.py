@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.notebook import data_frame, html_table
+from rubric_integrations.formats import RubricLike, as_rubric
 from rubric_integrations.graders import Grader
 from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitedJudge, SpendLimitReached
 from rubric_integrations.results.report import JudgeError
-from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.progress import progress_bar
 from rubric_integrations.runs.rows import as_rows
 from rubric_integrations.runs.summary import Graded, RunSummary
@@ -48,7 +48,7 @@ class Run:
     def __init__(
         self,
         submissions: Iterable[Any] | AsyncIterable[Any],
-        rubric: Rubric,
+        rubric: RubricLike,
         grader: Grader,
         *,
         ledger: Ledger | str | Path | None,
@@ -63,7 +63,7 @@ class Run:
             raise TypeError(f"`submissions` must be an iterable of submissions, got one {kind}: put it into a list")
         if max_concurrency < 1:
             raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
-        self._submissions, self._rubric, self._ledger = submissions, rubric, ledger
+        self._submissions, self._rubric, self._ledger = submissions, as_rubric(rubric), ledger
         self._spend_limit = SpendLimit(max_calls, max_cost)
         judges = [SpendLimitedJudge(judge, self._spend_limit) for judge in grader.judges]
         self._grader = grader.for_run(max_concurrency).with_judges(judges)
@@ -207,7 +207,7 @@ class Run:
 
 def grade_many(
     submissions: Iterable[Any] | AsyncIterable[Any],
-    rubric: Rubric,
+    rubric: RubricLike,
     grader: Grader,
     *,
     ledger: Ledger | str | Path | None = None,
@@ -222,7 +222,8 @@ def grade_many(
     Args:
         submissions: Texts, conversations, mappings (`response`, `query`, `reference`, `id`), `Submission`s or the
             rows of `read_responses`: any iterable or async iterable, read only as fast as its items are graded.
-        rubric: The rubric for all submissions.
+        rubric: The rubric for all submissions: a `Rubric`, the path of a rubric file, or a rubric as lists and
+            dictionaries.
         grader: The grader; its own `max_concurrency` has no effect in a run.
         ledger: A `Ledger`, or the path of one. Each judgment is stored there as soon as it arrives, and a judgment
             that it has is not requested again: start a run that was killed a second time, and it resumes.
@@ -240,7 +241,7 @@ def grade_many(
     Raises:
         TypeError: `submissions` is a single submission. When the iteration begins: there is a ledger, and a judge has
             no `fingerprint`.
-        ValueError: A limit is out of range.
+        ValueError: A limit is out of range, or the rubric is invalid (`RubricError`).
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric

@@ -1,19 +1,20 @@
 """The submissions that are graded, and the inputs that are converted to them.
 
 - `submission`: the `Submission` record. `inputs` converts every accepted input to it.
-- `messages`: chat messages as text for a judge.
-- `files`: files of responses.
+- `thinking`: the thinking that a model writes before its answer, separated from the answer.
+- `messages`: chat messages as text for a judge; `blocks` reads the content of one message.
+- `rows`: rows of named fields. `files`: files of such rows.
 
 To add one more kind of input:
 
 - A Python type: add it to `inputs.ToGradeInput` and a branch to `inputs.as_submission`.
 - A message format: if its roles have other names, add them to `messages._ROLES`; if its content or its tool calls have
-  another structure, add a branch to `messages._content_part` or `messages._tool_call`.
-- A file format: add a function that yields a `Row` per response to `files`, and its suffix to `files._READERS`.
-- A column name: add it to `files._COLUMNS`.
+  another structure, add a branch to `blocks.read_block` or `blocks.read_call`.
+- A file format: add a function that yields an entry per response to `files`, and its suffix to `files._READERS`.
+- A column name: add it to `rows._COLUMNS`.
 """
 
-from rubric_integrations.submission.files import ResponsesError, Row, read_responses, read_row
+from rubric_integrations.submission.files import ResponsesError, read_responses
 from rubric_integrations.submission.inputs import (
     ThinkingOutputDict,
     ToGradeInput,
@@ -22,13 +23,16 @@ from rubric_integrations.submission.inputs import (
     parse_thinking_output,
 )
 from rubric_integrations.submission.messages import Messages, Respond, render_conversation, split_conversation
+from rubric_integrations.submission.rows import Row, read_row
 from rubric_integrations.submission.submission import Submission
+from rubric_integrations.submission.thinking import SplitResponse, split_thinking
 
 __all__ = [
     "Messages",
     "Respond",
     "ResponsesError",
     "Row",
+    "SplitResponse",
     "Submission",
     "ThinkingOutputDict",
     "ToGradeInput",
@@ -39,4 +43,5 @@ __all__ = [
     "read_row",
     "render_conversation",
     "split_conversation",
+    "split_thinking",
 ]  # fmt: skip

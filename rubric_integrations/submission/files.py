@@ -1,69 +1,141 @@
-"""Reads files of responses: JSON Lines, CSV, or one text per file.
+"""Reads files of responses: JSON Lines, JSON, CSV, or one text per file.
 
-A row that cannot be graded is returned with an error, never dropped, so that counts of rows stay correct.
+A row that cannot be graded is returned with an error, never dropped, so that counts of rows stay correct. A file that
+is wrong as a whole is one error.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TextIO, cast
 
-from pydantic import ValidationError
+from rubric_integrations.submission.messages import is_conversation
+from rubric_integrations.submission.rows import (
+    USUAL_COLUMNS,
+    Columns,
+    Row,
+    describe_missing_column,
+    fold,
+    missing_column,
+    read_row,
+)
+from rubric_integrations.submission.submission import MAX_CHARS
 
-from rubric_integrations.submission.submission import MAX_CHARS, Submission, error_line
+# A file is wrong as a whole if so many rows at its beginning have no response.
+_MAX_WITHOUT_RESPONSE = 1000
 
-_COLUMNS = {
-    "response": ("response", "output", "completion", "answer", "text", "messages"),
-    "thinking": ("thinking",),
-    "query": ("query", "input", "prompt", "question"),
-    "reference": ("reference", "reference_output", "expected_output"),
-}
-"""The column names of each field of a submission; the first that is present is used."""
+_DELIMITERS = (",", ";", "\t")
+
+_SHEET = "save the sheet as CSV (UTF-8)"
+_FRAME = 'convert it with pandas: pandas.read_parquet(path).to_json("rows.jsonl", orient="records", lines=True)'
+_UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET, ".parquet": _FRAME}
+"""What to do with files of other formats, by suffix."""
 
 
 class ResponsesError(ValueError):
     """Raised if a file of responses cannot be read at all."""
 
 
-class Row(NamedTuple):
-    """One row of a file of responses.
+class _Entry(NamedTuple):
+    """One row of a file before it is converted.
 
     Attributes:
-        id: The row's `id` column, or its number from 1 (JSON Lines: its line number); for a text file, its name.
-        submission: The submission to grade; None if the row cannot be graded.
-        error: Why the row cannot be graded; None if it can.
+        number: The id of the row if it has no other: its number, or that of its line.
+        place: Where it begins in the file, such as `line 3`.
+        fields: Its fields by column; None if it has none.
+        error: Why it has none.
     """
 
-    id: str
-    submission: Submission | None
+    number: int
+    place: str
+    fields: Mapping[str, Any] | None
     error: str | None = None
 
 
-def read_responses(path: str | Path, query: str | None = None) -> Iterator[Row]:
-    """Yield the rows of a `.jsonl`, `.csv` or `.tsv` file; any other text file is one row.
+def read_responses(
+    path: str | Path,
+    query: str | None = None,
+    *,
+    response_column: str | None = None,
+    query_column: str | None = None,
+    reference_column: str | None = None,
+    id_column: str | None = None,
+) -> Iterator[Row]:
+    """Yield the rows of a `.jsonl`, `.json`, `.csv` or `.tsv` file; any other text file is one row.
+
+    Fields of a CSV file are separated by commas, semicolons or tabs, whichever its header shows. A `.json` file is a
+    list of rows or one conversation; any other JSON in it is one response. The file is read as it is consumed.
 
     Args:
         path: The file.
         query: The task of every row that has no `query` of its own.
+        response_column: The column of the responses, instead of `response`, `output`, `completion`, `answer`, `text`
+            or `messages`.
+        query_column: The column of the tasks, instead of `query`, `input`, `prompt` or `question`.
+        reference_column: The column of the exemplary responses, instead of `reference`, `reference_output` or
+            `expected_output`.
+        id_column: The column of the ids, instead of `id`.
 
     Raises:
-        ResponsesError: The file cannot be opened, or is not text.
+        ResponsesError: The file cannot be opened, or is not text; it is a format that cannot be read; no row has a
+            column that is needed; two rows have the same id.
     """
-    file = Path(path)
+    file, columns = Path(path), Columns(response_column, query_column, reference_column, id_column)
+    suffix = file.suffix.lower()
+    if suffix in _UNSUPPORTED:
+        raise ResponsesError(f"{path}: `{suffix}` files are not supported: {_UNSUPPORTED[suffix]}")
     try:
-        yield from _READERS.get(file.suffix.lower(), _read_text)(file, query)
+        if suffix in _READERS:
+            yield from _convert(file, _READERS[suffix](file, columns), query, columns)
+        elif columns != USUAL_COLUMNS:
+            raise ResponsesError(f"{path}: is read as one text, which has no columns: name none")
+        else:
+            yield _text_row(file, query)
     except OSError as error:
         raise ResponsesError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise ResponsesError(f"{path}: is not text (byte {error.start}): save it as UTF-8") from None
-    except csv.Error as error:
-        raise ResponsesError(f"{path}: is not CSV: {error}") from None
 
 
-def _read_jsonl(path: Path, query: str | None) -> Iterator[Row]:
+def _convert(path: Path, entries: Iterator[_Entry], query: str | None, columns: Columns) -> Iterator[Row]:
+    """Yield the rows of a file, and refuse a file where no row has a response, or two have the same id."""
+    places: dict[str, str] = {}
+    # Rows before the first that has a response: if there is none, the file gets one error in place of theirs.
+    waiting: list[Row] = []
+    refusal: str | None = None
+    is_right = False
+    for entry in entries:
+        if entry.fields is None:
+            row = Row(str(entry.number), None, entry.error)
+        else:
+            missing = missing_column(entry.fields, columns)
+            is_right = is_right or missing is None
+            if missing is not None:
+                refusal = refusal or describe_missing_column(entry.fields, missing)
+            row = read_row(entry.fields, entry.number, query, columns)
+            if is_right and (first := places.setdefault(row.id, entry.place)) != entry.place:
+                raise ResponsesError(
+                    f"{path}: the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the "
+                    "grades of one could be taken for the other's"
+                )
+        waiting.append(row)
+        if len(waiting) >= _MAX_WITHOUT_RESPONSE:
+            if refusal and not is_right:
+                break
+            is_right = True
+        if is_right:
+            yield from waiting
+            waiting.clear()
+    if refusal and not is_right:
+        raise ResponsesError(f"{path}: {refusal}")
+    yield from waiting
+
+
+def _read_jsonl(path: Path, columns: Columns) -> Iterator[_Entry]:
     with path.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -71,62 +143,114 @@ def _read_jsonl(path: Path, query: str | None) -> Iterator[Row]:
             try:
                 data = json.loads(line)
             except (ValueError, RecursionError) as error:
-                yield Row(str(number), None, f"line {number} is not JSON: {str(error) or 'nested too deeply'}")
+                message = f"line {number} is not JSON: {str(error) or 'nested too deeply'}"
+                yield _Entry(number, f"line {number}", None, message)
                 continue
-            if isinstance(data, str):
-                data = {"response": data}
-            if isinstance(data, dict):
-                yield read_row(cast("dict[str, Any]", data), number, query)
-            else:
-                yield Row(str(number), None, f"line {number} is {type(data).__name__}, not an object with a `response`")
+            yield _json_entry(data, number, f"line {number}", columns)
 
 
-def _read_csv(path: Path, query: str | None) -> Iterator[Row]:
+def _read_json(path: Path, columns: Columns) -> Iterator[_Entry]:
+    text = path.read_text(encoding="utf-8-sig")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if text.lstrip().startswith("["):
+            raise ResponsesError(f"{path}: is not JSON: {str(error) or 'nested too deeply'}") from None
+        data = None
+    first = cast("list[Any]", data)[0] if isinstance(data, list) and data else None
+    is_row = isinstance(first, Mapping) and missing_column(cast("Mapping[str, Any]", first), columns) is None
+    if not isinstance(data, list):
+        yield _Entry(1, "item 1", {columns.id or "id": path.stem, columns.response or "response": text})
+    elif not is_row and is_conversation(cast("object", data)):
+        yield _Entry(1, "item 1", {columns.id or "id": path.stem, columns.response or "response": data})
+    else:
+        for number, item in enumerate(cast("list[Any]", data), start=1):
+            yield _json_entry(item, number, f"item {number}", columns)
+
+
+def _json_entry(data: object, number: int, place: str, columns: Columns) -> _Entry:
+    if isinstance(data, str):
+        return _Entry(number, place, {columns.response or "response": data})
+    if isinstance(data, dict):
+        return _Entry(number, place, cast("dict[str, Any]", data))
+    return _Entry(number, place, None, f"{place} is {type(data).__name__}, not an object with a `response`")
+
+
+def _read_csv(path: Path, columns: Columns) -> Iterator[_Entry]:
     csv.field_size_limit(10 * MAX_CHARS)
     with path.open(encoding="utf-8-sig", newline="") as lines:
-        delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-        for number, data in enumerate(csv.DictReader(lines, delimiter=delimiter), start=1):
-            yield read_row(data, number, query)
+        header_line, skipped = _first_line(lines)
+        if not header_line:
+            return
+        delimiter = _find_delimiter(header_line, columns, default="\t" if path.suffix.lower() == ".tsv" else ",")
+        # Without `strict`, an unclosed quote silently takes all following rows into one field.
+        reader = csv.reader(chain([header_line], lines), delimiter=delimiter, strict=True)
+        number, begins, header = 0, 0, list[str]()
+        try:
+            for record in reader:
+                place, begins = f"line {skipped + begins + 1}", reader.line_num
+                if not header:
+                    header = record
+                    _check_header(path, header, columns)
+                elif record:
+                    number += 1
+                    yield _csv_entry(header, record, number, place, delimiter)
+        except csv.Error as error:
+            raise ResponsesError(
+                f'{path}: line {skipped + begins + 1}: {error}: close each quote ("), and write a quote within a '
+                'quoted text twice ("")'
+            ) from None
 
 
-def _read_text(path: Path, query: str | None) -> Iterator[Row]:
-    yield read_row({"id": path.stem, "response": path.read_text(encoding="utf-8-sig")}, 1, query)
+def _first_line(lines: TextIO) -> tuple[str, int]:
+    """Return the first line that is not blank, and the number of lines before it."""
+    skipped = 0
+    while (line := lines.readline()) and not line.strip():
+        skipped += 1
+    return line, skipped
 
 
-_READERS: Mapping[str, Callable[[Path, str | None], Iterator[Row]]] = {
+def _find_delimiter(header: str, columns: Columns, default: str) -> str:
+    """Return the delimiter by which the header has the needed columns; else the one that gives the most columns."""
+
+    def rank(delimiter: str) -> tuple[bool, int, bool]:
+        names = next(csv.reader([header], delimiter=delimiter), list[str]())
+        return missing_column(names, columns) is None, len(names), delimiter == default
+
+    return max(_DELIMITERS, key=rank)
+
+
+def _check_header(path: Path, header: Sequence[str], columns: Columns) -> None:
+    names = [fold(name) for name in header if name.strip()]
+    repeated = next((name for name in header if names.count(fold(name)) > 1), None)
+    if repeated is not None:
+        last = next(name for name in reversed(header) if fold(name) == fold(repeated))
+        raise ResponsesError(f"{path}: the column {last!r} is there twice: rename or remove one of them")
+    missing = missing_column(header, columns)
+    if missing is not None:
+        raise ResponsesError(f"{path}: {describe_missing_column(header, missing)}")
+
+
+def _csv_entry(header: Sequence[str], record: Sequence[str], number: int, place: str, delimiter: str) -> _Entry:
+    if len(record) > len(header):
+        message = (
+            f"{place} has {len(record)} fields, but the header has {len(header)}: put quotes around a text that "
+            f"contains {delimiter!r}"
+        )
+        return _Entry(number, place, None, message)
+    # A row may be shorter than the header: its last cells are empty.
+    return _Entry(number, place, dict(zip(header, record, strict=False)) | dict.fromkeys(header[len(record) :]))
+
+
+def _text_row(path: Path, query: str | None) -> Row:
+    return read_row({"id": path.stem, "response": path.read_text(encoding="utf-8-sig")}, 1, query)
+
+
+_READERS: Mapping[str, Callable[[Path, Columns], Iterator[_Entry]]] = {
     ".jsonl": _read_jsonl,
     ".ndjson": _read_jsonl,
+    ".json": _read_json,
     ".csv": _read_csv,
     ".tsv": _read_csv,
 }
 """The reader of each file format, by the suffix of the file; files with other suffixes are read as one text."""
-
-
-def read_row(data: Mapping[str, Any], number: int, query: str | None = None) -> Row:
-    """Convert one row of named fields, from a file or a caller, to a submission.
-
-    Args:
-        data: A `response` and optionally a `query`, `reference`, `thinking` and `id`, each under any usual name.
-        number: The number of the row, from 1; its id if it has none.
-        query: The task, if the row has none.
-
-    Example:
-        >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
-        '6 x 7?'
-    """
-    row_id = str(data.get("id") or number)
-    fields: dict[str, Any] = {}
-    for field, columns in _COLUMNS.items():
-        column = next((column for column in columns if data.get(column) is not None), None)
-        if column is not None:
-            fields[field] = data[column]
-    if isinstance(fields.get("response"), list | tuple):
-        # Only for conversations: beside a text, `respond` is a column without a meaning here, with any content.
-        fields["respond"] = data.get("respond")
-    if "response" not in fields:
-        names = sorted(map(str, data))
-        return Row(row_id, None, f"row {row_id} has no `response` (its fields are {names!r}): nothing to grade")
-    try:
-        return Row(row_id, Submission.model_validate({"query": query, **fields}))
-    except ValidationError as error:
-        return Row(row_id, None, f"row {row_id}: {error_line(error)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from rubric_integrations.submission.messages import Messages, Respond, split_conversation
 from rubric_integrations.submission.submission import Submission, error_line, render_if_messages
+from rubric_integrations.submission.thinking import output_block, split_parts, split_thinking, thinking_blocks
 
 
 class ThinkingOutputDict(TypedDict, total=False):
@@ -22,32 +22,34 @@ class ThinkingOutputDict(TypedDict, total=False):
 ToGradeInput = str | ThinkingOutputDict | Mapping[str, Any] | Messages | Submission
 """The types that can be graded: text, `{"thinking": ..., "output": ...}`, chat messages, or a `Submission`."""
 
-_THINKING = re.compile(r"<thinking>(.*?)</thinking>", re.IGNORECASE | re.DOTALL)
-_OUTPUT = re.compile(r"<output>(.*?)</output>", re.IGNORECASE | re.DOTALL)
-_STARTS_WITH_MARKER = re.compile(r"\s*<(?:thinking|output)>", re.IGNORECASE)
-
 
 def parse_thinking_output(text: str) -> ThinkingOutputDict:
-    """Split a text at its `<thinking>` and `<output>` markers.
+    """Split a text at its markers wherever they are, as the `rubric` package does.
 
-    The thinking is the content of the first `<thinking>`. The output is the content of the first `<output>`, or the
-    rest of the text if there is none.
+    The thinking is the content of the first `<thinking>` or `<think>`. The output is the content of the first
+    `<output>`, or the text without its thinking if there is none; text outside `<output>` is lost. Grading therefore
+    uses `split_thinking`, which splits only at the beginning of a text and loses nothing.
 
     Example:
         >>> parse_thinking_output("<thinking>hm</thinking>42")
         {'thinking': 'hm', 'output': '42'}
     """
-    thinking, output = _THINKING.search(text), _OUTPUT.search(text)
-    rest = output[1].strip() if output else _THINKING.sub("", text).strip() if thinking else text
-    return {"thinking": thinking[1].strip() if thinking else "", "output": rest}
+    markers = list(thinking_blocks(text))
+    thinking = text[markers[0].end() : markers[1].start()].strip() if markers else ""
+    output = output_block(text)
+    if output is None and markers:
+        begins = [0, *(marker.end() for marker in markers[1::2])]
+        ends = [*(marker.start() for marker in markers[::2]), len(text)]
+        output = "".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
+    return {"thinking": thinking, "output": text if output is None else output.strip()}
 
 
 def normalize_to_grade_input(to_grade: str | ThinkingOutputDict | Mapping[str, Any] | Messages) -> ThinkingOutputDict:
     """Convert a response in any accepted form to its thinking and its output.
 
-    A text is split at its markers only if it begins with one; elsewhere in an answer, markers are part of the answer.
-    The output of chat messages is the last answer, or the whole conversation for
-    `{"messages": [...], "respond": "transcript"}`.
+    A text is split by `split_thinking`: only at markers that it begins with. The output of chat messages is the last
+    answer, or the whole conversation for `{"messages": [...], "respond": "transcript"}`. The output is empty if a
+    thinking block has no end.
 
     Raises:
         TypeError: `to_grade` is neither a text nor a mapping nor a list.
@@ -57,24 +59,15 @@ def normalize_to_grade_input(to_grade: str | ThinkingOutputDict | Mapping[str, A
         >>> normalize_to_grade_input("42 <thinking>is it?</thinking>")
         {'thinking': '', 'output': '42 <thinking>is it?</thinking>'}
     """
-    if isinstance(to_grade, str):
-        if _STARTS_WITH_MARKER.match(to_grade):
-            return parse_thinking_output(to_grade)
-        return {"thinking": "", "output": to_grade}
     if conversation := _find_conversation(to_grade):
-        return {"thinking": "", "output": split_conversation(*conversation)[0]}
-    if not isinstance(to_grade, Mapping):
-        raise TypeError(
-            f"`to_grade` must be a text, {{'thinking': ..., 'output': ...}}, a list of messages or a Submission, "
-            f"got {type(to_grade).__name__}: its repr would have been graded"
-        )
-    unknown = set(to_grade) - {"thinking", "output"}
-    if unknown:
-        raise ValueError(
-            f"`to_grade` has the unknown keys {sorted(unknown)!r}: use `thinking` and `output`, "
-            "or `messages` and `respond`"
-        )
-    return {"thinking": to_grade.get("thinking") or "", "output": to_grade.get("output") or ""}
+        parts = split_thinking(split_conversation(*conversation)[0])
+    elif isinstance(to_grade, str):
+        parts = split_thinking(to_grade)
+    elif isinstance(to_grade, Mapping):
+        parts = split_parts(cast("Mapping[str, Any]", to_grade))
+    else:
+        raise _wrong_type(to_grade)
+    return {"thinking": parts.thinking, "output": parts.output}
 
 
 def as_submission(
@@ -110,8 +103,16 @@ def _to_submission(to_grade: ToGradeInput, context: dict[str, Any]) -> Submissio
         return to_grade.model_copy(update={key: value for key, value in context.items() if value is not None})
     if conversation := _find_conversation(to_grade):
         return Submission.from_messages(*conversation, **context)
-    parts = normalize_to_grade_input(to_grade)
-    return Submission(response=parts.get("output", ""), thinking=parts.get("thinking") or None, **context)
+    if not isinstance(to_grade, str | Mapping):
+        raise _wrong_type(to_grade)
+    return Submission.model_validate({"response": to_grade, **context})
+
+
+def _wrong_type(to_grade: object) -> TypeError:
+    return TypeError(
+        f"`to_grade` must be a text, {{'thinking': ..., 'output': ...}}, a list of messages or a Submission, "
+        f"got {type(to_grade).__name__}: its repr would have been graded"
+    )
 
 
 def _find_conversation(to_grade: object) -> tuple[Messages, Respond] | None:

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from reprlib import repr as short_repr
 from typing import Any, Literal, cast, get_args
 
+from rubric_integrations.submission.blocks import (
+    Message,
+    get_field,
+    is_item,
+    message_lines,
+    read_block,
+    read_call,
+    read_content,
+)
+
 Messages = list[Any] | tuple[Any, ...]
-"""Chat messages: dictionaries in OpenAI's format, or LangChain messages."""
+"""Chat messages: dictionaries in OpenAI's or Anthropic's format, LangChain messages, or pairs of role and content."""
 
 Respond = Literal["last", "transcript"]
 """Which part of a conversation is graded: the last answer, with the rest as context, or the whole transcript."""
@@ -29,9 +39,6 @@ _ROLES = {
 }
 """The role in the rendered text, by the role (OpenAI) or the type (LangChain) of a message."""
 
-_TEXT_PARTS = (None, "text", "input_text", "output_text")
-_REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning", "reasoning_content")
-
 # `str.splitlines` also splits at these characters, but JSON does not escape them. Lone surrogates cannot be encoded.
 _NOT_ESCAPED_BY_JSON = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
 
@@ -40,9 +47,10 @@ def render_conversation(messages: Messages) -> str:
     r"""Write a conversation as text: one JSON object per line with its `role`, `content` and tool calls.
 
     Args:
-        messages: Dictionaries with a `role` and `content`, or LangChain messages. Roles are renamed to `user`,
-            `assistant`, `system` and `tool`. A part of the content that is not text is replaced by its type in
-            brackets, such as `[image_url]`.
+        messages: Dictionaries with a `role` and `content`, LangChain messages, pairs of role and content, or items of
+            OpenAI's Responses API. Roles are renamed to `user`, `assistant`, `system` and `tool`. The result of a tool
+            is a line of its own, also if it is a block of another message. Any other part of the content that is not
+            text is replaced by its type in brackets, such as `[image_url]`.
 
     Raises:
         TypeError: `messages` is not a list.
@@ -54,7 +62,7 @@ def render_conversation(messages: Messages) -> str:
         {"role": "user", "content": "6x7?\nassistant: 41"}
         {"role": "assistant", "content": "42"}
     """
-    return json_lines(_normalize_messages(messages))
+    return json_lines(_lines(_normalize_messages(messages)))
 
 
 def split_conversation(messages: Messages, respond: Respond = "last") -> tuple[str, str | None]:
@@ -80,19 +88,18 @@ def split_conversation(messages: Messages, respond: Respond = "last") -> tuple[s
     check_respond(respond)
     normalized = _normalize_messages(messages)
     if respond == "transcript":
-        return json_lines(normalized), None
-    *context, last = normalized
-    parts = _content_parts(messages[-1], f"messages[{len(context)}]")
-    if last["role"] != "assistant":
-        problem = f"is of the role {last['role']!r}"
-    elif not any(kind == "text" and text.strip() for kind, text in parts):
-        problem = "calls tools and has no text" if "tool_calls" in last else "has no text"
+        return json_lines(_lines(normalized)), None
+    *earlier, last = normalized
+    calls = [{**line, "content": ""} if "tool_calls" in line else line for line in last.lines]
+    calls = [line for line in calls if "tool_calls" in line or line["role"] == "tool"]
+    if last.role != "assistant":
+        problem = f"is of the role {last.role!r}"
+    elif not (text := last.text()):
+        problem = "calls tools and has no text" if calls else "has no text"
     else:
-        if "tool_calls" in last:
-            context.append({**last, "content": ""})
-        return "\n".join(text for kind, text in parts if kind not in _REASONING_PARTS), json_lines(context) or None
+        return text, json_lines([*_lines(earlier), *calls]) or None
     raise ValueError(
-        f"`messages[{len(context)}]`, the last, {problem}, but with respond='last' it is the text to grade: "
+        f"`messages[{len(earlier)}]`, the last, {problem}, but with respond='last' it is the text to grade: "
         "end with the assistant's answer, or pass respond='transcript' to grade the whole"
     )
 
@@ -127,6 +134,47 @@ def is_conversation(value: object) -> bool:
         return False
 
 
+def is_message(value: object) -> bool:
+    """Return whether a value is one message: a dictionary with a role, or an object such as a LangChain message.
+
+    Example:
+        >>> is_message({"role": "assistant", "content": "42"}), is_message("42")
+        (True, False)
+    """
+    if value is None or isinstance(value, str | list | tuple | type) or is_item(value):
+        return False
+    try:
+        return bool(_normalize_message(value, "message"))
+    except ValueError:
+        return False
+
+
+def message_text(message: object) -> str:
+    """Return the text of one message, without its reasoning and its tool calls; empty if it has no text.
+
+    Raises:
+        ValueError: It is not a message.
+
+    Example:
+        >>> message_text({"role": "assistant", "content": "It is 42."})
+        'It is 42.'
+    """
+    return _normalize_message(message, "message").text()
+
+
+def message_role(message: object) -> str:
+    """Return the role of one message: `user`, `assistant`, `system` or `tool`.
+
+    Raises:
+        ValueError: It is not a message.
+
+    Example:
+        >>> message_role(("ai", "It is 42."))
+        'assistant'
+    """
+    return _normalize_message(message, "message").role
+
+
 def json_lines(values: Iterable[Mapping[str, Any]]) -> str:
     """Write objects as JSON, one per line; no character in them counts as a line break for any reader.
 
@@ -144,7 +192,11 @@ def json_lines(values: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(_NOT_ESCAPED_BY_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in lines)
 
 
-def _normalize_messages(messages: Messages) -> list[dict[str, Any]]:
+def _lines(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
+    return (line for message in messages for line in message.lines)
+
+
+def _normalize_messages(messages: Messages) -> list[Message]:
     """Convert messages of any supported format to dictionaries with the same keys."""
     if not isinstance(messages, list | tuple):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers may be untyped
         raise TypeError(f"`messages` must be a list of messages, got {type(messages).__name__}")
@@ -153,23 +205,43 @@ def _normalize_messages(messages: Messages) -> list[dict[str, Any]]:
     return [_normalize_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
-def _normalize_message(message: Any, place: str) -> dict[str, Any]:
-    normalized: dict[str, Any] = {"role": _role(message, place)}
-    parts, calls = _content_parts(message, place), _tool_calls(message, place)
-    if _get_field(message, "content") is None and not calls:
+def _normalize_message(message: Any, place: str) -> Message:
+    message = _to_record(message)
+    role = _role(message, place)
+    content = get_field(message, "content")
+    parts = read_block(message, place) if is_item(message) else read_content(content, f"{place}.content")
+    calls = _tool_calls(message, place)
+    if content is None and not calls and not parts:
         raise ValueError(
-            f"`{place}` ({normalized['role']}) has neither `content` nor `tool_calls`: "
+            f"`{place}` ({role}) has neither `content` nor `tool_calls`: "
             "add one of them or remove the message, or the judge would read an empty message"
         )
-    normalized["content"] = "\n".join(text for _, text in parts)
-    if calls:
-        normalized["tool_calls"] = calls
-    optional = {key: _get_field(message, key) for key in ("name", "tool_call_id")}
-    return normalized | {key: value for key, value in optional.items() if value is not None}
+    is_error = get_field(message, "status") == "error" or None
+    optional = {"name": get_field(message, "name"), "tool_call_id": get_field(message, "tool_call_id")}
+    fields = {**optional, "is_error": is_error if role == "tool" else None}
+    names = {} if is_item(message) else {key: value for key, value in fields.items() if value is not None}
+    return Message(role, parts, message_lines(role, parts, calls, names))
+
+
+def _to_record(message: Any) -> Any:
+    """Convert a pair of role and content, or a serialized LangChain message, to a dictionary of its fields."""
+    if isinstance(message, list | tuple):
+        pair = cast("Messages", message)
+        if len(pair) == 2 and isinstance(pair[0], str) and pair[0] in _ROLES and isinstance(pair[1], str | list):
+            return {"role": pair[0], "content": cast("object", pair[1])}
+    if isinstance(message, Mapping):
+        record = cast("Mapping[str, Any]", message)
+        path, fields = record.get("id"), record.get("kwargs")
+        if record.get("lc") == 1 and isinstance(path, list) and path and isinstance(fields, Mapping):
+            class_name = str(cast("object", path[-1])).removesuffix("Chunk").removesuffix("Message")
+            return {"type": class_name.lower(), **cast("Mapping[str, Any]", fields)}
+    return cast("object", message)
 
 
 def _role(message: Any, place: str) -> str:
-    name = _get_field(message, "role") or _get_field(message, "type")
+    if is_item(message):
+        return "assistant"
+    name = get_field(message, "role") or get_field(message, "type")
     if not isinstance(name, str):
         raise ValueError(
             f"`{place}` is {short_repr(message)}, which is not a message: pass {{'role': ..., 'content': ...}} or a "
@@ -182,72 +254,17 @@ def _role(message: Any, place: str) -> str:
     return role
 
 
-def _content_parts(message: Any, place: str) -> list[tuple[str, str]]:
-    """Return the type and the text of each part of the content; a part that is not text is written as its type."""
-    content = _get_field(message, "content")
-    if content is None:
-        return []
-    if isinstance(content, str):
-        return [("text", content)]
-    if not isinstance(content, list | tuple):
-        raise ValueError(
-            f"`{place}.content` must be a text or a list of parts, got {type(cast('object', content)).__name__}: "
-            "its repr would have been graded"
-        )
-    return [_content_part(part, f"{place}.content[{index}]") for index, part in enumerate(cast("Messages", content))]
-
-
-def _content_part(part: Any, place: str) -> tuple[str, str]:
-    if isinstance(part, str):
-        return "text", part
-    kind, text = _get_field(part, "type"), _get_field(part, "text")
-    if kind in _TEXT_PARTS and isinstance(text, str):
-        return "text", text
-    if not isinstance(kind, str) or kind in _TEXT_PARTS:
-        raise ValueError(f"`{place}` is {short_repr(part)}, not a part: pass a text or {{'type': 'text', 'text': ...}}")
-    return kind, f"[{kind}]"
-
-
 def _tool_calls(message: Any, place: str) -> list[Mapping[str, Any]]:
-    """Return the tool calls of a message in one format.
+    """Return the tool calls of a message, except those in its content, in one format.
 
     LangChain stores calls whose arguments are not valid JSON in `invalid_tool_calls`. The model made them, so the
     judge must see them too.
     """
     calls: list[Mapping[str, Any]] = []
     for key in ("tool_calls", "invalid_tool_calls"):
-        entries = _get_field(message, key) or []
+        entries = get_field(message, key) or []
         if not isinstance(entries, list | tuple):
             raise ValueError(f"`{place}.{key}` must be a list of calls, got {short_repr(entries)}")
-        calls += [_tool_call(call, f"{place}.{key}[{index}]") for index, call in enumerate(cast("Messages", entries))]
-    function_call = _get_field(message, "function_call")
-    return calls if function_call is None else [*calls, _tool_call(function_call, f"{place}.function_call")]
-
-
-def _tool_call(call: Any, place: str) -> Mapping[str, Any]:
-    """Convert a tool call: OpenAI's has a `function` with arguments as JSON text, LangChain's has parsed `args`."""
-    function = _get_field(call, "function") or call
-    name, arguments = _get_field(function, "name"), _get_field(function, "arguments")
-    if not isinstance(name, str):
-        if isinstance(call, Mapping) and call:
-            return cast("Mapping[str, Any]", call)
-        raise ValueError(f"`{place}` is {short_repr(call)}, not a call: pass {{'name': ..., 'args': ..., 'id': ...}}")
-    arguments = _get_field(function, "args") if arguments is None else _parse_arguments(arguments)
-    fields = {"id": _get_field(call, "id"), "name": name, "arguments": arguments}
-    return {key: value for key, value in fields.items() if value is not None}
-
-
-def _parse_arguments(arguments: Any) -> Any:
-    """Parse arguments that are the JSON text of an object; return all others unchanged."""
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    return cast("object", value) if isinstance(value, dict) else arguments
-
-
-def _get_field(record: Any, key: str) -> Any:
-    """Return an entry of a dictionary or an attribute of an object; None if it is missing."""
-    return cast("Mapping[str, Any]", record).get(key) if isinstance(record, Mapping) else getattr(record, key, None)
+        calls += [read_call(call, f"{place}.{key}[{index}]") for index, call in enumerate(cast("Messages", entries))]
+    function_call = get_field(message, "function_call")
+    return calls if function_call is None else [*calls, read_call(function_call, f"{place}.function_call")]

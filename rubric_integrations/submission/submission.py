@@ -15,6 +15,7 @@ from rubric_integrations.submission.messages import (
     render_conversation,
     split_conversation,
 )
+from rubric_integrations.submission.thinking import SplitResponse, split_parts, split_thinking
 
 # About 250,000 tokens. Judges cannot read more, and grading a truncated text would penalize what was cut off.
 MAX_CHARS = 1_000_000
@@ -27,20 +28,25 @@ class Submission(Record):
     answer is graded and the rest is appended to the query as context; with an additional `respond="transcript"` the
     whole conversation is graded.
 
+    A response that begins with a thinking block, `<think>` or `<thinking>`, is split into `thinking` and `response`,
+    unless `thinking` is set: then the response is not changed. `{"thinking": ..., "output": ...}` is accepted too.
+
     Attributes:
         response: The text to grade; not blank, at most 1,000,000 characters.
-        thinking: The model's reasoning before the response, if it is available separately.
+        thinking: The model's reasoning before the response; it is not graded.
         query: The task that the response answers.
         reference: An exemplary response.
         logprobs: The natural logarithms of the probabilities of the response's tokens, for the perplexity metric.
 
     Raises:
-        pydantic.ValidationError: (a ValueError) The response is blank, a text is too long, or a list is not a
-            conversation.
+        pydantic.ValidationError: (a ValueError) The response is blank or has nothing after its thinking, a text is too
+            long, or a list is not a conversation.
 
     Example:
         >>> Submission(response="It is 42.", query="6 x 7?").response
         'It is 42.'
+        >>> Submission(response="<think>6 x 7</think>It is 42.").thinking
+        '6 x 7'
     """
 
     response: str
@@ -81,18 +87,21 @@ class Submission(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _convert_conversations(cls, data: Any) -> Any:
+    def _convert_response(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
         fields = dict(cast("Mapping[str, Any]", data))
         fields |= {name: render_if_messages(fields[name], name) for name in ("query", "reference") if name in fields}
-        respond = fields.pop("respond", None)
+        respond, response = fields.pop("respond", None), fields.get("response")
+        if isinstance(response, Mapping) and "messages" in response and set(response) <= {"messages", "respond"}:
+            conversation = cast("Mapping[str, Any]", response)
+            fields["response"], respond = conversation["messages"], conversation.get("respond") or respond
         if respond is not None:
             check_respond(respond)
         if isinstance(fields.get("response"), list | tuple):
             fields["response"], context = split_conversation(fields["response"], respond or "last")
             fields["query"] = _append_context(fields.get("query"), context)
-        return fields
+        return fields | _split_response(fields.get("response"), fields.get("thinking"))
 
     @field_validator("response")
     @classmethod
@@ -135,6 +144,30 @@ def render_if_messages(value: Any, name: str) -> Any:
         return render_conversation(cast("Messages", value))
     except ValueError as error:
         raise ValueError(f"in the `{name}`: {error}") from None
+
+
+def _split_response(response: Any, thinking: Any) -> dict[str, Any]:
+    """Return the fields that change if a response is a dictionary, or begins with a thinking block.
+
+    Raises:
+        ValueError: There is thinking without an answer, there are two thinkings, or the dictionary has other keys.
+    """
+    if isinstance(response, Mapping):
+        parts = split_parts(cast("Mapping[str, Any]", response))
+        if parts.thinking and thinking:
+            raise ValueError("`response` has a `thinking` of its own beside the field `thinking`: remove one of them")
+    elif isinstance(response, str) and not thinking:
+        parts = split_thinking(response)
+    else:
+        return {}
+    if parts.block and not parts.output:
+        raise ValueError(_no_answer(parts))
+    return {"response": parts.output, "thinking": parts.thinking or thinking or None}
+
+
+def _no_answer(parts: SplitResponse) -> str:
+    unclosed = "" if parts.is_closed else ", which is not closed (was it cut off by a token limit?)"
+    return f"`response` has no answer after its `<{parts.block}>` block{unclosed}: there is nothing to grade"
 
 
 def _append_context(query: Any, context: str | None) -> Any:

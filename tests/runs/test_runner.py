@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations import PerCriterionGrader, Submission, grade_many
+from rubric_integrations import PerCriterionGrader, RubricError, Submission, grade_many
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.results import Judgment
@@ -184,3 +184,27 @@ def test_invalid_arguments_of_a_run_are_refused() -> None:
 
 def test_run_without_submissions_has_no_results() -> None:
     assert list(grade_many([], SMALL_RUBRIC, PerCriterionGrader(InstantJudge()))) == []
+
+
+def test_grade_many_accepts_the_path_of_a_rubric_a_list_or_a_dictionary(tmp_path: Path) -> None:
+    criteria = [{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}]
+    path = tmp_path / "rubric.yaml"
+    path.write_text("- {weight: 1, requirement: Says 42, check: {number: 42}}\n", encoding="utf-8")
+    grader = PerCriterionGrader("offline")
+    for rubric in (path, str(path), criteria, {"criteria": criteria, "name": "R"}):
+        assert [graded.score for graded in grade_many(["It is 42.", "No."], rubric, grader)] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rubric", "error", "words"),
+    [
+        ("missing.yaml", RubricError, r"missing\.yaml"),
+        ([{"weight": 1, "requirment": "Says 42"}], RubricError, "requirment"),
+        (None, TypeError, "`rubric` must be a Rubric, the path"),
+    ],
+)
+def test_grade_many_refuses_what_is_no_rubric_before_it_reads_a_submission(
+    rubric: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        grade_many(["It is 42."], rubric, PerCriterionGrader("offline"))

@@ -61,7 +61,7 @@ def test_jsonl_rows_with_invalid_conversations_have_an_error(tmp_path: Path) -> 
     assert "got 'First'" in errors[3]
     assert errors[4].startswith("row 5: in the `query`: `messages[0]` (user) has neither")
     assert "not a part" in errors[5]
-    assert errors[6].startswith("row 7: `response` input should be a valid string")
+    assert errors[6].startswith("row 7: `response` has the unknown keys ['role']: use `thinking` and `output`")
     assert [row.submission is None for row in rows] == [True] * 7 + [False]
 
 

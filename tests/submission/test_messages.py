@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -21,9 +22,11 @@ from langchain_core.messages import (
 )
 
 from rubric_integrations.submission import Submission, as_submission, render_conversation, split_conversation
-from rubric_integrations.submission.messages import is_conversation
-from tests.submission.conversations import CALL, CALL_RESULT, CHAT, QUESTION, TEXTS, parsed_lines
+from rubric_integrations.submission.messages import is_conversation, is_message, message_text
+from tests.submission.conversations import ANSWER, CALL, CALL_RESULT, CHAT, QUESTION, TEXTS, parsed_lines
 
+TOOL_CALL = {"type": "tool_call", "name": "look", "args": {}, "id": "c1"}
+CALL_ITEM = {"type": "function_call", "name": "look", "arguments": "{}", "call_id": "c1"}
 ROLES = st.sampled_from(["user", "assistant", "system", "tool"])
 
 
@@ -107,6 +110,52 @@ def test_render_part_that_is_not_text_is_written_as_its_type() -> None:
     parts = [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": "data:..."}}, "this"]
     text = render_conversation([{"role": "user", "content": parts}])
     assert parsed_lines(text)[0]["content"] == "See\n[image_url]\nthis"
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [("user", "What was the margin?"), ("assistant", "It was 17.2%.")],
+        [("human", "What was the margin?"), ("ai", [{"type": "text", "text": "It was 17.2%."}])],
+        [["user", "What was the margin?"], ["assistant", "It was 17.2%."]],
+        [HumanMessage("What was the margin?").model_dump(), ("ai", "It was 17.2%.")],
+        [dumpd(HumanMessage("What was the margin?")), dumpd(AIMessageChunk(content="It was 17.2%."))],
+    ],
+)
+def test_render_every_form_of_convert_to_messages_gives_the_same_text(messages: list[Any]) -> None:
+    assert parsed_lines(render_conversation(messages)) == [QUESTION, ANSWER]
+    assert is_conversation(messages)
+    assert as_submission(messages).response == "It was 17.2%."
+
+
+@pytest.mark.parametrize(
+    "value", [("user", "q"), ["user", "q"], [("Ann", "42")], [("user", 3)], [("user", "q", "r")], [TOOL_CALL]]
+)
+def test_is_conversation_for_other_pairs_is_false(value: Any) -> None:
+    assert not is_conversation(value)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (AIMessage("It is 42."), "It is 42."),
+        (AIMessageChunk(content="It is 42."), "It is 42."),
+        ({"role": "assistant", "content": "It is 42."}, "It is 42."),
+        (AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "It is 42."}]), "It is 42."),
+        (AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c"}]), ""),
+        (AIMessage([{"type": "thinking", "thinking": "hm"}]), ""),
+    ],
+)
+def test_message_text_is_the_text_without_reasoning_and_calls(message: Any, text: str) -> None:
+    assert is_message(message)
+    assert message_text(message) == text
+
+
+@pytest.mark.parametrize(
+    "value", ["x", None, {"content": "x"}, {"role": "critic", "content": "x"}, ("user", "q"), TOOL_CALL, CALL_ITEM]
+)
+def test_is_message_for_other_values_is_false(value: Any) -> None:
+    assert not is_message(value)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,153 @@
+"""Converts a row of named fields, from a file or a caller, to a submission."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from rubric_integrations.submission.submission import Submission, error_line
+
+_COLUMNS = {
+    "response": ("response", "output", "completion", "answer", "text", "messages"),
+    "thinking": ("thinking",),
+    "query": ("query", "input", "prompt", "question"),
+    "reference": ("reference", "reference_output", "expected_output"),
+    "respond": ("respond",),
+    "id": ("id",),
+}
+"""The column names of each field; the first that is present and has a value is used."""
+
+_MAX_NAMES = 20
+
+
+class Row(NamedTuple):
+    """One row of a file of responses.
+
+    Attributes:
+        id: The row's `id` column, or its number from 1 (JSON Lines: its line number); for a text file, its name.
+        submission: The submission to grade; None if the row cannot be graded.
+        error: Why the row cannot be graded; None if it can.
+    """
+
+    id: str
+    submission: Submission | None
+    error: str | None = None
+
+
+class Columns(NamedTuple):
+    """The names of the columns that a caller chose; None where the usual names hold."""
+
+    response: str | None = None
+    query: str | None = None
+    reference: str | None = None
+    id: str | None = None
+
+
+USUAL_COLUMNS = Columns()
+
+
+def read_row(data: Mapping[str, Any], number: int, query: str | None = None, columns: Columns = USUAL_COLUMNS) -> Row:
+    """Convert one row of named fields, from a file or a caller, to a submission.
+
+    Names of columns are compared without regard to case, outer white space, and to spaces for underscores. None and NaN
+    are missing values.
+
+    Args:
+        data: A `response` and optionally a `query`, `reference`, `thinking` and `id`, each under any usual name.
+        number: The number of the row, from 1; its id if it has none.
+        query: The task, if the row has none.
+        columns: The names of columns that replace the usual ones.
+
+    Example:
+        >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
+        '6 x 7?'
+    """
+    found = _find_columns(tuple(data), columns)
+    fields = {
+        field: data[name]
+        for field, names in found.items()
+        if (name := next((name for name in names if not _is_missing(data[name])), None)) is not None
+    }
+    row_id = str(fields.pop("id", "")).strip() or str(number)
+    if not isinstance(fields.get("response"), list | tuple):
+        # `respond` is only for conversations: beside a text, it is a column without a meaning here, with any content.
+        fields.pop("respond", None)
+    missing = missing_column(data, columns)
+    if missing is not None:
+        names = _list_names(data, "fields")
+        if missing == "response":
+            return Row(row_id, None, f"row {row_id} has no `response` ({names}): nothing to grade")
+        return Row(row_id, None, f"row {row_id} has no column {missing!r} ({names}): it cannot be graded")
+    if "response" not in fields or isinstance(fields["response"], bool | int | float):
+        column = found["response"][0]
+        return Row(row_id, None, f"row {row_id}: `{column}` {_not_a_text(fields.get('response', data[column]))}")
+    try:
+        return Row(row_id, Submission.model_validate({"query": query, **fields}))
+    except ValidationError as error:
+        return Row(row_id, None, f"row {row_id}: {error_line(error)}")
+
+
+def missing_column(names: Iterable[str], columns: Columns) -> str | None:
+    """Return the first column that a row must have but has not: one that the caller named, or `response`."""
+    found = _find_columns(tuple(names), columns)
+    named = {field: column for field, column in columns._asdict().items() if column is not None}
+    return next((column for field, column in ({"response": "response"} | named).items() if not found[field]), None)
+
+
+def describe_missing_column(names: Iterable[str], missing: str) -> str:
+    """Say that a file has no column `missing`, which columns it has, and what to do."""
+    listed = _list_names(names, "columns")
+    if missing == "response":
+        return (
+            f"has no `response` column ({listed}): rename one of them, or name it by `response_column` "
+            "(`--response-column`)"
+        )
+    return f"has no column {missing!r} ({listed}): write its name as in the file"
+
+
+def fold(name: object) -> str:
+    """Return the form in which names of columns are compared."""
+    return str(name).strip().casefold().replace(" ", "_").replace("-", "_")
+
+
+# Most rows of a file have the same columns.
+@lru_cache(maxsize=256)
+def _find_columns(names: tuple[str, ...], columns: Columns) -> dict[str, tuple[str, ...]]:
+    """Return, for each field, the names of a row that can hold it, the preferred one first."""
+    by_name: dict[str, str] = {}
+    for name in names:
+        # A name that is written exactly as expected is preferred to one that differs in case.
+        if fold(name) not in by_name or name == fold(name):
+            by_name[fold(name)] = name
+    exact = {name: name for name in by_name.values()}
+    found: dict[str, tuple[str, ...]] = {}
+    for field, usual in _COLUMNS.items():
+        own = getattr(columns, field, None)
+        wanted = usual if own is None else (own,)
+        present = (exact.get(name) or by_name.get(fold(name)) for name in wanted)
+        found[field] = tuple(name for name in present if name is not None)
+    return found
+
+
+def _list_names(names: Iterable[str], what: str) -> str:
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - _MAX_NAMES} more" if len(listed) > _MAX_NAMES else ""
+    return f"its {what} are {listed[:_MAX_NAMES]!r}{more}"
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a value is None or NaN, which a data frame has in place of an empty cell."""
+    return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124
+
+
+def _not_a_text(value: object) -> str:
+    """Say why a value that is not a text cannot be graded."""
+    if value is None:
+        return "is null: there is nothing to grade"
+    if _is_missing(value):
+        return "is NaN, an empty cell: there is nothing to grade"
+    number = "" if isinstance(value, bool) else "the number "
+    return f"is {number}{value!r}, not a text: write {str(value)!r}"

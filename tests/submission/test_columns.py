@@ -1,0 +1,180 @@
+"""Files from spreadsheets and programs: columns under any usual name, and one clear error where a file is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubric_integrations.runs.rows import as_row
+from rubric_integrations.submission import ResponsesError, Row, Submission, read_responses
+from tests.submission.conversations import CHAT
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_file(name: str, text: str, encoding: str = "utf-8") -> Path:
+        path = tmp_path / name
+        path.write_bytes(text.encode(encoding))
+        return path
+
+    return write_file
+
+
+def test_csv_row_with_too_many_fields_is_refused_with_line_and_count(write: Write) -> None:
+    path = write("r.csv", 'id,response,query\na,"Sorry, I cannot.",Q\nb,Sorry, I cannot.,Q\nc,Yes.,Q\n')
+    first, second, third = read_responses(path)
+    assert first == Row("a", Submission(response="Sorry, I cannot.", query="Q"))
+    assert second == Row(
+        "2", None, "line 3 has 4 fields, but the header has 3: put quotes around a text that contains ','"
+    )
+    assert third == Row("c", Submission(response="Yes.", query="Q"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['id,response\na,"It is 42\nb,Yes\nc,No\n', 'id,response\na,"It is 42\nb,Yes\nc,"No"\n'],
+)
+def test_csv_with_an_unclosed_quote_is_refused(write: Write, text: str) -> None:
+    with pytest.raises(ResponsesError, match=r"r\.csv: line 2: .*quote"):
+        list(read_responses(write("r.csv", text)))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("r.csv", "Id; Response ;QUESTION\r\na;It is 4,2.;6 x 7?\r\n"),
+        ("r.csv", "\ufeffid\tresponse\tprompt\na\tIt is 4,2.\t6 x 7?\n"),
+        ("r.tsv", 'id,response,query\r\na,"It is 4,2.",6 x 7?\r\n'),
+        ("r.csv", '\n\nid,OUTPUT,query\n\na,"It is 4,2.",6 x 7?\n'),
+        ("r.json", json.dumps([{"ID": "a", "Response": "It is 4,2.", "query": "6 x 7?"}], indent=1)),
+        ("r.jsonl", '\ufeff{"Id": "a", "Completion": "It is 4,2.", "Input": "6 x 7?"}\r\n'),
+    ],
+)
+def test_delimiters_capitals_spaces_and_line_ends_are_recognised(write: Write, name: str, text: str) -> None:
+    assert list(read_responses(write(name, text))) == [Row("a", Submission(response="It is 4,2.", query="6 x 7?"))]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("r.csv", "Nr;Modell;Text der Antwort\n1;m;x\n2;m;y\n"),
+        ("r.jsonl", '{"Nr": 1, "Modell": "m", "Text der Antwort": "x"}\n{"Nr": 2, "Text der Antwort": "y"}\n'),
+        ("r.json", '[{"Nr": 1, "Modell": "m", "Text der Antwort": "x"}]'),
+    ],
+)
+def test_file_without_a_response_column_is_one_error_with_its_columns(write: Write, name: str, text: str) -> None:
+    path = write(name, text)
+    words = r"has no `response` column \(its columns are \['Nr', 'Modell', 'Text der Antwort'\]\): .*response_column"
+    with pytest.raises(ResponsesError, match=words):
+        list(read_responses(path))
+    rows = list(read_responses(path, response_column="text der antwort", id_column="Nr"))
+    assert rows[0] == Row("1", Submission(response="x"))
+
+
+def test_named_columns_replace_the_usual_ones(write: Write) -> None:
+    path = write("r.csv", "key,response,final,task,gold\na,draft,42,6 x 7?,forty-two\n")
+    named = {"response_column": "final", "query_column": "task", "reference_column": "gold", "id_column": "key"}
+    expected = Row("a", Submission(response="42", query="6 x 7?", reference="forty-two"))
+    assert list(read_responses(path, **named)) == [expected]
+    for name in named:
+        with pytest.raises(ResponsesError, match=r"has no column 'wrong' \(its columns are \['key', 'response'"):
+            list(read_responses(path, **{**named, name: "wrong"}))
+    with pytest.raises(ResponsesError, match="has no columns"):
+        list(read_responses(write("r.txt", "text"), response_column="final"))
+
+
+def test_jsonl_row_without_a_named_column_has_an_error(write: Write) -> None:
+    path = write("r.jsonl", '{"final": "42", "task": "Q"}\n{"final": "43"}\n{"task": "Q"}\n')
+    rows = list(read_responses(path, response_column="final", query_column="task"))
+    assert rows[0].submission == Submission(response="42", query="Q")
+    assert [row.error for row in rows[1:]] == [
+        "row 2 has no column 'task' (its fields are ['final']): it cannot be graded",
+        "row 3 has no column 'final' (its fields are ['task']): it cannot be graded",
+    ]
+
+
+def test_many_rows_without_a_response_are_refused_before_the_end(write: Write) -> None:
+    path = write("r.jsonl", '{"note": "x"}\n' * 5000 + '{"response": "x"}\n')
+    with pytest.raises(ResponsesError, match="has no `response` column"):
+        next(iter(read_responses(path)))
+    broken = write("b.jsonl", "{\n" * 5000 + '{"response": "x"}\n')
+    rows = list(read_responses(broken))
+    assert (len(rows), rows[-1]) == (5001, Row("5001", Submission(response="x")))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "`answer` is null: there is nothing to grade"),
+        (math.nan, "`answer` is NaN, an empty cell: there is nothing to grade"),
+        (42, "`answer` is the number 42, not a text: write '42'"),
+        (4.5, "`answer` is the number 4.5, not a text: write '4.5'"),
+        (True, "`answer` is True, not a text: write 'True'"),
+    ],
+)
+def test_response_that_is_not_a_text_is_explained(write: Write, value: Any, words: str) -> None:
+    expected = Row("a", None, f"row a: {words}")
+    path = write("r.jsonl", json.dumps({"id": "a", "answer": value}) + "\n")
+    assert list(read_responses(path)) == [expected]
+    assert as_row({"id": "a", "answer": value}, 1) == expected
+
+
+def test_empty_cells_of_other_columns_are_missing_values() -> None:
+    row = as_row({"id": math.nan, "response": math.nan, "output": "42", "query": math.nan, "thinking": math.nan}, 7)
+    assert row == Row("7", Submission(response="42"))
+    assert as_row({"id": 0, "response": "42"}, 7).id == "0"
+
+
+def test_duplicate_ids_are_refused_with_both_lines(write: Write) -> None:
+    rows = [{"id": "a", "response": "x"}, {"id": "b", "response": "x"}, {"id": "a", "response": "y"}]
+    files = {
+        "r.jsonl": ("".join(json.dumps(row) + "\n" for row in rows), "line 1 and line 3"),
+        "r.csv": ('id,response\na,"two\nlines"\nb,x\na,y\n', "line 2 and line 5"),
+        "r.json": (json.dumps(rows), "item 1 and item 3"),
+    }
+    for name, (text, lines) in files.items():
+        with pytest.raises(ResponsesError, match=f"the `id` 'a' is on {lines}"):
+            list(read_responses(write(name, text)))
+
+
+def test_csv_with_a_column_twice_is_refused(write: Write) -> None:
+    with pytest.raises(ResponsesError, match=r"the column 'Response' is there twice"):
+        list(read_responses(write("r.csv", "response,id,Response\nx,a,y\n")))
+    assert list(read_responses(write("e.csv", "response,,\nx,,\n"))) == [Row("1", Submission(response="x"))]
+
+
+def test_csv_without_rows_has_none(write: Write) -> None:
+    assert list(read_responses(write("r.csv", ""))) == list(read_responses(write("s.csv", "id,response\n"))) == []
+    [row] = read_responses(write("t.csv", "id,response,query\na\n"))
+    assert row == Row("a", None, "row a: `response` is null: there is nothing to grade")
+
+
+def test_json_file_is_read_by_its_content(write: Write) -> None:
+    texts = write("t.json", '["42", {"response": "43"}, 7]')
+    assert list(read_responses(texts, "Q")) == [
+        Row("1", Submission(response="42", query="Q")),
+        Row("2", Submission(response="43", query="Q")),
+        Row("3", None, "item 3 is int, not an object with a `response`"),
+    ]
+    assert list(read_responses(write("c.json", json.dumps(CHAT)))) == [Row("c", Submission.from_messages(CHAT))]
+    assert list(read_responses(write("o.json", '{"total": 42}'))) == [Row("o", Submission(response='{"total": 42}'))]
+    with pytest.raises(ResponsesError, match=r"b\.json: is not JSON: "):
+        list(read_responses(write("b.json", '[{"response": "x"},\n')))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("r.xlsx", "save the sheet as CSV"), ("r.ods", "save the sheet as CSV"), ("r.PARQUET", r"pandas\.read_parquet")],
+)
+def test_binary_tables_are_refused_with_the_remedy(write: Write, name: str, words: str) -> None:
+    with pytest.raises(
+        ResponsesError, match=rf"{name}: `{Path(name).suffix.lower()}` files are not supported: .*{words}"
+    ):
+        list(read_responses(write(name, "PK\x03\x04")))
