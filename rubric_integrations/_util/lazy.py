@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
+from rubric_integrations._util.extras import install_command
+
 
 def lazy_names(
     package: str, modules: Mapping[str, str], extras: Mapping[str, str] | None = None
@@ -18,7 +20,7 @@ def lazy_names(
         package: The package's `__name__`.
         modules: For each public name, the module below the package that defines it, such as `"rubric.criterion"`.
         extras: For each optional third-party package, by its import name, the extra that installs it. If the import of
-            a module fails because this package is missing, the error says which extra to install.
+            a module fails because this package is missing, the error says how to install it.
 
     Returns:
         A function that imports the module of a name and returns the name's value. It raises `AttributeError` for other
@@ -40,8 +42,7 @@ def lazy_names(
             if extra is None:
                 raise
             raise ModuleNotFoundError(
-                f"`{name}` needs the package `{missing}`, which is not installed: "
-                f"pip install 'rubric-integrations[{extra}]'",
+                f"`{name}` needs the package `{missing}`, which is not installed: {install_command(extra)}",
                 name=error.name,
             ) from None
         return getattr(module, name)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from rubric_integrations._util.extras import install_command
+
 if TYPE_CHECKING:
     from pandas import DataFrame
 
@@ -36,5 +38,5 @@ def data_frame(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> 
     try:
         import pandas as pd
     except ImportError:
-        raise ImportError("`to_dataframe` needs pandas: pip install 'rubric-integrations[pandas]'") from None
+        raise ImportError(f"`to_dataframe` needs pandas: {install_command('pandas')}") from None
     return pd.DataFrame([dict(row) for row in rows], columns=list(columns))

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
+from rubric_integrations._util.extras import install_command
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric.check import Metric, MetricType
+from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
 CustomMetric = Callable[[Submission], float]
@@ -58,6 +60,18 @@ def run_metric(metric: Metric, submission: Submission) -> float:
     if not 0.0 <= value <= 1.0:
         raise JudgeFailure("check", f"the metric `{metric.type}` gave {value!r}, which is not in [0, 1]")
     return value
+
+
+def unregistered_metrics(rubric: Rubric) -> list[tuple[str, str]]:
+    """Return the custom metrics of a rubric that no function is registered for.
+
+    Returns:
+        For each, its place in the rubric, such as `criteria[2]`, and its name.
+    """
+    metrics = [(f"criteria[{i}]", c.check.metric) for i, c in enumerate(rubric.criteria) if c.check and c.check.metric]
+    metrics += [(f"hybrid_metrics[{index}]", metric) for index, metric in enumerate(rubric.hybrid_metrics)]
+    names = [(where, str(metric.config["metric_function"])) for where, metric in metrics if metric.type == "custom"]
+    return [(where, name) for where, name in names if name not in _custom_metrics]
 
 
 def _bleu(metric: Metric, submission: Submission) -> float:
@@ -115,4 +129,4 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise JudgeFailure("check", f"`{name}` is not installed: pip install 'rubric-integrations[metrics]'") from None
+        raise JudgeFailure("check", f"`{name}` is not installed: {install_command('metrics')}") from None

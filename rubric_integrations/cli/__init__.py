@@ -5,6 +5,8 @@ to `COMMANDS` in `cli/registry.py`. Import heavy packages (pydantic, DSPy, panda
 stays fast.
 """
 
+from typing import Annotated
+
 import typer
 
 from rubric_integrations.cli.registry import COMMANDS
@@ -15,11 +17,32 @@ app = typer.Typer(
     name="rubric-integrations",
     help="Grade LLM output against weighted rubrics.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
+
+
+def _print_version(is_set: bool) -> None:
+    if is_set:
+        # Imported here, because it takes a tenth of the time of `rubric-integrations --help`.
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            number = version("rubric-integrations")
+        except PackageNotFoundError:
+            number = "of a source folder that is not installed"
+        print("rubric-integrations", number)  # noqa: T201 -- rich would colour the number
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Grade LLM output against weighted rubrics."""
 
 
 def main() -> None:

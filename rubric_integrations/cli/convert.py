@@ -10,6 +10,7 @@ import typer
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import err, refuse
 from rubric_integrations.cli.documents import write_document
+from rubric_integrations.cli.output_file import refuse_inputs
 
 
 def convert(
@@ -27,6 +28,7 @@ def convert(
     from rubric_integrations.rubric.errors import RubricError
     from rubric_integrations.rubric.rubric import Rubric
 
+    refuse_inputs("--output", output, [rubric])
     try:
         document, losses = formats.write_document(Rubric.from_file(rubric), to)
     except RubricError as error:

@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 import platform
 
+from rubric_integrations._util.extras import EXTRAS
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import out
 
 PACKAGES = ("rubric-integrations", "dspy", "langchain-core", "pydantic")
-
-EXTRAS: dict[str, tuple[str, ...]] = {
-    "langchain": ("langchain",),
-    "langchain-classic": ("langchain-classic",),
-    "metrics": ("rouge-score", "sacrebleu"),
-    "pandas": ("pandas",),
-    "report": ("jinja2", "scipy"),
-}
-"""The packages of each extra that a user may need; a test compares them with `pyproject.toml`."""
 
 API_KEYS = (
     "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "AZURE_API_KEY", "AZURE_OPENAI_API_KEY",
@@ -58,7 +50,7 @@ def _extras() -> dict[str, str]:
         versions = {package: _version(package) for package in packages}
         missing = [package for package, installed in versions.items() if installed is None]
         if missing:
-            state = f"not installed ({', '.join(missing)}): pip install 'rubric-integrations[{extra}]'"
+            state = f"not installed ({', '.join(missing)}): pip install {' '.join(missing)}"
         else:
             state = ", ".join(f"{package} {installed}" for package, installed in versions.items())
         rows[f"extra {extra}"] = state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from rubric_integrations.cli.console import refuse, unwritable
+from rubric_integrations.cli.output_file import OutputFile
 
 
 def write_document(document: dict[str, Any], output: Path | None, syntax: Literal["json", "yaml"] = "yaml") -> None:
@@ -22,7 +22,5 @@ def write_document(document: dict[str, Any], output: Path | None, syntax: Litera
     if output is None:
         print(text, end="")  # noqa: T201 -- rich would wrap lines and read markup
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        refuse(unwritable(output, error))
+    with OutputFile(output) as file:
+        file.write(text)

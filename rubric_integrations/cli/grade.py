@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,9 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import Exit, err, refuse, unwritable
-from rubric_integrations.cli.grade_output import FirstResults, print_how_to_resume, print_results
-from rubric_integrations.cli.judge_option import make_judge
+from rubric_integrations.cli.console import Exit, err, refuse
+from rubric_integrations.cli.grade_output import print_how_to_resume, print_results
+from rubric_integrations.cli.grader_options import GraderOptions
+from rubric_integrations.cli.import_option import import_modules, refuse_unregistered_metrics
+from rubric_integrations.cli.judge_option import make_judges
+from rubric_integrations.cli.run_files import RunFiles
 
 if TYPE_CHECKING:
     from rubric_integrations.runs.summary import RunSummary
@@ -32,11 +34,31 @@ def grade(
         ),
     ],
     judge: Annotated[
-        str,
-        typer.Option(help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; or offline, without a model."),
-    ] = "offline",
+        list[str] | None,
+        typer.Option(
+            help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; or offline, without a model, the "
+            "default. Several are a panel, which votes.",
+        ),
+    ] = None,
     api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
+    judge_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A setting of the model: temperature, max_tokens, seed, reasoning_effort or system_prompt.",
+        ),
+    ] = None,
+    strategy: Annotated[
+        Literal["per-criterion", "one-shot", "holistic"],
+        typer.Option(help="One call per criterion, one call for all criteria, or one score of the whole."),
+    ] = "per-criterion",
     query: Annotated[str | None, typer.Option(help="The task, for rows without a `query`.")] = None,
+    response_column: Annotated[str | None, typer.Option(help="The column of the responses, if not `response`.")] = None,
+    query_column: Annotated[str | None, typer.Option(help="The column of the tasks, if not `query`.")] = None,
+    reference_column: Annotated[
+        str | None, typer.Option(help="The column of exemplary responses, if not `reference`.")
+    ] = None,
+    id_column: Annotated[str | None, typer.Option(help="The column of the ids, if not `id`.")] = None,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="Write one full report per line to this file (JSONL).")
     ] = None,
@@ -54,9 +76,32 @@ def grade(
             "--resume/--no-resume", help="Reuse the judgments in the ledger (the default if it exists), or ignore them."
         ),
     ] = None,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="Import a Python module that registers custom metrics."),
+    ] = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help="Stop before spending more US dollars.")] = None,
     max_calls: Annotated[int | None, typer.Option(min=0, help="Stop before making more calls.")] = None,
     gate: Annotated[bool, typer.Option("--gate", help="Exit with 1 unless every submission passes.")] = False,
+    min_score: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Exit with 1 if the mean score is lower.")
+    ] = None,
+    min_pass_rate: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Exit with 1 if a smaller share of the submissions passes.")
+    ] = None,
+    min_coverage: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Exit with 1 if the mean coverage is lower.")
+    ] = None,
+    max_failed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Exit with 3 only if the judge fails on more submissions than this; by default 0."),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write the results as JUnit XML, one test case per submission, to this file.")
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only the summary line, problems and gates that failed.")
+    ] = False,
     stop_when_decided: Annotated[
         bool,
         typer.Option(
@@ -76,12 +121,13 @@ def grade(
 ) -> None:
     """Grade responses against a rubric.
 
-    Exit codes: 0 done; 1 not passed (with --gate); 2 bad usage or bad input; 3 a judge failed and a grade is missing;
-    4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C or SIGTERM.
+    Exit codes: 0 done; 1 not passed (--gate, --min-score, --min-pass-rate, --min-coverage); 2 bad usage or bad input;
+    3 a judge failed and a grade is missing; 4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C or SIGTERM.
 
     A row that cannot be graded does not stop the others.
     """
-    from rubric_integrations.graders import CallLimits, PerCriterionGrader
+    from rubric_integrations.cli.gates import Gates, print_failed_gate
+    from rubric_integrations.cli.run_results import RunResults
     from rubric_integrations.judges.offline import WHAT_IT_IS
     from rubric_integrations.judges.stored import StoreError
     from rubric_integrations.rubric.errors import RubricError
@@ -89,55 +135,51 @@ def grade(
     from rubric_integrations.runs.runner import grade_many
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
-    ledger_path = ledger or (out_file.with_suffix(".sqlite") if out_file and judge != "offline" else None)
-    has_ledger = ledger_path is not None and ledger_path.exists()
-    if resume and not has_ledger:
-        refuse(f"--resume: there is no ledger {ledger_path or ''}: name it with --ledger, or leave --resume out")
+    judges = judge or ["offline"]
+    default_ledger = out_file.with_suffix(".sqlite") if out_file and judges != ["offline"] else None
+    files = RunFiles(rubric, responses, out_file, ledger or default_ledger, junit)
+    files.check(overwrite=overwrite, resume=resume)
+    options = GraderOptions(
+        strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, stop_when_decided
+    )  # fmt: skip
     try:
+        import_modules(modules or ())
         loaded = Rubric.from_file(rubric)
-        grader = PerCriterionGrader(
-            make_judge(judge, api_base), cannot_assess=cannot_assess, on_failure=on_failure, max_retries=max_retries,
-            limits=CallLimits(max_concurrency=max_concurrency, timeout=timeout), stop_when_decided=stop_when_decided,
+        refuse_unregistered_metrics(loaded, rubric)
+        grader = options.make_grader(make_judges(judges, api_base, judge_option or ()))
+        read = partial(
+            read_responses, responses, query, response_column=response_column, query_column=query_column,
+            reference_column=reference_column, id_column=id_column,
         )  # fmt: skip
-        rows = _Rows(partial(read_responses, responses, query))
+        rows = _Rows(read)
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
         refuse(str(error))
     if not len(rows):
         refuse(f"{responses}: is empty: there is nothing to grade")
-    resumes = has_ledger and resume is not False
-    if out_file and out_file.exists() and not (overwrite or resumes):
-        refuse(f"{out_file}: exists: name another file, or pass --overwrite, which deletes its contents")
-    if judge == "offline":
+    if judges == ["offline"] and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     run = grade_many(
-        rows, loaded, grader, ledger=None if resume is False else ledger_path, max_concurrency=max_concurrency,
-        progress=len(rows) > 1, max_cost=max_cost, max_calls=max_calls,
+        rows, loaded, grader, ledger=None if resume is False else files.ledger, max_concurrency=max_concurrency,
+        progress=len(rows) > 1 and not quiet, max_cost=max_cost, max_calls=max_calls,
     )  # fmt: skip
-    first = FirstResults()
-    with ExitStack() as stack:
-        try:
-            sink = stack.enter_context(out_file.open("w", encoding="utf-8")) if out_file else None
-            # Containers and CI stop a process with SIGTERM: end the run as Ctrl-C does, so that it can be resumed.
-            previous = signal.signal(signal.SIGTERM, _interrupt)
-            stack.callback(signal.signal, signal.SIGTERM, previous or signal.SIG_DFL)
-            for graded in run:
-                first.add(graded)
-                if sink:
-                    line = {**graded.to_dict(), "rubric": loaded.name, "judge": judge}
-                    sink.write(json.dumps(line, ensure_ascii=False) + "\n")
-                    sink.flush()
-        except OSError as error:
-            refuse(unwritable(out_file, error))
-        except StoreError as error:
-            refuse(str(error))
-        except KeyboardInterrupt:
-            print_how_to_resume("Stopped.", run.summary, ledger_path)
-            raise typer.Exit(Exit.INTERRUPTED) from None
-    print_results(first, run.summary, loaded, out_file)
+    gates = Gates(gate, min_score, min_pass_rate, min_coverage, max_failed)
+    results = RunResults(files, gates, loaded.name, ", ".join(judges))
+    try:
+        with results.open(), _sigterm_interrupts():
+            results.collect(run)
+    except StoreError as error:
+        refuse(str(error))
+    except KeyboardInterrupt:
+        print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    print_results(results.first, run.summary, loaded, out_file, quiet=quiet)
     if run.summary.stopped:
-        print_how_to_resume(f"Stopped: {run.summary.stopped}.", run.summary, ledger_path)
+        print_how_to_resume(f"Stopped: {run.summary.stopped}.", run.summary, files.ledger)
         raise typer.Exit(Exit.STOPPED)
-    raise typer.Exit(_exit_code(run.summary, gate))
+    failed_gates = list(results.tally.failures(run.summary))
+    for failed_gate in failed_gates:
+        print_failed_gate(failed_gate)
+    raise typer.Exit(_exit_code(run.summary, bool(failed_gates), max_failed or 0))
 
 
 class _Rows:
@@ -154,15 +196,25 @@ class _Rows:
         return self._read()
 
 
+@contextmanager
+def _sigterm_interrupts() -> Generator[None]:
+    """End the block on SIGTERM as on Ctrl-C: containers and CI stop a process with SIGTERM, and it can be resumed."""
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
+
+
 def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _exit_code(summary: RunSummary, gate: bool) -> Exit:
-    if summary.failed:
+def _exit_code(summary: RunSummary, has_failed_gate: bool, max_failed: int) -> Exit:
+    if summary.failed > max_failed:
         return Exit.JUDGE_FAILED
     if summary.ungradable:
         return Exit.BAD_INPUT
-    if gate and summary.passed < summary.submissions:
+    if has_failed_gate:
         return Exit.NOT_PASSED
     return Exit.DONE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -14,10 +16,13 @@ if TYPE_CHECKING:
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.summary import Graded, RunSummary
 
-# Up to MAX_TABLES submissions get a table each, and up to MAX_RANKED a ranking. More would not be read in a terminal;
-# `--out` has every submission.
-MAX_TABLES = 12
+# The MAX_TABLES worst submissions get a table each, and up to MAX_RANKED a ranking. More would not be read in a
+# terminal; `--out` has every submission.
+MAX_TABLES = 3
 MAX_RANKED = 50
+# Kinds of problems, and rows of one kind, that are printed.
+MAX_KINDS = 20
+MAX_IDS = 8
 
 
 class FirstResults:
@@ -25,42 +30,94 @@ class FirstResults:
 
     Attributes:
         results: The first results, at most one more than are ranked.
-        problems: The first rows without a complete grade, with the reason.
-        more_problems: The number of such rows that `problems` does not hold.
+        problems: The rows without a complete grade, by kind of problem.
     """
 
     def __init__(self) -> None:
         self.results: list[Graded] = []
-        self.problems: list[str] = []
-        self.more_problems = 0
+        self.problems = _Problems()
+        self._worst: list[tuple[float, int, Graded]] = []
+        self._count = 0
 
     def add(self, graded: Graded) -> None:
         """Add the next result."""
+        self._count += 1
         if len(self.results) <= MAX_RANKED:
             self.results.append(graded)
         if problem := graded.judge_error or graded.row.error:
-            if len(self.problems) < MAX_RANKED:
-                self.problems.append(f"{graded.row.id}: {problem}")
-            else:
-                self.more_problems += 1
+            self.problems.add(graded.row.id, problem)
+        elif graded.report and not (graded.report.passed and graded.score is not None and graded.score >= 1):
+            bound = graded.report.score_range
+            worth = graded.score if graded.score is not None else bound[1] if bound else 0.0
+            # A heap's first entry is its smallest: with both signs turned, the best and latest row is dropped first.
+            entry = (-worth, -self._count, graded)
+            (heapq.heappush if len(self._worst) < MAX_TABLES else heapq.heappushpop)(self._worst, entry)
+
+    def with_tables(self) -> list[Graded]:
+        """Return the results that get a table: all of a small run, else the worst, without those that lack nothing."""
+        if self._count <= MAX_TABLES:
+            return self.results
+        return [graded for *_, graded in sorted(self._worst, reverse=True)]
 
 
-def print_results(first: FirstResults, summary: RunSummary, rubric: Rubric, out_file: Path | None) -> None:
-    """Print a finished run: tables and ranking if it is small, problems on stderr, and a summary line."""
+class _Problems:
+    """Problems by kind, each with its first message, its first rows and their number."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, tuple[str, list[str], int]] = {}
+        self._more = 0
+
+    def add(self, row_id: str, problem: str) -> None:
+        kind = _kind_of(problem, row_id)
+        if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
+            self._more += 1
+            return
+        first, ids, count = self._kinds.get(kind, (f"{row_id}: {problem}", [], 0))
+        self._kinds[kind] = (first, [*ids, row_id] if 0 < count <= MAX_IDS else ids, count + 1)
+
+    def lines(self) -> list[str]:
+        lines: list[str] = []
+        for first, ids, count in self._kinds.values():
+            rows = "1 more row" if count == 2 else f"{count - 1} more rows"
+            cut = ", ..." if count - 1 > len(ids) else ""
+            lines.append(f"{first} (and {rows} alike: {', '.join(ids)}{cut})" if count > 1 else first)
+        return [*lines, f"and {self._more} more rows with other problems"] if self._more else lines
+
+
+def _kind_of(problem: str, row_id: str) -> str:
+    """Return a problem without what differs between rows: ids, criteria, and numbers such as lines and ports."""
+    text = problem.removeprefix(f"row {row_id}")
+    return re.sub(r"\d+", "#", re.sub(r"`[^`]*` was not judged", "", text))
+
+
+def print_results(
+    first: FirstResults, summary: RunSummary, rubric: Rubric, out_file: Path | None, *, quiet: bool = False
+) -> None:
+    """Print a finished run: tables and ranking, problems on stderr, and a summary line.
+
+    Args:
+        first: What to print of the rows.
+        summary: The run's summary.
+        rubric: The run's rubric.
+        out_file: The file with the reports, if there is one.
+        quiet: Whether to print neither tables nor ranking.
+    """
+    if not quiet:
+        _print_tables(first, summary, rubric)
+    for problem in first.problems.lines():
+        err.print(plain(problem), style="red", soft_wrap=True)
+    out.print(plain(_summary_text(summary, rubric, out_file)), soft_wrap=True)
+
+
+def _print_tables(first: FirstResults, summary: RunSummary, rubric: Rubric) -> None:
     from rubric_integrations.reporting.terminal import groups_table, ranking_table, report_table
 
-    if summary.submissions <= MAX_TABLES:
-        for graded in first.results:
-            out.print(report_table(graded))
-            if rubric.tree is not None and graded.report and graded.report.report:
-                out.print(groups_table(graded, rubric))
+    for graded in first.with_tables():
+        out.print(report_table(graded))
+        if rubric.tree is not None and graded.report and graded.report.report:
+            out.print(groups_table(graded, rubric))
     if summary.submissions <= MAX_RANKED:
         out.print(ranking_table(first.results))
-    for problem in first.problems:
-        err.print(plain(problem), style="red", soft_wrap=True)
-    if first.more_problems:
-        err.print(plain(f"and {first.more_problems} more"), style="red")
-    out.print(plain(_summary_text(summary, rubric, out_file)), soft_wrap=True)
 
 
 def _summary_text(summary: RunSummary, rubric: Rubric, out_file: Path | None) -> str:
@@ -75,8 +132,8 @@ def _summary_text(summary: RunSummary, rubric: Rubric, out_file: Path | None) ->
     )
 
 
-def print_how_to_resume(reason: str, summary: RunSummary, ledger: Path | None) -> None:
-    """Print why a run stopped, what is done, and the command that resumes it."""
+def print_how_to_resume(reason: str, summary: RunSummary, ledger: Path | None, partial: Path | None = None) -> None:
+    """Print why a run stopped, what is done, the command that resumes it, and the file of the reports so far."""
     from rubric_integrations.runs.progress import summary_line
 
     lines = [f"{reason} {summary.submissions} submissions were done: {summary_line(summary)}."]
@@ -85,5 +142,7 @@ def print_how_to_resume(reason: str, summary: RunSummary, ledger: Path | None) -
         arguments = [argument for argument in sys.argv[1:] if argument not in ("--overwrite", "--resume")]
         command = shlex.join(["rubric-integrations", *arguments, "--resume"])
         lines.append(f"The judgments are stored in {ledger}. To go on: {command}")
+    if partial:
+        lines.append(f"The reports so far are in {partial}; the next run starts that file again.")
     for line in lines:
         err.print(plain(line), soft_wrap=True)

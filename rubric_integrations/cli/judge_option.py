@@ -1,25 +1,101 @@
-"""The judge that the options `--judge` and `--api-base` name."""
+"""The judges that the options `--judge`, `--api-base` and `--judge-option` describe."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import difflib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import Judge
 
 
-def make_judge(judge: str, api_base: str | None) -> Judge:
+class _Kind(NamedTuple):
+    """The type of an option's value, and its name in messages."""
+
+    convert: type[float] | type[int] | type[str]
+    name: str
+
+
+_NUMBER, _WHOLE, _TEXT = _Kind(float, "a number"), _Kind(int, "a whole number"), _Kind(str, "text")
+
+JUDGE_OPTIONS: dict[str, _Kind] = {
+    "temperature": _NUMBER,
+    "max_tokens": _WHOLE,
+    "seed": _WHOLE,
+    "reasoning_effort": _TEXT,
+    "system_prompt": _TEXT,
+}
+"""The keys of `--judge-option`: arguments of `LMJudge`. An API key is not one, since a shell stores its history."""
+
+
+def make_judge(judge: str, api_base: str | None, options: Sequence[str] = ()) -> Judge:
     """Make a judge of a model name and the base URL of its server, or the judge without a model.
 
+    Args:
+        judge: The model's name, or `offline`.
+        api_base: The base URL of the model's server; None for that of its provider.
+        options: Settings of the model, each `key=value` with a key of `JUDGE_OPTIONS`.
+
     Raises:
-        ValueError: The model name is empty, or the base URL goes with a judge that has no model.
+        ValueError: The model name is empty, an option is unknown or has a wrong value, or the base URL or an option
+            goes with a judge that has no model.
     """
     from rubric_integrations.judges import NAMED_JUDGES, as_judge
 
+    settings = parse_judge_options(options)
     if judge in NAMED_JUDGES:
-        if api_base is not None:
-            raise ValueError(f"`--api-base` has no effect on the judge {judge!r}: leave it out, or name a model")
+        for option, is_set in (("--api-base", api_base is not None), ("--judge-option", bool(options))):
+            if is_set:
+                raise ValueError(f"`{option}` has no effect on the judge {judge!r}: leave it out, or name a model")
         return as_judge(judge)
     from rubric_integrations.judges import LMJudge
 
-    return LMJudge(judge, api_base=api_base)
+    return LMJudge(judge, api_base=api_base, **settings)
+
+
+def make_judges(judges: Sequence[str], api_base: str | None, options: Sequence[str] = ()) -> list[Judge]:
+    """Make one judge, or the judges of a panel, all with the same base URL and options.
+
+    Raises:
+        ValueError: As for `make_judge`; or a judge without a model is on a panel.
+    """
+    from rubric_integrations.judges import NAMED_JUDGES
+
+    if len(judges) > 1 and (named := [judge for judge in judges if judge in NAMED_JUDGES]):
+        raise ValueError(
+            f"`--judge` {named[0]!r} beside other judges uses no model, and abstains where they vote: leave it out "
+            "(criteria with a check are decided in code with every judge)"
+        )
+    return [make_judge(judge, api_base, options) for judge in judges]
+
+
+def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:
+    """Parse `key=value` texts to arguments of `LMJudge`.
+
+    Raises:
+        ValueError: A key is unknown or repeated, or a value has the wrong type. The message of an unknown key does not
+            show the value, which may be a credential.
+
+    Example:
+        >>> parse_judge_options(["temperature=0", "seed=7"])
+        {'temperature': 0.0, 'seed': 7}
+    """
+    settings: dict[str, Any] = {}
+    for option in options:
+        key, separator, value = option.partition("=")
+        if not separator:
+            raise ValueError(f"`--judge-option` {option!r} must be KEY=VALUE, such as temperature=0")
+        if key not in JUDGE_OPTIONS:
+            close = difflib.get_close_matches(key, JUDGE_OPTIONS, n=1)
+            known = ", ".join(JUDGE_OPTIONS)
+            hint = f"did you mean `{close[0]}`?" if close else f"known are {known}"
+            raise ValueError(f"`--judge-option` {key!r} is not a known key: {hint}")
+        if key in settings:
+            raise ValueError(f"`--judge-option` has {key!r} twice: the first value would be lost, so remove one")
+        kind = JUDGE_OPTIONS[key]
+        try:
+            settings[key] = kind.convert(value)
+        except ValueError:
+            raise ValueError(f"`--judge-option` {key}={value!r}: must be {kind.name}") from None
+    return settings

@@ -10,6 +10,7 @@ import typer
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import err, refuse
 from rubric_integrations.cli.documents import write_document
+from rubric_integrations.cli.output_file import refuse_inputs
 
 
 def migrate(
@@ -27,6 +28,7 @@ def migrate(
     from rubric_integrations.formats.parsing import load
     from rubric_integrations.rubric.errors import RubricError
 
+    refuse_inputs("--output", output, [rubric])
     try:
         document, changes = openrubricrl.migrate(load(rubric)[0], to_version)
         openrubricrl.read(document, str(rubric))

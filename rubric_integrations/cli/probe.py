@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rubric_integrations.cli.console import Exit, out, refuse, unwritable
+from rubric_integrations.cli.console import Exit, out, refuse
 from rubric_integrations.cli.judge_option import make_judge
+from rubric_integrations.cli.output_file import OutputFile
 
 
 def probe(
     judge: Annotated[str, typer.Option(help="The model to probe, such as openai/gpt-5-mini.")],
     api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
+    judge_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the model, such as temperature=0.")
+    ] = None,
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the full report to this file (JSON).")] = None,
     max_concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent calls to the judge.")] = 64,
 ) -> None:
@@ -29,11 +34,14 @@ def probe(
     if out_file and out_file.exists():
         refuse(f"{out_file}: exists: name another file; this one would have been overwritten")
     try:
-        report = run_probe(make_judge(judge, api_base), out_file, max_concurrency, out)
+        with ExitStack() as stack:
+            # Opened first, so that no call is paid for if the file cannot be written.
+            file = stack.enter_context(OutputFile(out_file)) if out_file else None
+            report = run_probe(make_judge(judge, api_base, judge_option or ()), None, max_concurrency, out)
+            if file:
+                file.write(report.model_dump_json(indent=2) + "\n")
     except (ValueError, TypeError) as error:
         refuse(str(error))
-    except OSError as error:
-        refuse(unwritable(out_file, error))
     except KeyboardInterrupt:
         raise typer.Exit(Exit.INTERRUPTED) from None
     if report.baseline_failures == report.baseline:

@@ -8,12 +8,16 @@ from typing import Annotated
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import out, refuse, unwritable
+from rubric_integrations.cli.console import out, refuse
+from rubric_integrations.cli.output_file import OutputFile, refuse_inputs
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="A file that `grade --out` wrote, or two to compare.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Allow runs of different rubrics, whose scores measure different things.")
+    ] = False,
     title: Annotated[str | None, typer.Option(help="The page's heading; by default the rubric's name.")] = None,
 ) -> None:
     """Write an HTML page that shows one run or compares two. It is one file, and needs no server and no network.
@@ -21,14 +25,19 @@ def report(
     Exit codes: 0 done; 2 bad usage or bad input.
     """
     from rubric_integrations.reporting.page import RunFileError, read_run, report_page
+    from rubric_integrations.reporting.page.loading import rubric_mismatch
 
     if len(runs) > 2:
         refuse(f"`runs` are {len(runs)} files: name one, or two to compare")
+    refuse_inputs("--output", output, runs)
     try:
-        page = report_page([read_run(path) for path in runs], title)
-        output.write_text(page, encoding="utf-8")
+        loaded = [read_run(path) for path in runs]
+        if not mixed and (mismatch := rubric_mismatch(loaded)):
+            refuse(f"`runs` are of different rubrics: {mismatch}: pass --mixed to show them nevertheless")
+        page = report_page(loaded, title)
     except (RunFileError, ImportError) as error:
         refuse(str(error))
-    except OSError as error:
-        refuse(unwritable(output, error))
-    out.print(plain(f"{output}: {len(page.encode()) / 1000:,.0f} kB. Open it in a browser."), soft_wrap=True)
+    with OutputFile(output) as file:
+        file.write(page)
+    size = len(page.encode("utf-8", "replace")) / 1000
+    out.print(plain(f"{output}: {size:,.0f} kB. Open it in a browser."), soft_wrap=True)

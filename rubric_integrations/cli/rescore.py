@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import err, out, refuse, unwritable
+from rubric_integrations.cli.console import err, out, refuse
+from rubric_integrations.cli.output_file import OutputFile, ledger_files, refuse_inputs
 
 if TYPE_CHECKING:
     from rubric_integrations.runs.rescoring import Rescored
@@ -46,13 +47,14 @@ def rescore(
 
     if not ledger.exists():
         refuse(f"{ledger}: there is no such ledger")
+    refuse_inputs("--out", out_file, [*ledger_files(ledger), rubric])
     ranked: list[Graded] = []
     count = missing = incomplete = 0
     scores = 0.0
     try:
         new_rubric = Rubric.from_file(rubric)
         with Ledger(ledger) as opened, ExitStack() as stack:
-            sink = stack.enter_context(out_file.open("w", encoding="utf-8")) if out_file else None
+            sink = stack.enter_context(OutputFile(out_file)) if out_file else None
             for result in rescore_ledger(opened, new_rubric, cannot_assess):
                 count += 1
                 missing += result.missing
@@ -63,11 +65,9 @@ def rescore(
                     problem = "judgments are missing" if result.missing else None
                     ranked.append(Graded(result.row, result.report, problem))
                 if sink:
-                    sink.write(_line(result))
+                    sink.write(_line(result, new_rubric.name))
     except (RubricError, LedgerError) as error:
         refuse(str(error))
-    except OSError as error:
-        refuse(unwritable(out_file, error))
     if count <= MAX_RANKED:
         out.print(ranking_table(ranked))
     complete = count - incomplete
@@ -79,6 +79,6 @@ def rescore(
         err.print(plain(line), style="yellow", soft_wrap=True)
 
 
-def _line(result: Rescored) -> str:
+def _line(result: Rescored, rubric: str | None) -> str:
     fields = {"id": result.row.id, "missing": result.missing, **result.report.model_dump(mode="json")}
-    return json.dumps({**fields, "score": result.score}, ensure_ascii=False) + "\n"
+    return json.dumps({**fields, "score": result.score, "rubric": rubric}, ensure_ascii=False) + "\n"

@@ -9,6 +9,7 @@ import typer
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, err, out
+from rubric_integrations.cli.import_option import import_modules
 
 if TYPE_CHECKING:
     from rubric_integrations.reporting.validation import CheckedFile
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 def validate(
     rubrics: Annotated[list[Path], typer.Argument(help="Rubric files, YAML or JSON, in any supported format.")],
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="Import a Python module that registers custom metrics."),
+    ] = None,
     report: Annotated[
         Literal["text", "json", "sarif"], typer.Option("--format", help="Text to read, or JSON or SARIF for tools.")
     ] = "text",
@@ -29,6 +34,7 @@ def validate(
     """
     from rubric_integrations.reporting.validation import as_json, as_sarif, check_file
 
+    import_modules(modules or ())
     files = [check_file(path) for path in rubrics]
     if report == "text":
         _print_text(files, warnings)

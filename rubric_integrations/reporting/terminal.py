@@ -56,7 +56,11 @@ def ranking_table(results: Sequence[Graded]) -> Table:
         if report is None:
             table.add_row("-", plain(graded.row.id), "-", plain(graded.row.error or ""))
             continue
-        passed = Text("yes", style="green") if report.passed else Text("no", style="red")
+        # The partial report of a row whose judge failed is no grade, whatever its `passed` says.
+        if graded.judge_error:
+            passed = Text("-")
+        else:
+            passed = Text("yes", style="green") if report.passed else Text("no", style="red")
         table.add_row(
             str(place), plain(graded.row.id), _score(graded), passed, f"{report.coverage:.0%}",
             str(report.cannot_assess_count), str(report.failed_count),

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rubric_integrations.checks.metrics import unregistered_metrics
 from rubric_integrations.formats.linting import RULES, LintWarning, lint
+from rubric_integrations.formats.positions import Positions, syntax_error_line
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -19,12 +21,15 @@ class CheckedFile(NamedTuple):
         faults: Why the file cannot be used; empty if it is valid.
         warnings: What judges may answer unreliably; empty if the file is invalid.
         summary: The number of criteria, penalties and checks; empty if the file is invalid.
+        fault_lines, warning_lines: The line of each fault and of each warning, from 1.
     """
 
     path: Path
     faults: tuple[Fault, ...]
     warnings: tuple[LintWarning, ...]
     summary: str
+    fault_lines: tuple[int, ...] = ()
+    warning_lines: tuple[int, ...] = ()
 
 
 def check_file(path: Path) -> CheckedFile:
@@ -32,14 +37,48 @@ def check_file(path: Path) -> CheckedFile:
     try:
         rubrics = _read_rubrics(path)
     except RubricError as error:
-        return CheckedFile(path, error.faults, (), "")
-    warnings = [warning for rubric in rubrics for warning in lint(rubric)]
+        positions = _positions(path)
+        lines = [syntax_error_line(fault.message) or positions.line(fault.where, fault.field) for fault in error.faults]
+        return CheckedFile(path, error.faults, (), "", tuple(lines))
+    unregistered = [fault for rubric in rubrics for fault in unregistered_metrics(rubric)]
+    if unregistered:
+        places = dict.fromkeys(unregistered)
+        faults = tuple(unregistered_fault(where, name) for where, name in places)
+        positions = _positions(path)
+        return CheckedFile(path, faults, (), "", tuple(positions.line_of_text(name) for _, name in places))
+    # The same warning of two cases of an eval file is shown once, at its first line.
+    requirements: dict[LintWarning, str] = {}
+    for rubric in rubrics:
+        for warning in lint(rubric):
+            requirements.setdefault(warning, _requirement_of(warning, rubric))
+    positions = _positions(path) if requirements else Positions("")
     criteria = [criterion for rubric in rubrics for criterion in rubric.criteria]
     penalties = sum(criterion.is_penalty for criterion in criteria)
     checks = sum(criterion.check is not None for criterion in criteria)
     cases = f"{len(rubrics)} cases, " if len(rubrics) > 1 else ""
     summary = f"{cases}{len(criteria)} criteria, {penalties} of them penalties, {checks} with a check"
-    return CheckedFile(path, (), tuple(dict.fromkeys(warnings)), summary)
+    lines = tuple(positions.line_of_text(text) if text else 1 for text in requirements.values())
+    return CheckedFile(path, (), tuple(requirements), summary, (), lines)
+
+
+def _requirement_of(warning: LintWarning, rubric: Rubric) -> str:
+    """Return the requirement of the criterion that a warning is about; empty for a warning about the whole rubric."""
+    index = warning.where.removeprefix("criteria[").removesuffix("]")
+    return rubric.criteria[int(index)].requirement if index.isdecimal() else ""
+
+
+def _positions(path: Path) -> Positions:
+    try:
+        return Positions(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError):
+        return Positions("")
+
+
+def unregistered_fault(where: str, name: str) -> Fault:
+    """Make the fault for a custom metric that no function is registered for."""
+    remedy = "pass --import with the module that calls `register_metric`"
+    message = f"names the custom metric {name!r}, which is not registered: {remedy}"
+    return Fault(where, "metric_function", message)
 
 
 def _read_rubrics(path: Path) -> list[Rubric]:
@@ -53,13 +92,21 @@ def _read_rubrics(path: Path) -> list[Rubric]:
 
 
 def as_json(files: list[CheckedFile]) -> str:
-    """Write a JSON list with one object per file: `file`, `sound` (whether it is valid), `faults`, `warnings`."""
+    """Write a JSON list with one object per file: `file`, `sound` (whether it is valid), `faults`, `warnings`.
+
+    Each fault and each warning has its `line`.
+    """
     objects = [
         {
             "file": str(file.path),
             "sound": not file.faults,
-            "faults": [fault._asdict() for fault in file.faults],
-            "warnings": [warning._asdict() for warning in file.warnings],
+            "faults": [
+                {**fault._asdict(), "line": line} for fault, line in zip(file.faults, file.fault_lines, strict=True)
+            ],
+            "warnings": [
+                {**warning._asdict(), "line": line}
+                for warning, line in zip(file.warnings, file.warning_lines, strict=True)
+            ],
         }
         for file in files
     ]
@@ -70,8 +117,10 @@ def as_sarif(files: list[CheckedFile]) -> str:
     """Write a SARIF log. Faults are errors of the rule `broken`; warnings belong to the linter's rules."""
     results: list[dict[str, Any]] = []
     for file in files:
-        results += [_result("broken", "error", str(fault), file.path) for fault in file.faults]
-        results += [_result(warning.rule, "warning", str(warning), file.path) for warning in file.warnings]
+        for fault, line in zip(file.faults, file.fault_lines, strict=True):
+            results.append(_result("broken", "error", str(fault), file.path, line))
+        for warning, line in zip(file.warnings, file.warning_lines, strict=True):
+            results.append(_result(warning.rule, "warning", str(warning), file.path, line))
     rules = {"broken": "the rubric cannot be used", **RULES}
     driver = {
         "name": "rubric-integrations",
@@ -81,6 +130,6 @@ def as_sarif(files: list[CheckedFile]) -> str:
     return json.dumps(log, ensure_ascii=False, indent=2)
 
 
-def _result(rule: str, level: str, message: str, path: Path) -> dict[str, Any]:
-    location = {"physicalLocation": {"artifactLocation": {"uri": path.as_posix()}, "region": {"startLine": 1}}}
+def _result(rule: str, level: str, message: str, path: Path, line: int) -> dict[str, Any]:
+    location = {"physicalLocation": {"artifactLocation": {"uri": path.as_posix()}, "region": {"startLine": line}}}
     return {"ruleId": rule, "level": level, "message": {"text": message}, "locations": [location]}

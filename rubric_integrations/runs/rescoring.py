@@ -11,6 +11,7 @@ from rubric_integrations.graders import GRADERS, Grader, OptionDisplay, Voting
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.results.usage import NO_SPEND
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.ledger import Ledger, LedgerError
 from rubric_integrations.scoring.policies import CannotAssess
@@ -138,4 +139,6 @@ class _ReadOnlyStore:
 
     @asynccontextmanager
     async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
-        yield _ReadOnlyLease(self._ledger.lookup(keys))
+        stored = self._ledger.lookup(keys)
+        # The calls were made, and paid for, in the earlier run: a rescored report costs nothing.
+        yield _ReadOnlyLease({key: judgment.model_copy(update={"spend": NO_SPEND}) for key, judgment in stored.items()})

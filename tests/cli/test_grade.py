@@ -109,7 +109,7 @@ def test_bad_input_is_one_clear_line_and_exits_with_2(files: Path, case: str) ->
     ("row", "words"),
     [
         ('{"response": ""}', "`response` is empty"),
-        ('{"response": 3}', "`response` input should be a valid string"),
+        ('{"response": 3}', "`response` is the number 3, not a text"),
         ('{"reply": "x"}', "no `response`"),
         ("{", "line 2 is not JSON"),
         ("[1]", "line 2 is list"),

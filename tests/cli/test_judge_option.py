@@ -1,14 +1,16 @@
-"""The options `--judge` and `--api-base`."""
+"""The options that make the judges: `--judge`, `--api-base`, `--judge-option` and `--strategy`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from rubric_integrations.cli.judge_option import make_judge
+from rubric_integrations.cli.judge_option import make_judge, make_judges
 from rubric_integrations.judges import LMJudge
-from tests.cli.commands import grade
+from tests.cli.commands import grade, read_lines, run
+from tests.openai_server import OpenAIServer, Reply
 
 
 def test_model_name_with_a_base_url_makes_a_judge_of_that_server() -> None:
@@ -26,3 +28,100 @@ def test_base_url_without_a_model_exits_with_2(files: Path, judge: str, words: s
     assert result.exit_code == 2
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_judge_options_reach_the_request_with_their_types(files: Path, server: OpenAIServer) -> None:
+    options = ("temperature=0", "max_tokens=300", "seed=7", "system_prompt=Judge as a lawyer = a strict one.")
+    arguments = [argument for option in options for argument in ("--judge-option", option)]
+    result = grade(files, "--judge", "openai/mock", "--api-base", server.url, *arguments)
+    assert result.exit_code == 0, result.output
+    body = server.calls[0].body
+    assert (body["temperature"], body["seed"]) == (0, 7)
+    assert 300 in (body.get("max_tokens"), body.get("max_completion_tokens"))
+    assert "Judge as a lawyer = a strict one." in server.calls[0].prompt
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("temperature", "must be KEY=VALUE"),
+        ("temprature=0", "'temprature' is not a known key: did you mean `temperature`?"),
+        ("api_key=sk-secret", "known are"),
+        ("temperature=warm", "temperature='warm': must be a number"),
+        ("seed=1.5", "seed='1.5': must be a whole number"),
+        ("temperature=-1", "temperature"),
+        ("max_tokens=0", "max_tokens"),
+    ],
+)
+def test_judge_option_that_is_unknown_or_has_another_type_exits_with_2(files: Path, option: str, words: str) -> None:
+    result = grade(files, "--judge", "openai/mock", "--api-base", "http://127.0.0.1:9/v1", "--judge-option", option)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert words in result.stderr
+    assert "sk-secret" not in result.output
+
+
+def test_judge_option_that_is_repeated_or_without_a_model_exits_with_2(files: Path) -> None:
+    twice = grade(files, "--judge", "openai/m", "--judge-option", "seed=1", "--judge-option", "seed=2")
+    assert (twice.exit_code, "twice" in twice.stderr) == (2, True)
+    offline = grade(files, "--judge-option", "seed=1")
+    assert (offline.exit_code, "`--judge-option` has no effect on the judge 'offline'" in offline.stderr) == (2, True)
+
+
+def test_several_judges_are_a_panel(files: Path, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply("UNMET" if call.body["model"] == "two" else "MET")
+    judges = ("--judge", "openai/one", "--judge", "openai/two", "--judge", "openai/three")
+    result = grade(files, *judges, "--api-base", server.url, "--out", files / "run.jsonl")
+    assert result.exit_code == 0, result.output
+    line = read_lines(files / "run.jsonl")[0]
+    assert line["judge"] == "openai/one, openai/two, openai/three"
+    assert [vote["verdict"] for vote in line["report"][1]["votes"]] == ["MET", "UNMET", "MET"]
+    assert line["score"] == 1.0
+
+
+def test_offline_judge_on_a_panel_is_refused() -> None:
+    with pytest.raises(ValueError, match="'offline' beside other judges uses no model"):
+        make_judges(["openai/m", "offline"], None)
+
+
+def test_judge_is_offline_by_default(files: Path) -> None:
+    assert "uses no model" in grade(files).stderr
+
+
+def test_one_shot_strategy_makes_one_call_per_row(files: Path, server: OpenAIServer) -> None:
+    (files / "two.yaml").write_text("- {requirement: Is kind}\n- {requirement: Is apt}\n")
+    evaluations = [{"criterion_number": n, "criterion_status": "MET", "explanation": ""} for n in (1, 2)]
+    server.script = lambda _call: Reply(text=json.dumps({"criteria_evaluations": evaluations}))
+    options = ("--judge", "openai/mock", "--api-base", server.url, "--max-retries", 0)
+    grade(files, *options, "--strategy", "one-shot", rubric="two.yaml")
+    one_shot = len(server.calls)
+    server.script = lambda _call: Reply("MET")
+    grade(files, *options, rubric="two.yaml")
+    assert (one_shot, len(server.calls) - one_shot) == (3, 6)
+
+
+def test_holistic_strategy_scores_the_whole(files: Path, server: OpenAIServer) -> None:
+    server.script = lambda _call: Reply(text='{"explanation": "Fine.", "overall_score": 85}')
+    options = ("--judge", "openai/mock", "--api-base", server.url, "--strategy", "holistic")
+    result = grade(files, *options, "--out", files / "run.jsonl")
+    assert result.exit_code == 0, result.output
+    assert [line["score"] for line in read_lines(files / "run.jsonl")] == [0.85] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--strategy", "holistic"), "cannot score a submission as a whole"),
+        (
+            ("--strategy", "one-shot", "--stop-when-decided"),
+            "goes with `--strategy per-criterion`",
+        ),
+    ],
+)
+def test_strategy_that_does_not_fit_exits_with_2(files: Path, options: tuple[str, ...], words: str) -> None:
+    result = grade(files, *options)
+    assert (result.exit_code, words in result.stderr, len(result.stderr.splitlines())) == (2, True, 1)
+
+
+def test_probe_takes_judge_options() -> None:
+    result = run("probe", "--judge", "openai/m", "--judge-option", "heat=1")
+    assert (result.exit_code, "not a known key" in result.stderr) == (2, True)

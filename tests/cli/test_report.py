@@ -31,3 +31,38 @@ def test_report_of_a_file_that_is_no_run_exits_with_2(tmp_path: Path, text: str)
     result = run("report", path)
     assert (result.exit_code, "Traceback" in result.output) == (2, False)
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_report_of_a_file_of_responses_exits_with_2(files: Path) -> None:
+    (files / "responses.jsonl").write_text('{"id": "a", "response": "42"}\n{"id": "b", "response": "41"}\n')
+    result = run("report", files / "responses.jsonl", "--output", files / "page.html")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert "grade --out" in result.stderr
+    assert not (files / "page.html").exists()
+
+
+def test_report_of_runs_of_different_rubrics_needs_mixed(files: Path) -> None:
+    (files / "other.yaml").write_text("- {name: answer, weight: 3, requirement: Says 7, check: {number: 7}}\n")
+    assert grade(files, "--out", files / "a.jsonl").exit_code == 0
+    assert grade(files, "--out", files / "b.jsonl", rubric="other.yaml").exit_code == 0
+    refused = run("report", files / "a.jsonl", files / "b.jsonl", "--output", files / "page.html")
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1), refused.output
+    assert "--mixed" in refused.stderr
+    assert "'Says 42'" in refused.stderr
+    mixed = run("report", files / "a.jsonl", files / "b.jsonl", "--mixed", "--output", files / "page.html")
+    assert mixed.exit_code == 0, mixed.output
+
+
+def test_report_of_one_file_with_two_rubrics_needs_mixed(files: Path) -> None:
+    (files / "other.yaml").write_text("- {name: answer, weight: 4, requirement: Says 42, check: {number: 42}}\n")
+    assert grade(files, "--out", files / "a.jsonl").exit_code == 0
+    assert grade(files, "--out", files / "b.jsonl", rubric="other.yaml").exit_code == 0
+    (files / "both.jsonl").write_text((files / "a.jsonl").read_text() + (files / "b.jsonl").read_text())
+    assert run("report", files / "both.jsonl", "--output", files / "page.html").exit_code == 2
+    assert run("report", files / "both.jsonl", "--mixed", "--output", files / "page.html").exit_code == 0
+
+
+def test_report_of_two_runs_of_one_rubric_compares_them(files: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        assert grade(files, "--out", files / name).exit_code == 0
+    assert run("report", files / "a.jsonl", files / "b.jsonl", "--output", files / "page.html").exit_code == 0

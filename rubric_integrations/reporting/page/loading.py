@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -11,6 +11,9 @@ from pydantic import ValidationError
 
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.submission.submission import Submission
+
+# A file of responses may have an `id` on each line too, but no line of it says whether the row passed.
+_GRADE_FIELDS = {"id", "score", "passed"}
 
 
 class RunFileError(ValueError):
@@ -94,9 +97,12 @@ def read_run(path: Path) -> RunFile:
     rows: list[GradedRow] = []
     for number, fields in objects:
         try:
+            if not fields.keys() >= _GRADE_FIELDS:
+                missing = " and ".join(f"`{name}`" for name in sorted(_GRADE_FIELDS - fields.keys()))
+                raise KeyError(f"it has no {missing}")
             rows.append(_row(fields))
         except (ValidationError, KeyError, TypeError) as error:
-            problem = str(error).splitlines()[0]
+            problem = str(error.args[0] if isinstance(error, KeyError) else error).splitlines()[0]
             raise RunFileError(
                 f"{path}:{number}: is no grade: {problem}: name a file that `grade --out` wrote"
             ) from None
@@ -117,6 +123,29 @@ def _objects(path: Path, lines: list[str]) -> Iterator[tuple[int, dict[str, Any]
                 f"{path}:{number}: is {type(fields).__name__}, not an object: name a file that `grade --out` wrote"
             )
         yield number, cast("dict[str, Any]", fields)
+
+
+def rubric_mismatch(runs: Sequence[RunFile]) -> str:
+    """Describe the first criterion that not all rows of all runs have; empty if they are graded by one rubric.
+
+    A criterion is another one if its name, its requirement or its weight differs: scores of different criteria, or of
+    criteria with different weights, measure different things. Rows without criteria have nothing to compare.
+    """
+    first: tuple[str, dict[tuple[str, str, float], str]] | None = None
+    for run in runs:
+        for row in run.rows:
+            criteria = row.report.criteria if row.report else ()
+            described = {(c.name, c.requirement, c.weight): f"`{c.name}` {c.requirement!r}" for c in criteria}
+            if not described:
+                continue
+            if first is None:
+                first = run.name, described
+            elif described.keys() != first[1].keys():
+                key = min(described.keys() ^ first[1].keys())
+                owner, other = (first[0], run.name) if key in first[1] else (run.name, first[0])
+                criterion = first[1].get(key) or described[key]
+                return f"{owner} has the criterion {criterion} (weight {key[2]:g}), which rows of {other} do not have"
+    return ""
 
 
 def _row(fields: dict[str, Any]) -> GradedRow:

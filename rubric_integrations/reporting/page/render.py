@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
+from rubric_integrations._util.extras import install_command
 from rubric_integrations.reporting.page.figures import compare, criterion_figures, summarize
 from rubric_integrations.reporting.page.loading import RunFile
 from rubric_integrations.reporting.page.view import page_data
@@ -67,7 +68,7 @@ def _template() -> Any:
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
-        raise ImportError("a report page needs jinja2: pip install 'rubric-integrations[report]'") from None
+        raise ImportError(f"a report page needs jinja2: {install_command('report')}") from None
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(_asset("page.html"))
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from rubric_integrations._util.extras import install_command
+
 _RESAMPLES = 9_999
 
 
@@ -65,5 +67,5 @@ def _scipy() -> tuple[Any, Any]:
         import numpy as np
         from scipy import stats
     except ImportError:
-        raise ImportError("a report's intervals need scipy: pip install 'rubric-integrations[report]'") from None
+        raise ImportError(f"a report's intervals need scipy: {install_command('report')}") from None
     return stats, np

@@ -1,0 +1,63 @@
+"""The grader that the options of `grade` describe: a strategy, its judges and its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from rubric_integrations.graders import Grader
+    from rubric_integrations.judges import Judge
+
+Strategy = Literal["per-criterion", "one-shot", "holistic"]
+
+
+class GraderOptions(NamedTuple):
+    """The options of `grade` that are settings of a grader.
+
+    Attributes:
+        strategy: One call per criterion, one call for all criteria, or one score of the whole.
+        cannot_assess: How an abstention counts.
+        on_failure: How a judge failure counts.
+        max_retries: Retries after a failed call.
+        max_concurrency: Maximum number of concurrent calls.
+        timeout: Seconds for one call.
+        stop_when_decided: Whether to skip criteria that cannot change `passed`.
+    """
+
+    strategy: Strategy
+    cannot_assess: Literal["skip", "zero", "partial", "fail"]
+    on_failure: Literal["raise", "abstain", "worst_case"]
+    max_retries: int
+    max_concurrency: int
+    timeout: float
+    stop_when_decided: bool
+
+    def make_grader(self, judges: list[Judge]) -> Grader:
+        """Make the grader, with one judge or a panel.
+
+        Raises:
+            ValueError: An option does not go with the strategy.
+            TypeError: A judge cannot do what the strategy needs.
+        """
+        from rubric_integrations.graders import (
+            CallLimits,
+            PerCriterionGrader,
+            PerCriterionOneShotGrader,
+            RubricAsJudgeGrader,
+        )
+
+        shared: dict[str, Any] = {
+            "judges": judges,
+            "cannot_assess": self.cannot_assess,
+            "on_failure": self.on_failure,
+            "max_retries": self.max_retries,
+            "limits": CallLimits(max_concurrency=self.max_concurrency, timeout=self.timeout),
+        }
+        if self.strategy == "per-criterion":
+            return PerCriterionGrader(**shared, stop_when_decided=self.stop_when_decided)
+        if self.stop_when_decided:
+            raise ValueError(
+                "`--stop-when-decided` goes with `--strategy per-criterion`: with "
+                f"{self.strategy} one call answers everything"
+            )
+        return PerCriterionOneShotGrader(**shared) if self.strategy == "one-shot" else RubricAsJudgeGrader(**shared)

@@ -1,0 +1,70 @@
+"""Hands each result of a run to what needs it: the terminal, the gates, the file of reports and the JUnit file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rubric_integrations.cli.gates import Gates, GateTally
+from rubric_integrations.cli.grade_output import FirstResults
+from rubric_integrations.cli.output_file import OutputFile
+from rubric_integrations.reporting.junit import JUnitReport
+
+if TYPE_CHECKING:
+    from rubric_integrations.cli.run_files import RunFiles
+    from rubric_integrations.runs.runner import Run
+    from rubric_integrations.runs.summary import Graded
+
+
+class RunResults:
+    """The results of one run, as they come.
+
+    Args:
+        files: The files of the run.
+        gates: The gates of the run.
+        rubric: The rubric's name, for the files.
+        judge: The judges' names, for the files.
+
+    Attributes:
+        first: What to print.
+        tally: What the gates need.
+    """
+
+    def __init__(self, files: RunFiles, gates: Gates, rubric: str | None, judge: str):
+        self.first, self.tally = FirstResults(), GateTally(gates)
+        self._labels = {"rubric": rubric, "judge": judge}
+        self._out = OutputFile(files.out, keep_partial=True) if files.out else None
+        self._junit_file = OutputFile(files.junit) if files.junit else None
+        self._junit = JUnitReport(rubric or files.rubric.stem) if files.junit else None
+
+    @property
+    def partial(self) -> Path | None:
+        """The file with the reports of a run that was interrupted; None if there is none."""
+        return self._out.left_partial if self._out else None
+
+    @contextmanager
+    def open(self) -> Generator[None]:
+        """Open the files for the block, before the first call, so that none is paid for if one cannot be written."""
+        with ExitStack() as stack:
+            for file in (self._out, self._junit_file):
+                if file:
+                    stack.enter_context(file)
+            yield
+
+    def collect(self, run: Run) -> None:
+        """Iterate the run to its end, and write its results."""
+        for graded in run:
+            self._add(graded)
+        if self._junit_file and self._junit:
+            self._junit_file.write(self._junit.to_xml(run.summary.seconds))
+
+    def _add(self, graded: Graded) -> None:
+        self.first.add(graded)
+        self.tally.add(graded)
+        if self._junit:
+            self._junit.add(graded)
+        if self._out:
+            self._out.write(json.dumps({**graded.to_dict(), **self._labels}, ensure_ascii=False) + "\n")

@@ -1,0 +1,71 @@
+"""What `grade` prints: the ranking and the worst rows, one line per kind of problem, and little with `--quiet`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.commands import grade
+from tests.openai_server import OpenAIServer, Reply
+
+
+def write_rows(folder: Path, texts: list[str]) -> None:
+    lines = [json.dumps({"id": f"r{number}", "response": text}) for number, text in enumerate(texts)]
+    (folder / "responses.jsonl").write_text("\n".join(lines))
+
+
+def test_run_of_three_rows_prints_a_table_for_each(files: Path) -> None:
+    write_rows(files, ["42", "41", "42"])
+    assert grade(files).stdout.count("verdict ") == 3
+
+
+def test_run_of_more_rows_prints_the_ranking_and_tables_of_the_three_worst(files: Path) -> None:
+    write_rows(files, ["42", "42", "42", "41", "40", "39", "38"])
+    stdout = grade(files).stdout
+    assert stdout.count("verdict ") == 3
+    assert "Ranking" in stdout
+    for row in ("r3: 0.000", "r4: 0.000", "r5: 0.000"):
+        assert row in stdout
+    assert "r0: 1.000" not in stdout
+
+
+def test_run_of_more_rows_that_all_reach_the_full_score_prints_no_table_of_a_row(files: Path) -> None:
+    write_rows(files, ["42"] * 5)
+    stdout = grade(files).stdout
+    assert (stdout.count("verdict "), "Ranking" in stdout) == (0, True)
+
+
+def test_run_of_very_many_rows_prints_its_worst_rows_and_no_ranking(files: Path) -> None:
+    write_rows(files, ["42"] * 80 + ["41"])
+    stdout = grade(files).stdout
+    assert "Ranking" not in stdout
+    assert "r80: 0.000" in stdout
+
+
+def test_problems_of_the_same_kind_are_printed_once_with_their_rows(files: Path, server: OpenAIServer) -> None:
+    server.script = lambda _call: Reply(text="nonsense")
+    write_rows(files, ["42"] * 30 + [""] * 20)
+    options = ("--judge", "openai/mock", "--api-base", server.url, "--max-retries", 0)
+    result = grade(files, *options)
+    problems = [line for line in result.stderr.splitlines() if "not judged" in line or "is empty" in line]
+    assert len(problems) == 2
+    assert "r0: `c2` was not judged" in problems[0]
+    assert "and 29 more rows alike: r1, r2, r3" in problems[0]
+    assert "and 19 more rows alike" in problems[1]
+
+
+def test_row_whose_judge_failed_is_not_shown_as_passed(files: Path, server: OpenAIServer) -> None:
+    server.script = lambda _call: Reply(text="nonsense")
+    write_rows(files, ["42"])
+    stdout = grade(files, "--judge", "openai/mock", "--api-base", server.url, "--max-retries", 0).stdout
+    assert "yes" not in stdout
+
+
+def test_quiet_run_prints_the_summary_and_what_needs_attention(files: Path) -> None:
+    result = grade(files, "--quiet")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 1
+    assert "3 of 3 graded" in result.stdout
+    assert result.stderr == ""
+    failing = grade(files, "--quiet", "--gate")
+    assert (failing.exit_code, "gate failed: --gate" in failing.stderr) == (1, True)

@@ -1,0 +1,215 @@
+"""Files that commands write: no input is ever overwritten, and a file appears complete or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from rubric_integrations.cli.output_file import OutputFile
+from tests.cli.commands import grade, read_lines, run
+from tests.openai_server import OpenAIServer, Reply
+
+
+def same_path(path: Path, _folder: Path) -> Path:
+    return path
+
+
+def dotted_path(path: Path, _folder: Path) -> Path:
+    return path.parent / "." / "sub" / ".." / path.name
+
+
+def symbolic_link(path: Path, folder: Path) -> Path:
+    link = folder / f"link-{path.name}"
+    link.symlink_to(path)
+    return link
+
+
+def hard_link(path: Path, folder: Path) -> Path:
+    link = folder / f"hard-{path.name}"
+    os.link(path, link)
+    return link
+
+
+@pytest.mark.parametrize("alias", [same_path, dotted_path, symbolic_link, hard_link])
+@pytest.mark.parametrize("name", ["rubric.yaml", "responses.jsonl"])
+def test_grade_with_out_equal_to_an_input_is_refused(
+    files: Path, name: str, alias: Callable[[Path, Path], Path]
+) -> None:
+    (files / "sub").mkdir()
+    content = (files / name).read_bytes()
+    result = grade(files, "--out", alias(files / name, files), "--overwrite")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "`--out`" in result.stderr
+    assert "is read by this command" in result.stderr
+    assert (files / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
+def test_grade_with_out_equal_to_the_ledger_is_refused_also_before_it_exists(files: Path, suffix: str) -> None:
+    ledger = files / "run.sqlite"
+    result = grade(files, "--out", f"{ledger}{suffix}", "--ledger", ledger, "--overwrite")
+    assert (result.exit_code, "`--out`" in result.stderr) == (2, True)
+    assert not ledger.exists()
+
+
+def test_grade_with_the_default_ledger_equal_to_out_is_refused(files: Path) -> None:
+    result = grade(files, "--judge", "openai/m", "--out", files / "run.sqlite")
+    assert (result.exit_code, "`--out`" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "read"),
+    [
+        (("convert", "rubric.yaml", "--to", "native", "--output", "rubric.yaml"), "rubric.yaml"),
+        (("migrate", "old.json", "--output", "old.json"), "old.json"),
+        (("report", "run.jsonl", "--output", "run.jsonl"), "run.jsonl"),
+        (("rescore", "run.sqlite", "--rubric", "rubric.yaml", "--out", "rubric.yaml"), "rubric.yaml"),
+        (("rescore", "run.sqlite", "--rubric", "rubric.yaml", "--out", "run.sqlite"), "run.sqlite"),
+    ],
+)
+def test_command_with_output_equal_to_its_input_is_refused(
+    files: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], read: str
+) -> None:
+    monkeypatch.chdir(files)
+    assert grade(files, "--out", files / "run.jsonl", "--ledger", files / "run.sqlite").exit_code == 0
+    (files / "old.json").write_text(json.dumps({"name": "a", "criteria": {"b": {"description": "c"}}}))
+    content = (files / read).read_bytes()
+    result = run(*command)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert "is read by this command" in result.stderr
+    assert (files / read).read_bytes() == content
+
+
+def test_partial_file_that_is_an_input_is_not_overwritten(files: Path) -> None:
+    (files / "run.jsonl.partial").write_text('{"response": "42"}\n')
+    result = grade(files, "--out", files / "run.jsonl", responses="run.jsonl.partial")
+    assert result.exit_code == 2
+    assert (files / "run.jsonl.partial").read_text() == '{"response": "42"}\n'
+
+
+def test_grade_writes_its_lines_beside_out_and_renames_at_the_end(files: Path, server: OpenAIServer) -> None:
+    lines_when_called: list[int] = []
+
+    def script(_call: object) -> Reply:
+        partial = files / "run.jsonl.partial"
+        lines_when_called.append(len(partial.read_text().splitlines()) if partial.exists() else -1)
+        return Reply("MET")
+
+    server.script = script
+    (files / "run.jsonl").write_text("old\n")
+    options = ("--judge", "openai/m", "--api-base", server.url, "--out", files / "run.jsonl", "--overwrite")
+    result = grade(files, *options, "--max-concurrency", 1)
+    assert result.exit_code == 0, result.output
+    # The offline rows before a call are visible while the call is under way.
+    assert lines_when_called[0] == 0
+    assert lines_when_called[-1] >= 1
+    assert len(read_lines(files / "run.jsonl")) == 3
+    assert not (files / "run.jsonl.partial").exists()
+
+
+def test_output_file_that_fails_keeps_the_old_file_and_removes_or_keeps_the_partial_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def fail(keep_partial: bool, text: str) -> None:
+        with OutputFile(path, keep_partial=keep_partial) as file:
+            file.write(text)
+            raise KeyboardInterrupt
+
+    for keep_partial, text, left in [(False, "new", None), (True, "new", "new"), (True, "", None)]:
+        with pytest.raises(KeyboardInterrupt):
+            fail(keep_partial, text)
+        partial = tmp_path / "a.txt.partial"
+        assert path.read_text() == "old"
+        assert (partial.read_text() if partial.exists() else None) == left
+        partial.unlink(missing_ok=True)
+
+
+def test_output_file_through_a_symbolic_link_keeps_the_link_and_the_mode(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    with OutputFile(link) as file:
+        file.write("new")
+    assert link.is_symlink()
+    assert (target.read_text(), stat.S_IMODE(target.stat().st_mode)) == ("new", 0o640)
+
+
+def test_output_file_that_is_a_device_is_written_and_stays_a_device() -> None:
+    with OutputFile(Path(os.devnull)) as file:
+        file.write("text")
+    assert not Path(os.devnull).is_file()
+
+
+def test_output_file_with_a_lone_surrogate_is_valid_json(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with OutputFile(path) as file:
+        file.write(json.dumps({"id": "a\ud800é"}, ensure_ascii=False) + "\n")
+    assert path.read_bytes() == b'{"id": "a\\ud800\xc3\xa9"}\n'
+    assert read_lines(path) == [{"id": "a\ud800é"}]
+
+
+@pytest.mark.parametrize("place", ["missing/a.txt", "."])
+def test_output_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path, place: str) -> None:
+    with pytest.raises(typer.Exit), OutputFile(tmp_path / place):
+        pytest.fail("the body ran")
+
+
+def test_grade_of_a_row_with_a_lone_surrogate_writes_every_row(files: Path) -> None:
+    (files / "odd.jsonl").write_text('{"id": "x\\ud800", "response": "42"}\n{"id": "y", "response": "42 \\udfff"}\n')
+    result = grade(files, "--out", files / "run.jsonl", responses="odd.jsonl")
+    assert result.exit_code == 0, result.output
+    assert [line["id"] for line in read_lines(files / "run.jsonl")] == ["x\ud800", "y"]
+    page = run("report", files / "run.jsonl", "--output", files / "page.html")
+    assert page.exit_code == 0, page.output
+
+
+def test_interrupted_grade_leaves_its_rows_and_names_the_partial_file(
+    files: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rubric_integrations.cli import run_results
+
+    server.script = lambda _call: Reply("MET")
+    results = 0
+
+    class Interrupting(run_results.FirstResults):
+        def add(self, graded: object) -> None:
+            nonlocal results
+            results += 1
+            if results == 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_results, "FirstResults", Interrupting)
+    options = ("--judge", "openai/m", "--api-base", server.url, "--out", files / "run.jsonl")
+    result = grade(files, *options)
+    assert result.exit_code == 130
+    assert "run.jsonl.partial" in result.stderr
+    assert not (files / "run.jsonl").exists()
+    assert len(read_lines(files / "run.jsonl.partial")) == 2
+    monkeypatch.undo()
+    assert grade(files, *options, "--resume").exit_code == 0
+    assert len(read_lines(files / "run.jsonl")) == 3
+    assert not (files / "run.jsonl.partial").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="the system has no /dev/stdout")
+@pytest.mark.parametrize("is_pipe", [True, False])
+def test_grade_with_out_dev_stdout_streams_the_reports(files: Path, is_pipe: bool) -> None:
+    arguments = ["grade", "rubric.yaml", "responses.jsonl", "--out", "/dev/stdout", "--quiet"]
+    command = [sys.executable, "-m", "rubric_integrations", *arguments]
+    redirected = files / "redirected.jsonl"
+    with redirected.open("w") as file:
+        process = subprocess.run(command, cwd=files, stdout=subprocess.PIPE if is_pipe else file, check=False)
+    text = process.stdout.decode() if is_pipe else redirected.read_text()
+    assert process.returncode == 0
+    assert text.count('"submission"') == 3
+    assert "3 of 3 graded" in text
