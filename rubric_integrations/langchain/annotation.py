@@ -7,22 +7,23 @@ from typing import Any
 
 from langsmith.schemas import AnnotationQueueRubricItem, Feedback, Run
 
-from rubric_integrations.langchain.feedback import MET_PENALTY, UNMET_PENALTY, feedback_key
+from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
+from rubric_integrations.langchain.feedback import MET_PENALTY, UNMET_PENALTY, feedback_key, feedback_score
 from rubric_integrations.langchain.fields import FieldKey, FieldSelector
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.messages import Respond
 
 
-def annotation_queue_rubric(rubric: Rubric, key_prefix: str = "rubric") -> list[AnnotationQueueRubricItem]:
+def annotation_queue_rubric(rubric: RubricLike, key_prefix: str = "rubric") -> list[AnnotationQueueRubricItem]:
     """Make the items for `client.create_annotation_queue(..., rubric_items=...)`, one for each criterion.
 
     Their feedback keys are those of `RubricEvaluator`, so LangSmith shows the answers of people and judge side by side.
-    `labels_from_feedback` reads the answers of people.
+    `labels_from_feedback` reads the answers of people. Higher scores are better, also for penalties: 0 means that the
+    error was committed.
 
     Args:
-        rubric: The rubric.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary.
         key_prefix: The part before the dot in the feedback keys.
 
     Example:
@@ -36,7 +37,7 @@ def annotation_queue_rubric(rubric: Rubric, key_prefix: str = "rubric") -> list[
 def labels_from_feedback(
     feedback: Iterable[Feedback],
     runs: Iterable[Run],
-    rubric: Rubric,
+    rubric: RubricLike,
     *,
     key_prefix: str = "rubric",
     output_key: FieldKey | None = None,
@@ -52,7 +53,7 @@ def labels_from_feedback(
     Args:
         feedback: The answers of people.
         runs: The runs that the feedback is about.
-        rubric: The rubric of the queue.
+        rubric: The rubric of the queue, in the same forms.
         key_prefix: The part before the dot in the feedback keys.
         output_key: The key of the graded response in the outputs, or a function of them, as for `RubricEvaluator`.
         input_key: The key of the task in the inputs, or a function of the inputs.
@@ -74,7 +75,8 @@ def labels_from_feedback(
     return labels
 
 
-def _criteria_by_feedback_key(rubric: Rubric, key_prefix: str) -> dict[str, Criterion]:
+def _criteria_by_feedback_key(rubric: RubricLike, key_prefix: str) -> dict[str, Criterion]:
+    rubric = as_rubric(rubric)
     return {
         feedback_key(key_prefix, name): criterion for name, criterion in zip(rubric.keys, rubric.criteria, strict=True)
     }
@@ -92,16 +94,20 @@ def _queue_item(key: str, criterion: Criterion) -> AnnotationQueueRubricItem:
 def _score_descriptions(criterion: Criterion) -> dict[str, str]:
     """Describe the scores in [0, 1] that an annotator can choose, by their text form such as `"0.5"`."""
     if criterion.options is not None:
-        return {
-            f"{option.value:g}": f"{option.label}: {option.description}" if option.description else option.label
-            for option in criterion.choices
-        }
+        choices = [(option.value, option.label, option.description) for option in criterion.choices]
+        texts = {value: f"{label}: {description}" if description else label for value, label, description in choices}
+        return {_score_text(criterion, value): text for value, text in texts.items()}
     if criterion.scale is not None:
         levels = criterion.scale.levels or {criterion.scale.min: "lowest", criterion.scale.max: "highest"}
-        return {f"{criterion.scale.value_of(level):g}": f"{level:g}: {text}" for level, text in levels.items()}
+        scale = criterion.scale
+        return {_score_text(criterion, scale.value_of(level)): f"{level:g}: {text}" for level, text in levels.items()}
     if criterion.is_penalty:
-        return {"1": MET_PENALTY, "0": UNMET_PENALTY}
+        return {"0": MET_PENALTY, "1": UNMET_PENALTY}
     return {"1": "MET", "0": "UNMET"}
+
+
+def _score_text(criterion: Criterion, value: float) -> str:
+    return f"{feedback_score(value, is_penalty=criterion.is_penalty):g}"
 
 
 def _verdict(criterion: Criterion, answer: Feedback) -> str | None:
@@ -112,13 +118,14 @@ def _verdict(criterion: Criterion, answer: Feedback) -> str | None:
     score = float(answer.score)
     if not 0 <= score <= 1:
         raise ValueError(f"the feedback `{answer.key}` has the score {answer.score!r}, which is not between 0 and 1")
+    score = feedback_score(score, is_penalty=criterion.is_penalty)
     if criterion.options is not None:
         nearest = min(criterion.choices, key=lambda option: abs(option.value - score))
         if abs(nearest.value - score) > 1e-6:
-            raise ValueError(f"the feedback `{answer.key}` has the score {score!r}, which no option has")
+            raise ValueError(f"the feedback `{answer.key}` has the score {answer.score!r}, which no option has")
         return nearest.label
     if criterion.scale is not None:
         return f"{criterion.scale.number_at(score):g}"
     if score not in (0.0, 1.0):
-        raise ValueError(f"the feedback `{answer.key}` has the score {score!r}: it must be 1 for MET or 0 for UNMET")
+        raise ValueError(f"the feedback `{answer.key}` has the score {answer.score!r}: it must be 1 or 0")
     return "MET" if score else "UNMET"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langsmith import testing
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.langchain.feedback import feedback_key
+from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
+from rubric_integrations.langchain.feedback import feedback_key, feedback_score
 from rubric_integrations.langchain.resolve import resolve_grader
-from rubric_integrations.results.report import CriterionReport, EvaluationReport
+from rubric_integrations.langchain.tracing import evaluation_run
+from rubric_integrations.results.report import CriterionReport, EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.inputs import as_submission
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 def assert_rubric(
     graded: EvaluationReport | ToGradeInput,
-    rubric: Rubric,
+    rubric: RubricLike,
     judge: JudgeLike | None = None,
     *,
     grader: Grader | None = None,
@@ -34,7 +37,7 @@ def assert_rubric(
 
     Args:
         graded: A report, or a submission to grade.
-        rubric: The rubric.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary.
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`, unless `graded` is a report.
         grader: A configured grader.
@@ -59,11 +62,20 @@ def assert_rubric(
         AssertionError: scored 0.000, not passed (pass mark 0.8)
         - c1 (weight 1) UNMET: Says 42: does not state the number 42
     """
+    __tracebackhide__ = True  # pytest then shows the line of the test as the place of the failure.
+    rubric = as_rubric(rubric)
     if isinstance(graded, EvaluationReport):
         report = graded
     else:
         submission = as_submission(graded, query, reference)
-        report = run_sync(resolve_grader(judge, grader, "assert_rubric")().grade(rubric, submission))
+        get_grader = resolve_grader(judge, grader, "assert_rubric")
+        inputs = submission.model_dump(include={"response", "query", "reference"}, exclude_none=True)
+        try:
+            with evaluation_run("assert_rubric", inputs):
+                report = run_sync(get_grader().grade(rubric, submission))
+        except JudgeError as error:
+            _log_feedback(error.report, key_prefix)
+            raise
     _log_feedback(report, key_prefix)
     # Scores are rounded sums, which can be slightly less than the same number in a test.
     is_enough = report.passed if min_score is None else report.score is not None and report.score >= min_score - 1e-9
@@ -85,12 +97,36 @@ def _criterion_line(row: CriterionReport) -> str:
 
 def _log_feedback(report: EvaluationReport, key_prefix: str) -> None:
     """Log the score and every criterion to the current LangSmith test; outside of such a test, do nothing."""
-    rows: list[dict[str, Any]] = [{"key": key_prefix, "score": report.score, "comment": report.error}]
+    total = {"key": key_prefix, "score": report.score}
+    rows: list[dict[str, Any]] = [_feedback_error(key_prefix, report.error) if report.error else total]
     for row in report.criteria:
-        answer = {"value": "CANNOT_ASSESS"} if row.value is None else {"score": row.value}
-        rows.append({"key": feedback_key(key_prefix, row.name), **answer, "comment": row.reason or row.error})
+        key = feedback_key(key_prefix, row.name)
+        if row.error:
+            rows.append(_feedback_error(key, row.error))
+        else:
+            answer = _answer(row)
+            rows.append({"key": key, **answer, "comment": row.reason})
     try:
         for fields in rows:
-            testing.log_feedback(**{name: value for name, value in fields.items() if value is not None})
+            _log(fields)
     except ValueError:
         return  # LangSmith raises ValueError in a test that is not marked `langsmith`
+
+
+def _answer(row: CriterionReport) -> dict[str, Any]:
+    if row.value is None:
+        return {"value": "CANNOT_ASSESS"}
+    return {"score": feedback_score(row.value, is_penalty=row.weight < 0)}
+
+
+def _log(fields: Mapping[str, Any]) -> None:
+    if fields.get("score") is None and "value" not in fields:
+        # LangSmith's terminal display reads the score or the value, and fails if keywords without both are passed.
+        testing.log_feedback({"score": None, **fields}, key="")
+    else:
+        testing.log_feedback(**fields)
+
+
+def _feedback_error(key: str, error: str) -> dict[str, Any]:
+    """Return feedback that LangSmith displays as an error of the evaluator; it has neither a score nor a value."""
+    return {"key": key, "comment": f"not judged: {error}", "error": True, "extra": {"error": True}}

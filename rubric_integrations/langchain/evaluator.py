@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
+from langsmith.run_trees import RunTree
 from langsmith.schemas import Example, Run
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.langchain.feedback import feedback_key, to_feedback
 from rubric_integrations.langchain.fields import FieldKey, FieldSelector
-from rubric_integrations.langchain.offline import suppress_tracing_if_offline
-from rubric_integrations.langchain.resolve import resolve_grader, resolve_rubric
+from rubric_integrations.langchain.resolve import check_rubric, resolve_grader, resolve_rubric
+from rubric_integrations.langchain.tracing import evaluation_run
 from rubric_integrations.results.report import JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.messages import Respond
@@ -27,13 +30,17 @@ class RubricEvaluator(RunEvaluator):
     """Grades the runs of a target in `client.evaluate` and `aevaluate`, and single outputs as an openevals evaluator.
 
     The feedback `rubric` is the score of the whole rubric. Each criterion has a feedback `rubric.<name>`: its score is
-    the criterion's value in [0, 1], its comment is the judge's reason. For a penalty, too, 1 means MET: the error was
-    committed. An abstention has no score and the value `"CANNOT_ASSESS"`. A run whose target failed gets no score, and
+    in [0, 1], its comment is the judge's reason. Higher scores are better, also for penalties, as in the
+    `objective_scores` of the DSPy metric: a penalty has 0 if it is MET, so that the error was committed, and 1 if it is
+    UNMET. An abstention has no score and the value `"CANNOT_ASSESS"`. A run whose target failed gets no score, and
     a criterion that could not be judged is an error row; neither counts as 0.
 
+    Each evaluation is one run in LangSmith, with the calls of a LangChain judge below it, and the feedback is linked to
+    that run.
+
     Args:
-        rubric: The rubric, or a function that returns the rubric for an example. If the evaluator is called with
-            keywords, the function receives `inputs`.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; or a function that returns one of these
+            for an example. If the evaluator is called with keywords, the function receives `inputs`.
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
@@ -47,6 +54,8 @@ class RubricEvaluator(RunEvaluator):
             `"transcript"`.
 
     Raises:
+        RubricError: The rubric, its file or its data is invalid.
+        TypeError: `rubric` is none of the accepted types.
         ValueError: Neither or both of `judge` and `grader` are passed.
 
     Example:
@@ -60,7 +69,7 @@ class RubricEvaluator(RunEvaluator):
 
     def __init__(
         self,
-        rubric: Rubric | Callable[[Any], Rubric],
+        rubric: RubricLike | Callable[[Any], RubricLike],
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
@@ -70,7 +79,7 @@ class RubricEvaluator(RunEvaluator):
         reference_key: FieldKey | None = None,
         respond: Respond = "last",
     ):
-        self.rubric, self.key_prefix = rubric, key_prefix
+        self.rubric, self.key_prefix = check_rubric(rubric), key_prefix
         self.fields = FieldSelector(output_key, input_key, reference_key, respond)
         self._grader = resolve_grader(judge, grader, "RubricEvaluator")
 
@@ -87,15 +96,15 @@ class RubricEvaluator(RunEvaluator):
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None
     ) -> EvaluationResults:
         """Grade one run. This can be called from any thread, also while an event loop is running in it."""
-        with suppress_tracing_if_offline():
-            return run_sync(self._evaluate(run, example))
+        with self._trace(run, example, evaluator_run_id) as traced_run:
+            return _link(traced_run, evaluator_run_id, run_sync(self._evaluate(run, example)))
 
     async def aevaluate_run(
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None
     ) -> EvaluationResults:
         """Grade one run asynchronously."""
-        with suppress_tracing_if_offline():
-            return await self._evaluate(run, example)
+        with self._trace(run, example, evaluator_run_id) as traced_run:
+            return _link(traced_run, evaluator_run_id, await self._evaluate(run, example))
 
     # openevals evaluators accept any further keyword, and callers that are written for them pass some (`attachments`,
     # prompt variables). They are ignored, so that this evaluator can replace an openevals evaluator.
@@ -122,20 +131,34 @@ class RubricEvaluator(RunEvaluator):
             JudgeError: A criterion could not be judged.
             ValueError: The outputs hold no text, or several of which none is selected.
         """
-        submission = self.fields.select(inputs, outputs, reference_outputs)
-        if submission is None:
-            raise ValueError(f"`outputs` is {outputs!r}: there is nothing to grade")
-        rubric = resolve_rubric(self.rubric, inputs)
-        with suppress_tracing_if_offline():
+        values = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs}
+        with evaluation_run(type(self).__name__, values) as traced_run:
+            submission = self.fields.select(inputs, outputs, reference_outputs)
+            if submission is None:
+                raise ValueError(f"`outputs` is {outputs!r}: there is nothing to grade")
+            rubric = resolve_rubric(self.rubric, inputs)
             report = await self._grader().grade(rubric, submission)
-        total, *rows = to_feedback(rubric, report, self.key_prefix)
-        criteria = [row.model_dump(include={"key", "score", "value", "comment"}, exclude_none=True) for row in rows]
-        return {
-            "key": total.key,
-            "score": total.score,
-            "comment": total.comment,
-            "metadata": {**total.evaluator_info, "criteria": criteria},
-        }
+            total, *rows = to_feedback(rubric, report, self.key_prefix)
+            criteria = [row.model_dump(include={"key", "score", "value", "comment"}, exclude_none=True) for row in rows]
+            result = {
+                "key": total.key,
+                "score": total.score,
+                "comment": total.comment,
+                "metadata": {**total.evaluator_info, "criteria": criteria},
+            }
+            if traced_run:
+                traced_run.end(outputs=result)
+            return result
+
+    def _trace(
+        self, run: Run, example: Example | None, run_id: uuid.UUID | None
+    ) -> AbstractContextManager[RunTree | None]:
+        """Record the evaluation of a run as one run in LangSmith."""
+        values = {"inputs": run.inputs, "outputs": run.outputs, "reference_outputs": example and example.outputs}
+        metadata = {"target_run_id": str(run.id)}
+        if run.session_id:
+            metadata["experiment"] = str(run.session_id)
+        return evaluation_run(type(self).__name__, values, run_id=run_id, metadata=metadata)
 
     async def _evaluate(self, run: Run, example: Example | None) -> EvaluationResults:
         rubric = resolve_rubric(self.rubric, example)
@@ -152,3 +175,14 @@ class RubricEvaluator(RunEvaluator):
             failure = {"score": None, "comment": f"not graded: {error}", "extra": {"error": True}}
             return EvaluationResults(results=[total.model_copy(update=failure), *rows])
         return EvaluationResults(results=to_feedback(rubric, report, self.key_prefix))
+
+
+def _link(traced_run: RunTree | None, run_id: uuid.UUID | None, results: EvaluationResults) -> EvaluationResults:
+    """Link feedback to the run of its evaluation, and record the feedback as the outputs of that run."""
+    rows = results.get("results", [])
+    source_run_id = traced_run.id if traced_run else run_id
+    if traced_run:
+        outputs = {row.key: row.value if row.score is None else row.score for row in rows}
+        is_error = bool(rows[0].extra)
+        traced_run.end(outputs=outputs, error=rows[0].comment if is_error else None)
+    return EvaluationResults(results=[row.model_copy(update={"source_run_id": source_run_id}) for row in rows])

@@ -26,11 +26,24 @@ def feedback_key(key_prefix: str, name: str) -> str:
     return f"{key_prefix}.{name}"
 
 
+def feedback_score(value: float, *, is_penalty: bool) -> float:
+    """Return the feedback score of a criterion's value, or the value of a feedback score: higher is better.
+
+    LangSmith averages scores and displays a higher average as an improvement. The score of a penalty is therefore 1
+    minus its value, as in the `objective_scores` of the DSPy metric: 0 if the error was committed.
+
+    Example:
+        >>> feedback_score(1.0, is_penalty=True), feedback_score(1.0, is_penalty=False)
+        (0.0, 1.0)
+    """
+    return 1 - value if is_penalty else value
+
+
 def to_feedback(rubric: Rubric, report: EvaluationReport, key_prefix: str) -> list[EvaluationResult]:
     """Convert a report to feedback: first the row of the score, then one row for each criterion in the report.
 
-    Scores are in [0, 1]. An abstention has no score and the value `"CANNOT_ASSESS"`; a failure has neither, and
-    `extra={"error": True}`.
+    Scores are in [0, 1], higher is better, also for penalties (see `feedback_score`). An abstention has no score and
+    the value `"CANNOT_ASSESS"`; a failure has neither, and `extra={"error": True}`.
     """
     total = EvaluationResult(
         key=key_prefix,
@@ -54,11 +67,16 @@ def feedback_config(criterion: Criterion) -> dict[str, Any]:
     """Return how LangSmith displays the feedback of a criterion: as categories by value, or as a number in [0, 1]."""
     if criterion.kind == "binary":
         met, unmet = (MET_PENALTY, UNMET_PENALTY) if criterion.is_penalty else ("MET", "UNMET")
-        return {"type": "categorical", "categories": [{"value": 1.0, "label": met}, {"value": 0.0, "label": unmet}]}
+        met_score, unmet_score = (feedback_score(value, is_penalty=criterion.is_penalty) for value in (1.0, 0.0))
+        categories = [{"value": met_score, "label": met}, {"value": unmet_score, "label": unmet}]
+        return {"type": "categorical", "categories": categories}
     options = criterion.choices if criterion.options is not None else ()
     # The score selects the category, so options of equal value would be displayed as the same category.
     if options and len({option.value for option in options}) == len(options):
-        categories = [{"value": option.value, "label": option.label} for option in options]
+        categories = [
+            {"value": feedback_score(option.value, is_penalty=criterion.is_penalty), "label": option.label}
+            for option in options
+        ]
         return {"type": "categorical", "categories": categories}
     return dict(_CONTINUOUS)
 
@@ -70,7 +88,8 @@ def _criterion_feedback(criterion: Criterion, row: CriterionReport, key_prefix: 
     if row.value is None:
         return EvaluationResult(key=key, value="CANNOT_ASSESS", comment=row.reason, feedback_config=config)
     comment = row.reason if criterion.kind == "binary" else f"{row.verdict}: {row.reason}"
-    return EvaluationResult(key=key, score=row.value, comment=comment, feedback_config=config)
+    score = feedback_score(row.value, is_penalty=criterion.is_penalty)
+    return EvaluationResult(key=key, score=score, comment=comment, feedback_config=config)
 
 
 def _summary(report: EvaluationReport) -> str:

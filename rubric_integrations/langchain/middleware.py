@@ -9,9 +9,11 @@ from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_
 from langchain_core.messages import AIMessage, HumanMessage
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.langchain.resolve import resolve_grader, resolve_rubric
+from rubric_integrations.formats.rubric_like import RubricLike
+from rubric_integrations.langchain.fields import FieldSelector
+from rubric_integrations.langchain.resolve import check_rubric, resolve_grader, resolve_rubric
 from rubric_integrations.results.report import EvaluationReport
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.messages import message_text
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class RubricState(AgentState[Any]):
 
     Attributes:
         rubric_report: The report of the most recent answer, or None if there was no text to grade.
-        rubric_revisions: How many revisions were requested.
+        rubric_revisions: How many revisions were requested in this turn.
     """
 
     rubric_report: NotRequired[EvaluationReport | None]
@@ -38,7 +40,8 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
     """Grades the final answer of an agent made by `create_agent`, and requests a revision if it does not pass.
 
     The request is a message that lists the unmet criteria with the judge's reasons. This repeats until the answer
-    passes or `max_revisions` is reached. The most recent report is in the state as `rubric_report`. Criteria that the
+    passes or `max_revisions` is reached. With a `response_format`, the `structured_response` is graded, as JSON. The
+    most recent report is in the state as `rubric_report`, which is None if the turn has no answer. Criteria that the
     judge could not assess are not listed, because the agent cannot fix them. A judge that fails raises `JudgeError`.
 
     deepagents has a middleware of the same name for a rubric in prose: a grading agent derives criteria from it, and
@@ -46,14 +49,16 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
     criteria and abstentions, computes a score, and judges every criterion each time.
 
     Args:
-        rubric: The rubric, or a function that returns the rubric for the agent's state.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; or a function that returns one of these
+            for the agent's state.
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
-        max_revisions: The maximum number of revisions, at least 0. They are counted in the agent's state: with a
-            checkpointer, this is the maximum for all turns of a thread together.
+        max_revisions: The maximum number of revisions in each turn, that is, each call of the agent; at least 0.
 
     Raises:
+        RubricError: The rubric, its file or its data is invalid.
+        TypeError: `rubric` is none of the accepted types.
         ValueError: Neither or both of `judge` and `grader` are passed, or `max_revisions` is negative.
 
     Example:
@@ -67,7 +72,7 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
 
     def __init__(
         self,
-        rubric: Rubric | Callable[[AgentState[Any]], Rubric],
+        rubric: RubricLike | Callable[[AgentState[Any]], RubricLike],
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
@@ -76,8 +81,12 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         super().__init__()
         if isinstance(max_revisions, bool) or max_revisions < 0:
             raise ValueError(f"`max_revisions` must be at least 0, got {max_revisions!r}")
-        self.rubric, self.max_revisions = rubric, max_revisions
+        self.rubric, self.max_revisions = check_rubric(rubric), max_revisions
         self._grader = resolve_grader(judge, grader, "RubricMiddleware")
+
+    def before_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
+        """Reset the report and the count of revisions, which a checkpointer restores from the previous turn."""
+        return {"rubric_report": None, "rubric_revisions": 0}
 
     @hook_config(can_jump_to=["model"])
     def after_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
@@ -90,12 +99,11 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         return await self._grade(state)
 
     async def _grade(self, state: RubricState) -> dict[str, Any]:
-        """Grade the last message, and return the update of the agent's state."""
-        messages, revisions = state["messages"], state.get("rubric_revisions", 0)
-        answer = messages[-1] if messages else None
-        if not isinstance(answer, AIMessage) or not answer.text.strip():
+        """Grade the agent's answer, and return the update of the agent's state."""
+        revisions = state.get("rubric_revisions", 0)
+        submission = _submission(state)
+        if submission is None:
             return {"rubric_report": None, "rubric_revisions": revisions}
-        submission = Submission.from_messages([message for message in messages if message.name != _SENDER])
         report = await self._grader().grade(resolve_rubric(self.rubric, state), submission)
         request = _revision_request(report)
         if report.passed or not request or revisions >= self.max_revisions:
@@ -106,6 +114,16 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
             "messages": [HumanMessage(request, name=_SENDER)],
             "jump_to": "model",
         }
+
+
+def _submission(state: RubricState) -> Submission | None:
+    """Return the answer with the conversation before it, without requests for revisions; None if there is no answer."""
+    messages = [message for message in state["messages"] if message.name != _SENDER]
+    structured = state.get("structured_response")
+    answer = messages[-1] if messages else None
+    if structured is None and (not isinstance(answer, AIMessage) or not message_text(answer)):
+        return None
+    return FieldSelector().select(None, {"messages": messages, "structured_response": structured}, None)
 
 
 def _revision_request(report: EvaluationReport) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from langsmith.schemas import Example, Run
 
+from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.langchain.evaluator import RubricEvaluator
 from rubric_integrations.langchain.fields import FieldKey
-from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.messages import Respond
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _TOLERANCE = 1e-9
 
 
 def compare_by_rubric(
-    rubric: Rubric | Callable[[Any], Rubric],
+    rubric: RubricLike | Callable[[Any], RubricLike],
     judge: JudgeLike | None = None,
     *,
     grader: Grader | None = None,
@@ -39,7 +39,8 @@ def compare_by_rubric(
     None.
 
     Args:
-        rubric: The rubric, or a function that returns the rubric for an example.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; or a function that returns one of these
+            for an example.
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
@@ -57,6 +58,8 @@ def compare_by_rubric(
         `comment`.
 
     Raises:
+        RubricError: The rubric, its file or its data is invalid.
+        TypeError: `rubric` is none of the accepted types.
         ValueError: Neither or both of `judge` and `grader` are passed, or the margin is out of range.
     """
     margin = validate_margin(tie_margin)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.rubric.rubric import Rubric
 
 if TYPE_CHECKING:
@@ -13,9 +14,27 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
 
 
-def resolve_rubric(rubric: Rubric | Callable[[Any], Rubric], source: Any) -> Rubric:
-    """Return the rubric itself, or the rubric that a function returns for this example, input or state."""
-    return rubric if isinstance(rubric, Rubric) else rubric(source)
+def check_rubric(rubric: RubricLike | Callable[[Any], RubricLike]) -> Rubric | Callable[[Any], RubricLike]:
+    """Return the argument `rubric` of an adapter as a `Rubric`; return a function unchanged.
+
+    Adapters call this when they are constructed, so that a mistake is reported before the first call of a judge.
+
+    Raises:
+        RubricError: The file or the data is not a rubric.
+        TypeError: `rubric` is none of the accepted types.
+    """
+    is_function = callable(rubric) and not isinstance(rubric, Rubric)
+    return cast("Callable[[Any], RubricLike]", rubric) if is_function else as_rubric(cast("RubricLike", rubric))
+
+
+def resolve_rubric(rubric: Rubric | Callable[[Any], RubricLike], source: Any) -> Rubric:
+    """Return the rubric itself, or the rubric that a function returns for this example, input or state.
+
+    Raises:
+        RubricError: The function returned a file or data that is not a rubric.
+        TypeError: The function returned something else.
+    """
+    return rubric if isinstance(rubric, Rubric) else as_rubric(rubric(source))
 
 
 def resolve_grader(judge: JudgeLike | None, grader: Grader | None, caller: str) -> Callable[[], Grader]:

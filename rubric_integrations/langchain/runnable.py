@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import patch_config
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, WithJsonSchema
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question
 from rubric_integrations.judges.wrappers import JudgeWrapper
-from rubric_integrations.langchain.fields import FieldSelector
-from rubric_integrations.langchain.resolve import resolve_grader, resolve_rubric
+from rubric_integrations.langchain.fields import FieldSelector, is_state
+from rubric_integrations.langchain.resolve import check_rubric, resolve_grader, resolve_rubric
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.submission.messages import Respond
+from rubric_integrations.submission.messages import Respond, is_message
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
@@ -26,29 +27,42 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
 
 
+# A model that calls the runnable as a tool passes JSON, so its schema lists what can be written as JSON.
+_TEXT_OR_MESSAGES = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {}}]})
+
+
 class RubricInput(BaseModel):
     """The input of a `RubricRunnable`.
 
     Attributes:
-        output: The text to grade, or a list of chat messages.
-        input: The task that the output answers, a text or messages.
-        reference: An exemplary answer.
+        output: What to grade: a text, a message, a prompt, a list of messages in any form that LangChain accepts, or
+            the state of an agent. Any other value, such as a pydantic model, is graded as JSON.
+        input: The task that the output answers, in the same forms.
+        reference: An exemplary answer, in the same forms.
     """
 
-    output: str | list[Any] = Field(description="The text to grade, or chat messages whose last is graded.")
-    input: str | list[Any] | None = Field(default=None, description="The task that it answers.")
-    reference: str | None = Field(default=None, description="An exemplary answer.")
+    output: Annotated[Any, _TEXT_OR_MESSAGES] = Field(
+        description="The text to grade, or chat messages whose last is graded."
+    )
+    input: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="The task that it answers.")
+    reference: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="An exemplary answer.")
 
 
 class RubricRunnable(Runnable[Any, EvaluationReport]):
-    """Grades a text, a list of messages, a dict with `output`, or a `RubricInput`, and returns the report.
+    """Grades what a chain returns, or a dict with `output` and optionally `input` and `reference`: the report.
+
+    It can follow a model or an agent: `model | RubricRunnable(rubric, judge=...)`. A message is graded by its text, a
+    list of messages by its last answer with the rest as context, the state of an agent by its `structured_response`
+    or else by its messages, and any other object, such as a pydantic model, as JSON. A dict needs the key `output`,
+    and its other keys are ignored, so that it can be the result of `RunnablePassthrough.assign(output=...)`.
 
     Every question to the judge is a child run in the trace. Callbacks, tags and metadata are passed on to a LangChain
     chat model that judges. The grader's concurrency limit applies to all calls in an event loop, no matter how `batch`
     and `abatch` are nested; all synchronous callers share one event loop.
 
     Args:
-        rubric: The rubric, or a function that returns the rubric for an input.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; or a function that returns one of these
+            for an input.
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
@@ -57,6 +71,8 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         name: The name of the runs in the trace.
 
     Raises:
+        RubricError: The rubric, its file or its data is invalid.
+        TypeError: `rubric` is none of the accepted types.
         ValueError: Neither or both of `judge` and `grader` are passed.
 
     Example:
@@ -69,14 +85,14 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
     def __init__(
         self,
-        rubric: Rubric | Callable[[RubricInput], Rubric],
+        rubric: RubricLike | Callable[[RubricInput], RubricLike],
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
         respond: Respond = "last",
         name: str = "rubric",
     ):
-        self.rubric, self.name = rubric, name
+        self.rubric, self.name = check_rubric(rubric), name
         self._fields = FieldSelector("output", "input", "reference", respond)
         self._grader = resolve_grader(judge, grader, "RubricRunnable")
 
@@ -96,7 +112,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: The output is empty.
+            ValueError: The output is empty, or the input is a dict without `output`.
         """
         return self._call_with_config(self._grade_sync, input, config, **kwargs)
 
@@ -108,7 +124,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         return run_sync(self._grade(value, run_manager, config))
 
     async def _grade(self, value: Any, run_manager: Any, config: RunnableConfig) -> EvaluationReport:
-        parsed = RubricInput.model_validate({"output": value} if isinstance(value, str | list) else value)
+        parsed = _parse_input(value)
         texts = dict(parsed)  # `model_dump` would turn LangChain's messages into dicts
         submission = self._fields.select(texts, texts, texts)
         if submission is None:
@@ -117,6 +133,23 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         grader = self._grader()
         traced_grader = grader.with_judges([_TracedJudge(judge, child_config) for judge in grader.judges])
         return await traced_grader.grade(resolve_rubric(self.rubric, parsed), submission)
+
+
+def _parse_input(value: Any) -> RubricInput:
+    """Return the input of the runnable in one form."""
+    if isinstance(value, RubricInput):
+        return value
+    if not isinstance(value, Mapping) or is_message(cast("object", value)):
+        return RubricInput(output=cast("object", value))
+    fields = cast("Mapping[str, Any]", value)
+    if "output" in fields:
+        return RubricInput.model_validate(fields)
+    if is_state(fields):
+        return RubricInput(output=fields)
+    raise ValueError(
+        f"the input has no `output` (its keys are {sorted(map(str, fields))!r}): pass {{'output': ...}}, a text, "
+        "messages or the state of an agent, or nothing could be graded"
+    )
 
 
 class _TracedJudge(JudgeWrapper):

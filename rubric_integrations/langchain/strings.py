@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from langchain_classic.evaluation import PairwiseStringEvaluator, StringEvaluator
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.langchain.fields import FieldSelector
 from rubric_integrations.langchain.pairwise import preference, validate_margin
 from rubric_integrations.langchain.resolve import resolve_grader
+from rubric_integrations.langchain.tracing import evaluation_run
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -25,12 +27,14 @@ class RubricStringEvaluator(StringEvaluator):
     `"not passed"`), `reasoning` (the verdict and the reason of each criterion) and `report`.
 
     Args:
-        rubric: The rubric.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary.
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
 
     Raises:
+        RubricError: The rubric, its file or its data is invalid.
+        TypeError: `rubric` is none of the accepted types.
         ValueError: Neither or both of `judge` and `grader` are passed.
 
     Example:
@@ -40,8 +44,8 @@ class RubricStringEvaluator(StringEvaluator):
         'passed'
     """
 
-    def __init__(self, rubric: Rubric, judge: JudgeLike | None = None, *, grader: Grader | None = None):
-        self.rubric, self._grader = rubric, resolve_grader(judge, grader, "RubricStringEvaluator")
+    def __init__(self, rubric: RubricLike, judge: JudgeLike | None = None, *, grader: Grader | None = None):
+        self.rubric, self._grader = as_rubric(rubric), resolve_grader(judge, grader, "RubricStringEvaluator")
 
     @property
     def evaluation_name(self) -> str:
@@ -68,25 +72,27 @@ class RubricPairwiseStringEvaluator(PairwiseStringEvaluator):
     `value` (`"A"`, `"B"` or None), `reasoning` and `scores`.
 
     Args:
-        rubric: The rubric by which both texts are graded.
+        rubric: The rubric by which both texts are graded, in the same forms.
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
         tie_margin: Scores that differ by at most this much are a tie, in [0, 1).
 
     Raises:
+        RubricError: The rubric, its file or its data is invalid.
+        TypeError: `rubric` is none of the accepted types.
         ValueError: Neither or both of `judge` and `grader` are passed, or the margin is out of range.
     """
 
     def __init__(
         self,
-        rubric: Rubric,
+        rubric: RubricLike,
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
         tie_margin: float = 0.0,
     ):
-        self.rubric, self._grader = rubric, resolve_grader(judge, grader, "RubricPairwiseStringEvaluator")
+        self.rubric, self._grader = as_rubric(rubric), resolve_grader(judge, grader, "RubricPairwiseStringEvaluator")
         self.tie_margin = validate_margin(tie_margin)
 
     def _check_evaluation_args(self, reference: str | None = None, input_: str | None = None) -> None:
@@ -111,7 +117,8 @@ async def _grade(rubric: Rubric, grader: Grader, prediction: Any, texts: dict[st
     submission = FieldSelector().select(inputs, outputs, {"reference": texts.get("reference")})
     if submission is None:
         raise ValueError("`prediction` is empty: there is nothing to grade")
-    return await grader.grade(rubric, submission)
+    with evaluation_run(rubric.name or "rubric", {**inputs, **outputs, "reference": texts.get("reference")}):
+        return await grader.grade(rubric, submission)
 
 
 def _reasoning(report: EvaluationReport) -> str:

@@ -36,7 +36,7 @@ def test_queue_items_have_the_keys_of_the_evaluator_and_describe_scores() -> Non
     assert [item.get("feedback_key") for item in items] == RubricEvaluator(RUBRIC, judge="offline").feedback_keys[1:]
     assert items[0].get("is_required")
     assert items[0].get("score_descriptions") == {"1": "MET", "0": "UNMET"}
-    assert items[1].get("score_descriptions") == {"1": "MET: the error was committed", "0": "UNMET: it was not"}
+    assert items[1].get("score_descriptions") == {"0": "MET: the error was committed", "1": "UNMET: it was not"}
     assert items[2].get("score_descriptions") == {"0": "cold", "1": "warm"}
     assert items[3].get("score_descriptions") == {"0": "0: lowest", "1": "10: highest"}
 
@@ -44,7 +44,7 @@ def test_queue_items_have_the_keys_of_the_evaluator_and_describe_scores() -> Non
 def test_labels_from_feedback_scores_and_values_become_verdicts() -> None:
     answers = [
         make_feedback("rubric.kind", score=1, comment="friendly"),
-        make_feedback("rubric.rude", score=0),
+        make_feedback("rubric.rude", score=1),
         make_feedback("rubric.tone", score=1.0),
         make_feedback("rubric.depth", score=0.7),
         make_feedback("rubric.kind", value="CANNOT_ASSESS"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from rubric_integrations import Criterion, Option, Scale
-from rubric_integrations.langchain.feedback import feedback_config
+from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, Scale
+from rubric_integrations.dspy.feedback_text import objective_scores
+from rubric_integrations.langchain.feedback import feedback_config, to_feedback
+from rubric_integrations.submission import Submission
 
 CONTINUOUS = {"type": "continuous", "min": 0.0, "max": 1.0}
 
@@ -30,16 +33,32 @@ def make_categories(**labels: float) -> dict[str, Any]:
             {
                 "type": "categorical",
                 "categories": [
-                    {"value": 1.0, "label": "MET: the error was committed"},
-                    {"value": 0.0, "label": "UNMET: it was not"},
+                    {"value": 0.0, "label": "MET: the error was committed"},
+                    {"value": 1.0, "label": "UNMET: it was not"},
                 ],
             },
         ),
         (Criterion(requirement="a", options=make_options(0, 0.5)), make_categories(option_0=0.0, option_1=0.5)),
+        (
+            Criterion(requirement="a", weight=-1, options=make_options(0, 0.25)),
+            make_categories(option_0=1.0, option_1=0.75),
+        ),
         (Criterion(requirement="a", options=make_options(0, 0.5, 0.5)), CONTINUOUS),
         (Criterion(requirement="a", scale=Scale(min=1, max=5)), CONTINUOUS),
     ],
-    ids=["binary", "penalty", "options", "options of equal value", "scale"],
+    ids=["binary", "penalty", "options", "penalty with options", "options of equal value", "scale"],
 )
 def test_feedback_config_shows_categories_where_values_differ(criterion: Criterion, config: dict[str, Any]) -> None:
     assert feedback_config(criterion) == config
+
+
+@pytest.mark.parametrize("verdict", ["MET", "UNMET"])
+async def test_feedback_of_a_penalty_is_higher_if_better_as_in_dspy(verdict: str) -> None:
+    async def judge(_system: str, user: str) -> str:
+        return json.dumps({"explanation": "so", "verdict": verdict})
+
+    rubric = Rubric([Criterion(name="kind", requirement="a"), Criterion(name="rude", requirement="b", weight=-1)])
+    report = await PerCriterionGrader(generate_fn=judge).grade(rubric, Submission(response="x"))
+    scores = {row.key: row.score for row in to_feedback(rubric, report, "rubric")[1:]}
+    assert scores == {f"rubric.{name}": score for name, score in objective_scores(report).items()}
+    assert scores["rubric.rude"] == (0.0 if verdict == "MET" else 1.0)

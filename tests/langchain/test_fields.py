@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import dspy
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
+from pydantic import BaseModel
 
 from rubric_integrations import Rubric
+from rubric_integrations.dspy.examples import response_of
 from rubric_integrations.langchain import RubricEvaluator
 from rubric_integrations.langchain.fields import FieldSelector
+from rubric_integrations.submission.values import value_text
 from tests.langchain.helpers import NUMBER_RUBRIC, chat_model, number_script, number_text
 from tests.openai_server import OpenAIServer
+
+
+class Product(BaseModel):
+    value: int
+    unit: str = "m"
+
+
+@dataclass
+class Length:
+    value: int
 
 
 def get_deep_text(outputs: Any) -> str:
@@ -28,6 +44,19 @@ def get_deep_text(outputs: Any) -> str:
         ({}, {"output": {"n": 1}}, '{"n": 1}'),
         ({}, {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "final"}]}, "final"),
         ({}, {"output": AIMessage("the text")}, "the text"),
+        ({}, AIMessageChunk(content="the text"), "the text"),
+        ({}, {"role": "assistant", "content": "the text"}, "the text"),
+        ({}, AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "the text"}]), "the text"),
+        ({}, {"messages": [("user", "q"), ("ai", "the text")]}, "the text"),
+        ({}, {"messages": [HumanMessage("q"), AIMessage("the text")], "todos": [], "n": 1}, "the text"),
+        ({}, {"output": {"messages": [HumanMessage("q"), AIMessage("the text")], "n": 1}}, "the text"),
+        ({}, ChatPromptValue(messages=[HumanMessage("q"), AIMessage("the text")]), "the text"),
+        ({}, {"output": Product(value=42)}, '{"value": 42, "unit": "m"}'),
+        ({}, {"output": [Product(value=42)]}, '[{"value": 42, "unit": "m"}]'),
+        ({}, Length(42), '{"value": 42}'),
+        ({"output_key": "structured_response"}, {"structured_response": Length(42), "n": 1}, '{"value": 42}'),
+        ({}, {"messages": [("user", "q"), ("ai", "a")], "structured_response": Length(42)}, '{"value": 42}'),
+        ({}, {"messages": [("user", "q"), ("ai", "the text")], "structured_response": None}, "the text"),
     ],
 )
 def test_selected_output_is_what_the_judge_sees(settings: Any, outputs: Any, response: str) -> None:
@@ -62,3 +91,45 @@ def test_missing_or_ambiguous_output_key_raises() -> None:
         FieldSelector(output_key="text").select({}, {"output": "a"}, None)
     with pytest.raises(ValueError, match=r"the outputs are \['a', 'b'\]: set `output_key`"):
         RubricEvaluator(NUMBER_RUBRIC, judge="offline")(outputs={"a": "1", "b": "2"})
+
+
+@pytest.mark.parametrize("value", [Product(value=42), [Product(value=42)], {"a": Length(42)}, {"b", "a"}, 42, True])
+def test_typed_output_has_the_same_text_as_in_dspy(value: Any) -> None:
+    submission = FieldSelector().select({}, {"output": value}, {"output": value})
+    assert submission is not None
+    assert submission.response == submission.reference == value_text(value)
+    assert response_of(None, dspy.Prediction(answer=value)) == value_text(value)
+
+
+def test_structured_response_has_the_conversation_before_it_as_its_task() -> None:
+    call: Any = {"name": "Length", "args": {"value": 42}, "id": "c"}
+    messages = [HumanMessage("How long?"), AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id="c")]
+    state = {"messages": messages, "structured_response": Length(42)}
+    submission = FieldSelector().select({"question": "ignored"}, state, None)
+    assert submission is not None
+    assert (submission.response, submission.query) == ('{"value": 42}', '{"role": "user", "content": "How long?"}')
+    selected = FieldSelector(input_key="question").select({"question": "How far?"}, state, None)
+    assert selected is not None
+    assert selected.query == "How far?"
+
+
+@pytest.mark.parametrize(
+    ("task", "query"),
+    [
+        (HumanMessage("q"), "q"),
+        ([("user", "q")], '{"role": "user", "content": "q"}'),
+        (ChatPromptValue(messages=[HumanMessage("q")]), '{"role": "user", "content": "q"}'),
+        (StringPromptValue(text="q"), "q"),
+        ({"messages": [("user", "q")]}, '{"role": "user", "content": "q"}'),
+        ({"topic": "t", "history": [HumanMessage("q")]}, '{"topic": "t", "history": ["q"]}'),
+    ],
+)
+def test_input_in_any_form_of_langchain_becomes_text(task: Any, query: str) -> None:
+    submission = FieldSelector().select({"input": task}, "response", None)
+    assert submission is not None
+    assert submission.query == query
+
+
+@pytest.mark.parametrize("outputs", [AIMessage(""), {"messages": []}, {"output": {"messages": []}}, " "])
+def test_output_without_text_is_none(outputs: Any) -> None:
+    assert FieldSelector().select({}, outputs, None) is None

@@ -2,12 +2,118 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from rubric_integrations import PerCriterionGrader
-from rubric_integrations.langchain import RubricEvaluator
-from rubric_integrations.langchain.resolve import resolve_grader, resolve_rubric
-from tests.langchain.helpers import NUMBER_RUBRIC
+import pytest
+from langchain_core.messages import AIMessage
+
+from rubric_integrations import PerCriterionGrader, RubricError
+from rubric_integrations.langchain import (
+    RubricEvaluator,
+    RubricMiddleware,
+    RubricPairwiseStringEvaluator,
+    RubricRunnable,
+    RubricStringEvaluator,
+    annotation_queue_rubric,
+    assert_rubric,
+    compare_by_rubric,
+    labels_from_feedback,
+)
+from rubric_integrations.langchain.resolve import check_rubric, resolve_grader, resolve_rubric
+from tests.langchain.helpers import NUMBER_RUBRIC, make_run
+from tests.langchain.test_annotation import make_feedback
+
+ROWS = [{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}]
+RUN = make_run({"output": "It is 42."})
+
+
+def grade_by_middleware(rubric: Any) -> Any:
+    middleware = RubricMiddleware(rubric, judge="offline")
+    return middleware.after_agent({"messages": [AIMessage("It is 42.")]}, None)["rubric_report"].score
+
+
+def grade_by_runnable(rubric: Any) -> Any:
+    return RubricRunnable(rubric, judge="offline").invoke("It is 42.").score
+
+
+def grade_by_strings(rubric: Any) -> Any:
+    return RubricStringEvaluator(rubric, judge="offline").evaluate_strings(prediction="It is 42.")["score"]
+
+
+def grade_by_assertion(rubric: Any) -> Any:
+    return assert_rubric("It is 42.", rubric, judge="offline").score
+
+
+def compare_one(rubric: Any) -> Any:
+    return compare_by_rubric(rubric, judge="offline")([RUN], None)["scores"][RUN.id]
+
+
+def compare_strings(rubric: Any) -> Any:
+    evaluator = RubricPairwiseStringEvaluator(rubric, judge="offline")
+    return evaluator.evaluate_string_pairs(prediction="It is 42.", prediction_b="No.")["score"]
+
+
+def read_label(rubric: Any) -> Any:
+    (label,) = labels_from_feedback([make_feedback("rubric.c1", RUN.id, score=1)], [RUN], rubric)
+    return float(label.verdict == "MET")
+
+
+ENTRANCES: dict[str, Callable[[Any], Any]] = {
+    "evaluator": lambda rubric: RubricEvaluator(rubric, judge="offline")(outputs="It is 42.")["score"],
+    "runnable": grade_by_runnable,
+    "middleware": grade_by_middleware,
+    "strings": grade_by_strings,
+    "pairs": compare_strings,
+    "compare": compare_one,
+    "assert": grade_by_assertion,
+    "queue": lambda rubric: float(annotation_queue_rubric(rubric)[0].get("feedback_key") == "rubric.c1"),
+    "labels": read_label,
+}
+
+
+@pytest.mark.parametrize("form", ["list", "dict", "path", "text path"])
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_rubric_is_accepted_in_any_form(entrance: str, form: str, tmp_path: Path) -> None:
+    path = tmp_path / "rubric.yaml"
+    path.write_text("- weight: 1\n  requirement: Says 42\n  check: {number: 42}\n")
+    rubric: Any = {"list": ROWS, "dict": {"rubric": ROWS}, "path": path, "text path": str(path)}[form]
+    assert ENTRANCES[entrance](rubric) == 1.0
+
+
+@pytest.mark.parametrize("entrance", ["evaluator", "runnable", "middleware", "compare"])
+def test_rubric_function_may_return_any_form(entrance: str) -> None:
+    def choose_rubric(_source: Any) -> Any:
+        return ROWS
+
+    assert ENTRANCES[entrance](choose_rubric) == 1.0
+
+
+MAKERS: list[Callable[[Any], Any]] = [
+    lambda rubric: RubricEvaluator(rubric, judge="offline"),
+    lambda rubric: RubricRunnable(rubric, judge="offline"),
+    lambda rubric: RubricMiddleware(rubric, judge="offline"),
+    lambda rubric: RubricStringEvaluator(rubric, judge="offline"),
+    lambda rubric: RubricPairwiseStringEvaluator(rubric, judge="offline"),
+    lambda rubric: compare_by_rubric(rubric, judge="offline"),
+    lambda rubric: assert_rubric("It is 42.", rubric, judge="offline"),
+    annotation_queue_rubric,
+    lambda rubric: labels_from_feedback([], [], rubric),
+]
+
+
+@pytest.mark.parametrize("rubric", [None, 3, {"criteria": "none"}, [], "missing.yaml"])
+@pytest.mark.parametrize("make", MAKERS)
+def test_anything_else_than_a_rubric_is_refused_at_construction(make: Callable[[Any], Any], rubric: Any) -> None:
+    with pytest.raises((TypeError, RubricError)):
+        make(rubric)
+
+
+def test_rubric_function_that_returns_no_rubric_raises() -> None:
+    wrong: Any = {"x": None}.get
+    with pytest.raises(TypeError, match="`rubric` must be a Rubric, the path"):
+        resolve_rubric(check_rubric(wrong), "x")
 
 
 def test_grader_is_made_once_or_returned_as_passed() -> None:

@@ -8,14 +8,17 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
+from pydantic import BaseModel
 
 from rubric_integrations import EvaluationReport, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.langchain import RubricInput, RubricRunnable
-from tests.langchain.helpers import SOURCE_RUBRIC, chat_model, source_script
+from tests.langchain.helpers import SOURCE_RUBRIC, AgentModel, chat_model, source_script
 from tests.openai_server import Call, OpenAIServer, Reply
 
 INPUTS: list[Any] = [{"output": "source: a"}, "none", RubricInput(output="source: b", input="q", reference="r")]
@@ -120,6 +123,53 @@ def test_runnable_messages_as_output_are_graded(server: OpenAIServer) -> None:
     conversation = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "source: a"}]
     assert runnable.invoke({"output": conversation}).score == 1.0
     assert runnable.invoke({"output": [HumanMessage("q"), AIMessage("source: a")]}).score == 1.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        AIMessage("source: a"),
+        AIMessageChunk(content="source: a"),
+        {"role": "assistant", "content": "source: a"},
+        {"output": AIMessage("source: a")},
+        RubricInput(output=AIMessage("source: a"), input=HumanMessage("q"), reference=AIMessage("r")),
+        [("user", "q"), ("assistant", "source: a")],
+        (HumanMessage("q"), AIMessage("source: a")),
+        {"output": [("user", "q"), ("ai", "source: a")], "question": "other keys of the chain are ignored"},
+        ChatPromptTemplate([("user", "q"), ("ai", "source: a")]).invoke({}),
+        {"messages": [HumanMessage("q"), AIMessage("source: a")], "rubric_revisions": 1},
+        {"output": {"messages": [("user", "q"), ("ai", "source: a")]}},
+    ],
+)
+def test_runnable_messages_in_any_form_are_graded_by_their_text(server: OpenAIServer, value: Any) -> None:
+    runnable = RubricRunnable(SOURCE_RUBRIC, judge=chat_model(server, source_script))
+    assert runnable.invoke(value).score == 1.0
+    for call in server.calls:
+        assert "\nsource: a\n</data" in call.prompt
+
+
+def test_runnable_after_a_model_or_an_agent_grades_its_answer(server: OpenAIServer) -> None:
+    model = AgentModel(responses=[AIMessage("source: a"), AIMessage("none")])
+    runnable = RubricRunnable(SOURCE_RUBRIC, judge=chat_model(server, source_script))
+    assert [report.score for report in (model | runnable).batch(["q", "q"], {"max_concurrency": 1})] == [1.0, 0.4]
+    agent: Any = create_agent(AgentModel(responses=[AIMessage("source: a")]))
+    assert (agent | runnable).invoke({"messages": [("user", "Where?")]}).score == 1.0
+    assert '{"role": "user", "content": "Where?"}' in server.calls[-1].prompt
+
+
+def test_runnable_typed_output_is_graded_as_json(server: OpenAIServer) -> None:
+    class Answer(BaseModel):
+        text: str
+
+    runnable = RubricRunnable(SOURCE_RUBRIC, judge=chat_model(server, source_script))
+    assert runnable.invoke(Answer(text="source: a")).score == 1.0
+    assert '\n{"text": "source: a"}\n</data' in server.calls[0].prompt
+    assert runnable.invoke({"output": Answer(text="source: a")}).score == 1.0
+
+
+def test_runnable_dict_without_output_raises_with_its_keys() -> None:
+    with pytest.raises(ValueError, match=r"has no `output` \(its keys are \['ouput'\]\)"):
+        RubricRunnable(SOURCE_RUBRIC, judge="offline").invoke({"ouput": "source: a"})
 
 
 def test_runnable_rubric_function_receives_the_input(server: OpenAIServer) -> None:

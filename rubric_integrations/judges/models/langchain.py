@@ -83,7 +83,7 @@ class _Engine:
         if schema is not None:
             try:
                 # As a dict: with a pydantic class, the client validates the reply and raises before it can be read.
-                runnable = self.model.with_structured_output(schema, include_raw=True)
+                runnable = _without_parser(self.model.with_structured_output(schema, include_raw=True))
             except (NotImplementedError, ValueError, TypeError):
                 self._structured = False  # such as the fake models of langchain-core
         return runnable, _messages(request), {name: value for name, value in settings.items() if value is not None}
@@ -113,6 +113,15 @@ class _AsyncEngine:
             return _response(request, await runnable.ainvoke(messages, **settings))
         except Exception as error:
             raise to_lm_error(error) from error
+
+
+def _without_parser(structured: Any) -> Any:
+    """Return the model to which LangChain bound the schema, without the parser after it; the whole if it has none.
+
+    The parser's result is not used, and the parser and its fallback would be seven runs more in the trace of each call.
+    """
+    steps: Mapping[str, Any] = getattr(getattr(structured, "first", None), "steps__", {})
+    return steps.get("raw", structured)
 
 
 def _schema(response_format: Any) -> dict[str, Any] | None:
