@@ -15,7 +15,7 @@ import typer
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, err, refuse, unwritable
 from rubric_integrations.cli.grade_output import FirstResults, print_how_to_resume, print_results
-from rubric_integrations.cli.judge_option import make_judge
+from rubric_integrations.cli.judge_option import has_model, make_judge
 
 if TYPE_CHECKING:
     from rubric_integrations.runs.summary import RunSummary
@@ -89,7 +89,7 @@ def grade(
     from rubric_integrations.runs.runner import grade_many
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
-    ledger_path = ledger or (out_file.with_suffix(".sqlite") if out_file and judge != "offline" else None)
+    ledger_path = ledger or (out_file.with_suffix(".sqlite") if out_file and has_model(judge) else None)
     has_ledger = ledger_path is not None and ledger_path.exists()
     if resume and not has_ledger:
         refuse(f"--resume: there is no ledger {ledger_path or ''}: name it with --ledger, or leave --resume out")
@@ -107,7 +107,7 @@ def grade(
     resumes = has_ledger and resume is not False
     if out_file and out_file.exists() and not (overwrite or resumes):
         refuse(f"{out_file}: exists: name another file, or pass --overwrite, which deletes its contents")
-    if judge == "offline":
+    if not has_model(judge):
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     run = grade_many(
         rows, loaded, grader, ledger=None if resume is False else ledger_path, max_concurrency=max_concurrency,

@@ -180,7 +180,7 @@ class Grader(ABC):
             sample: The number of this sample, where the same texts are to get several independent grades.
 
         Raises:
-            TypeError: A judge has no `fingerprint`, so that its answers cannot be told from another judge's.
+            TypeError: A judge has no `fingerprint`, so that its answers cannot be distinguished from another judge's.
         """
         duplicates, stored = Counter[str](), list[Judge]()
         for judge, fingerprint in zip(self.judges, self.fingerprints(), strict=True):

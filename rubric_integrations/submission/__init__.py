@@ -13,7 +13,7 @@ To add one more kind of input:
 - A column name: add it to `files._COLUMNS`.
 """
 
-from rubric_integrations.submission.files import ResponsesError, Row, read_responses, read_row
+from rubric_integrations.submission.files import ResponsesError, Row, read_responses
 from rubric_integrations.submission.inputs import (
     ThinkingOutputDict,
     ToGradeInput,
@@ -21,12 +21,9 @@ from rubric_integrations.submission.inputs import (
     normalize_to_grade_input,
     parse_thinking_output,
 )
-from rubric_integrations.submission.messages import Messages, Respond, render_conversation, split_conversation
 from rubric_integrations.submission.submission import Submission
 
 __all__ = [
-    "Messages",
-    "Respond",
     "ResponsesError",
     "Row",
     "Submission",
@@ -36,7 +33,4 @@ __all__ = [
     "normalize_to_grade_input",
     "parse_thinking_output",
     "read_responses",
-    "read_row",
-    "render_conversation",
-    "split_conversation",
-]  # fmt: skip
+]

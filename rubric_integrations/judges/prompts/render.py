@@ -118,7 +118,7 @@ def option_codes(options: Sequence[Option]) -> dict[str, Option]:
 
 
 def describe_options(question: Question) -> str:
-    """Describe the options in the question's order, a code and a label a line, and CANNOT_ASSESS where it is allowed."""
+    """Describe the options in the question's order, a line each, and CANNOT_ASSESS if it is allowed."""
     lines = [f"{code}: {_one_line(_label(option))}" for code, option in option_codes(options_of(question)).items()]
     if question.may_abstain and question.criterion.na_option is None:
         lines.append("CANNOT_ASSESS: what is given is not enough to tell")
