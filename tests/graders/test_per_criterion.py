@@ -128,14 +128,17 @@ async def test_other_criteria_are_finished_unless_the_policy_is_raise() -> None:
 
 
 async def test_cancelling_a_grade_cancels_its_calls() -> None:
+    all_asked = asyncio.Event()
+
     async def answer(_question: Question) -> str:
+        if judge.in_flight == 3:
+            all_asked.set()
         await asyncio.sleep(60)
         return "MET"
 
     judge = FakeJudge(answer)
     grading = asyncio.create_task(THREE.grade("text", grader=PerCriterionGrader(judge)))
-    await asyncio.sleep(0.01)
-    assert judge.in_flight == 3
+    await all_asked.wait()
     grading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await grading
