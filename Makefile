@@ -3,11 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PYTEST := -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
+# The lower bound of DSPy in pyproject.toml, and an environment with that release.
+DSPY := $(shell sed -n 's/^  "dspy>=\(.*\)",$$/\1/p' pyproject.toml)
+DSPY_VENV := build/dspy-$(DSPY)
+# The libraries that `make bench` compares with need older releases than constraints.txt names.
+BENCH_VENV := build/bench
 
-.PHONY: help demo test lint types docs bench clean
+.PHONY: help demo test coverage test-dspy lint types docs bench clean
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
@@ -19,8 +25,23 @@ demo: $(STAMP) ## Grade six responses and make the report page: no key, no netwo
 	$(BIN)/rubric-integrations grade examples/quarterly_margin/rubric.yaml examples/quarterly_margin/responses.jsonl --out run.jsonl --overwrite
 	$(BIN)/rubric-integrations report run.jsonl --output report.html
 
-test: $(STAMP) ## Run the tests
-	$(BIN)/python -m pytest
+test: $(STAMP) ## Run the tests on all cores
+	$(BIN)/python $(PYTEST)
+
+coverage: $(STAMP) ## Run the tests, and print the branch coverage of the package
+	$(BIN)/python $(PYTEST) --cov
+
+test-dspy: $(DSPY_VENV)/.installed ## Run the tests that depend on DSPy with the lowest release that is supported
+	$(DSPY_VENV)/bin/python $(PYTEST) tests/test_dspy_versions.py tests/judges tests/graders tests/dspy
+
+# It holds DSPY and what that needs otherwise; everything else is read from $(VENV), which saves a minute.
+$(DSPY_VENV)/.installed: $(STAMP)
+	$(BIN)/python -m venv --without-pip $(DSPY_VENV)
+	cd $(DSPY_VENV)/lib/python*/site-packages && \
+	  echo "import site; site.addsitedir('$$(echo $(CURDIR)/$(VENV)/lib/python*/site-packages)')" > shared.pth
+	grep -v '^dspy==' constraints.txt > $(DSPY_VENV)/constraints.txt
+	$(BIN)/python -m pip --python $(DSPY_VENV)/bin/python install --quiet --disable-pip-version-check --constraint $(DSPY_VENV)/constraints.txt 'dspy==$(DSPY)'
+	@touch $@
 
 lint: $(STAMP) ## Check style and formatting
 	$(BIN)/ruff check .
@@ -32,9 +53,14 @@ types: $(STAMP) ## Check types, strictly, in the package and the tests
 docs: $(STAMP) ## Build the documentation into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(STAMP) ## Measure what the library adds around a model
-	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/prefix.py
+bench: $(BENCH_VENV)/.installed ## Measure what the library adds around a model
+	$(BENCH_VENV)/bin/python benchmarks/speed.py
+	$(BENCH_VENV)/bin/python benchmarks/prefix.py
+
+$(BENCH_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
 
 clean: ## Remove what make has made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build run.jsonl report.html

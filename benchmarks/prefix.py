@@ -1,9 +1,9 @@
-"""Prompt tokens that no provider's prefix cache would have served: grades side by side, a run, several criteria a call.
+"""Measures the prompt tokens that a prefix cache does not serve, for single grades, runs and several criteria per call.
 
     python benchmarks/prefix.py
 
-Two rules, on a mock server (a token is four characters here): "after the reply", in steps of 128 tokens from 1,024, as
-OpenAI documents its own; and "on arrival", in blocks of 16, as vLLM does.
+A mock server records the prompts. Two caching rules are applied to them, with four characters as one token: "after the
+reply", in steps of 128 tokens from 1,024, as OpenAI documents its cache; and "on arrival", in blocks of 16, as in vLLM.
 """
 
 from __future__ import annotations
@@ -33,51 +33,60 @@ TEXTS = [Submission(response=f"{i} " + "word " * 600, query="query " * 100) for 
 
 
 def uncached(calls: list[tuple[float, str]], after_reply: bool) -> float:
-    """Tokens a judgment that are not in the cache, each call seeing what came before it by the rule."""
+    """Return the prompt tokens per judgment that are not in the cache when each call is sent.
+
+    Args:
+        calls: The time and the prompt of each call, in order.
+        after_reply: Whether a prompt is cached after its reply, and else on its arrival.
+    """
     least, step = (1024, 128) if after_reply else (16, 16)
-    kept: dict[int, float] = {}  # the beginnings of prompts, and since when they are cached
+    cached_since: dict[int, float] = {}  # by the hash of the beginning of a prompt
     total = 0
     for at, prompt in calls:
         tokens = len(prompt) // 4
         ends = range(least, tokens + 1, step)
-        cached = max((end for end in ends if kept.get(hash(prompt[: 4 * end]), float("inf")) <= at), default=0)
+        cached = max((end for end in ends if cached_since.get(hash(prompt[: 4 * end]), float("inf")) <= at), default=0)
         total += tokens - cached
         for end in ends:
-            kept.setdefault(hash(prompt[: 4 * end]), at + (LATENCY if after_reply else 0.0))
+            cached_since.setdefault(hash(prompt[: 4 * end]), at + (LATENCY if after_reply else 0.0))
     return total / (SUBMISSIONS * CRITERIA)
 
 
-async def side_by_side(grader: Grader) -> None:
+async def grade_concurrently(grader: Grader) -> None:
+    """Grade each submission with a call of `Rubric.grade`."""
     await asyncio.gather(*(RUBRIC.grade(text, grader=grader) for text in TEXTS))
 
 
-async def as_a_run(grader: Grader) -> None:
+async def grade_as_run(grader: Grader) -> None:
+    """Grade all submissions with `grade_many`."""
     async for _ in grade_many(TEXTS, RUBRIC, grader, max_concurrency=CAP):
         pass
 
 
-def reply(call: Call) -> Reply:
+def reply_to(call: Call) -> Reply:
+    """Answer MET to every criterion of a call."""
     numbers = re.findall(r"^(\d+)\. \(", call.prompt.rpartition("[[ ## criteria ## ]]")[2], re.MULTILINE)
     judgments = [{"id": int(number), "explanation": "so", "answer": "MET"} for number in numbers]
     return Reply(text=json.dumps({"judgments": judgments}) if judgments else None, delay=LATENCY)
 
 
 def main() -> None:
-    print("| path | calls | prompt tokens a judgment | uncached, after the reply | uncached, on arrival |")
+    """Print one row per way to grade."""
+    print("| path | calls | prompt tokens per judgment | uncached, after the reply | uncached, on arrival |")
     print("|---|---:|---:|---:|---:|")
-    ways: dict[str, tuple[Callable[[Grader], Awaitable[None]], type[Grader], dict[str, Any]]] = {
-        "grade, side by side": (side_by_side, PerCriterionGrader, {}),
-        "grade_many": (as_a_run, PerCriterionGrader, {}),
+    variants: dict[str, tuple[Callable[[Grader], Awaitable[None]], type[Grader], dict[str, Any]]] = {
+        "grade, concurrently": (grade_concurrently, PerCriterionGrader, {}),
+        "grade_many": (grade_as_run, PerCriterionGrader, {}),
     }
     for size in (2, 4, 6, 12):
         settings = {"max_criteria_per_call": size}
-        ways[f"grade_many, {size} criteria a call"] = (as_a_run, PerCriterionOneShotGrader, settings)
-    for name, (grade, kind, settings) in ways.items():
+        variants[f"grade_many, {size} criteria per call"] = (grade_as_run, PerCriterionOneShotGrader, settings)
+    for name, (grade, kind, settings) in variants.items():
         calls: list[tuple[float, str]] = []
 
         def script(call: Call, calls: list[tuple[float, str]] = calls) -> Reply:
             calls.append((time.monotonic(), call.prompt))
-            return reply(call)
+            return reply_to(call)
 
         with OpenAIServer(script) as server:
             judge = LMJudge("openai/mock", api_base=server.url)

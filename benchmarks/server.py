@@ -1,4 +1,4 @@
-"""A model that answers MET after a while, as cheaply as a server can: it is never to be what is measured.
+"""A mock model that answers MET after a fixed latency, with so little CPU that it does not affect what is measured.
 
 The latency in milliseconds is the first part of the path: `http://127.0.0.1:1234/50/v1/chat/completions`.
 """
@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import cast
 
 REASON = "It says so in the second paragraph."
-# One object that each library reads as its own: `verdict`, `criterion_status`, `score`.
+# One object with the fields that the different libraries read: `verdict`, `criterion_status`, `score`.
 VERDICT = {
     "explanation": REASON,
     "verdict": "MET",
@@ -40,7 +40,7 @@ def _http(content: str) -> bytes:
 
 
 ANSWER = _http(json.dumps(VERDICT))
-# DSPy's own default adapter asks for sections in place of JSON.
+# DSPy's default adapter requests sections instead of JSON.
 SECTIONS = _http("".join(f"[[ ## {name} ## ]]\n{text}\n\n" for name, text in {**VERDICT, "completed": ""}.items()))
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 
@@ -74,7 +74,7 @@ def _serve(pipe: Connection) -> None:
 
 @contextmanager
 def mock_model() -> Iterator[str]:
-    """A server in a process of its own; its address, to be followed by `/<milliseconds>/v1`."""
+    """Run the server in a process of its own; yields its address, to which you append `/<milliseconds>/v1`."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_serve, args=(theirs,))

@@ -1,4 +1,4 @@
-"""What is measured: each subject grades the same submissions by the same criteria, as its own documents say."""
+"""The subjects of `speed.py`: each library grades the same submissions, in the way that its documentation shows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 CRITERIA = [f"Requirement {number} of the response" for number in range(12)]
 QUERY = "query " * 100
 Grade = Callable[[list[str]], Awaitable[int]]
-"""Grades texts against all criteria, and says how many judgments that was."""
+"""Grades texts against all criteria, and returns the number of judgments."""
 
 
 def floor_aiohttp(url: str, cap: int) -> Grade:
-    """The transport alone: requests of the same size, and nothing read of the answers."""
+    """Make the lower bound: requests of the same size with aiohttp alone, whose replies are not parsed."""
     import aiohttp
 
     def body(text: str) -> bytes:
@@ -36,7 +36,7 @@ def floor_aiohttp(url: str, cap: int) -> Grade:
 
 
 def ours(url: str, cap: int, ledger: bool = False) -> Grade:
-    """Grades with `grade_many`, everything included."""
+    """Make the subject of this library: `grade_many` with all its parts."""
     from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
     from rubric_integrations.judges import LMJudge
 
@@ -54,12 +54,12 @@ def ours(url: str, cap: int, ledger: bool = False) -> Grade:
 
 
 def ours_with_ledger(url: str, cap: int) -> Grade:
-    """The same, with each judgment stored in a ledger."""
+    """Make the same subject, with each judgment stored in a ledger."""
     return ours(url, cap, ledger=True)
 
 
 def dspy_predict(url: str, cap: int) -> Grade:
-    """Our own signature in `dspy.Predict.acall`, with DSPy's default adapter."""
+    """Make the subject of plain DSPy: our signature in `dspy.Predict.acall`, with DSPy's default adapter."""
     import dspy
 
     from rubric_integrations.judges.prompts.signatures import JudgeCriterion
@@ -68,22 +68,22 @@ def dspy_predict(url: str, cap: int) -> Grade:
     predict = dspy.Predict(JudgeCriterion)
 
     async def grade(texts: list[str]) -> int:
-        slots, right = asyncio.Semaphore(cap), list[bool]()
+        slots, is_met = asyncio.Semaphore(cap), list[bool]()
 
         async def ask(text: str, criterion: str) -> None:
             async with slots:
                 inputs = {"guidelines": "", "reference": "", "kind": "requirement"}
-                said = await predict.acall(lm=lm, query=QUERY, submission=text, criterion=criterion, **inputs)
-                right.append(said.verdict == "MET")
+                answer = await predict.acall(lm=lm, query=QUERY, submission=text, criterion=criterion, **inputs)
+                is_met.append(answer.verdict == "MET")
 
         await asyncio.gather(*(ask(text, criterion) for text in texts for criterion in CRITERIA))
-        return sum(right)
+        return sum(is_met)
 
     return grade
 
 
 def rubric(url: str, cap: int) -> Grade:
-    """The `rubric` package, its `generate_fn` on one shared AsyncOpenAI client."""
+    """Make the subject of the `rubric` package: its `generate_fn` uses one shared AsyncOpenAI client."""
     from openai import AsyncOpenAI
     from rubric import Criterion, Rubric
     from rubric.autograders import PerCriterionGrader
@@ -108,7 +108,7 @@ def rubric(url: str, cap: int) -> Grade:
 
 
 def _typed(reply: str) -> Any:
-    """What `rubric` wants of a `generate_fn`: typed output since 2.0, the text before."""
+    """Return what the `rubric` package expects from a `generate_fn`: typed output since 2.0, the text before."""
     if find_spec("rubric.types") is None:
         return reply
     import rubric
@@ -118,7 +118,7 @@ def _typed(reply: str) -> Any:
 
 
 def autorubric(url: str, cap: int) -> Grade:
-    """`autorubric` with its own cap."""
+    """Make the subject of `autorubric`, with its own concurrency limit."""
     from autorubric import Criterion, LLMConfig, Rubric
     from autorubric.graders import CriterionGrader
 
@@ -134,7 +134,7 @@ def autorubric(url: str, cap: int) -> Grade:
 
 
 def openevals(url: str, cap: int) -> Grade:
-    """One `create_async_llm_as_judge` a criterion, on one shared client."""
+    """Make the subject of `openevals`: one `create_async_llm_as_judge` on one shared client, called per criterion."""
     from openai import AsyncOpenAI
     from openevals.llm import create_async_llm_as_judge
 

@@ -1,4 +1,4 @@
-"""What every test runs under: no network but the loopback, no cache on disk, no waits between retries."""
+"""Settings of every test: no network beyond the loopback, no cache on disk, short waits between retries."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-# Before dspy is imported: prices come from its own snapshot, and its cache stays out of the home directory.
+# Set before dspy is imported, which reads them then: the prices are those of its own snapshot, and its cache stays out
+# of the home directory.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 os.environ["DSPY_CACHEDIR"] = tempfile.mkdtemp(prefix="rubric-tests-")
+# Set before the command line is imported, which reads the width of its tables then, whichever test imports it first.
+os.environ["COLUMNS"] = "120"
 
 from rubric_integrations.graders import limits
 from tests.openai_server import OpenAIServer
@@ -43,11 +46,13 @@ def _isolated(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[repor
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
+    """A server that answers MET until the test sets its `script`."""
     with OpenAIServer() as running:
         yield running
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the figures that tests recorded with `record_property`."""
     passed = [report for report in terminalreporter.stats.get("passed", []) if report.when == "call"]
     properties = [pair for report in passed for pair in report.user_properties]
     agreed = sum(name == "conformance" for name, _ in properties)

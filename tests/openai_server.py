@@ -1,9 +1,9 @@
 """A small server that speaks the OpenAI chat protocol over real sockets: scripted replies, latency and faults.
 
-Standard library only. It runs on a thread and an event loop of its own:
+It needs the standard library only, and runs on a thread and an event loop of its own:
 
     with OpenAIServer(lambda call: Reply(verdict="MET")) as server:
-        PerCriterionGrader(judge="openai/mock", api_base=server.url)
+        PerCriterionGrader(LMJudge("openai/mock", api_base=server.url))
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Call:
-    """One request, as the script sees it: its number from 0, what came, from which connection, and what it asks."""
+    """One request, as a script receives it.
+
+    Attributes:
+        number: Its number, from 0.
+        body: Its JSON.
+        raw: The bytes of its body.
+        headers: Its headers, by lower-case name.
+        client: The address of the connection.
+    """
 
     number: int
     body: dict[str, Any]
@@ -29,17 +37,31 @@ class Call:
 
     @property
     def prompt(self) -> str:
+        """The texts of all messages."""
         return "\n".join(str(message["content"]) for message in self.body["messages"])
 
     @property
     def criterion(self) -> str:
+        """The last fenced text: the requirement, where one binary criterion is judged."""
         fenced = re.findall(r"<data \w+>\n(.*?)\n</data \w+>", self.prompt, re.DOTALL)
         return fenced[-1] if fenced else ""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer: a verdict, or any text, or the bytes of a whole body, or a fault."""
+    """A scripted response: a verdict, any text, the bytes of a whole body, or a fault.
+
+    Attributes:
+        verdict: The verdict in the JSON object that a judge expects.
+        text: The reply's text in place of that object.
+        raw: The body of the response in place of a chat completion.
+        status: The HTTP status.
+        retry_after: The `Retry-After` header, in seconds.
+        delay: Seconds to wait before the response.
+        drop: Whether to close the connection instead of responding.
+        finish_reason: Why the reply ended.
+        has_usage: Whether the response reports its tokens.
+    """
 
     verdict: str = "MET"
     text: str | None = None
@@ -48,9 +70,12 @@ class Reply:
     retry_after: float | None = None
     delay: float = 0.0
     drop: bool = False
+    finish_reason: str = "stop"
+    has_usage: bool = True
 
     @property
     def content(self) -> str:
+        """The text of the reply."""
         return json.dumps({"explanation": "as scripted", "verdict": self.verdict}) if self.text is None else self.text
 
 
@@ -59,7 +84,14 @@ Script = Callable[[Call], Reply]
 
 @dataclass
 class OpenAIServer:
-    """The server; `calls` and `peak` tell what reached it."""
+    """The server, which runs between `__enter__` and `__exit__`.
+
+    Attributes:
+        script: Makes the response to each request.
+        calls: The requests so far.
+        in_flight: The number of requests without a response yet.
+        peak: The highest number of them at any time.
+    """
 
     script: Script = lambda _call: Reply()
     calls: list[Call] = field(default_factory=list[Call])
@@ -77,7 +109,7 @@ class OpenAIServer:
             ready.set()
             self._loop.run_forever()
             self._server.close()
-            # Again until none is left: a connection that is being accepted becomes a task only now.
+            # Repeated, because a connection that is being accepted becomes a task only when the loop runs again.
             while tasks := asyncio.all_tasks(self._loop):
                 for task in tasks:
                     task.cancel()
@@ -95,6 +127,7 @@ class OpenAIServer:
 
     @property
     def url(self) -> str:
+        """The base URL, for `api_base`."""
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"http://{host}:{port}/v1"
 
@@ -137,14 +170,19 @@ def _http(call: Call, reply: Reply) -> bytes:
             "created": 0,
             "model": call.body["model"],
             "choices": [
-                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply.content}}
+                {
+                    "index": 0,
+                    "finish_reason": reply.finish_reason,
+                    "message": {"role": "assistant", "content": reply.content},
+                }
             ],
-            "usage": {
+        }
+        if reply.has_usage:
+            payload["usage"] = {
                 "prompt_tokens": prompt_tokens,
                 "completion_tokens": completion_tokens,
                 "total_tokens": prompt_tokens + completion_tokens,
-            },
-        }
+            }
     else:
         payload = {"error": {"message": f"scripted status {reply.status}", "type": "scripted", "code": None}}
     data = json.dumps(payload).encode() if reply.raw is None else reply.raw

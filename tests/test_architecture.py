@@ -1,21 +1,29 @@
-"""The rules of the architecture: layers, import cycles, module size, public names, light imports, runnable examples."""
+"""The rules of the architecture: layers, import cycles, module size, public names, registries, names and wording.
+
+The functions that read the source (`layer_faults`, `import_cycle`, `length_fault`) are also run by `test_guides.py`, on
+a copy of the package.
+"""
 
 from __future__ import annotations
 
 import ast
 import doctest
 import importlib
+import inspect
+import io
+import re
 import subprocess
 import sys
+import tokenize
+from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-import rubric_integrations
-
-ROOT = Path(rubric_integrations.__file__).parent
+REPOSITORY = Path(__file__).resolve().parents[1]
+ROOT = REPOSITORY / "rubric_integrations"
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 # A package imports itself and packages of lower layers. `docs/architecture.md` shows the same table.
@@ -35,7 +43,36 @@ LAYER_OF = {package: number for number, layer in enumerate(LAYERS) for package i
 ORDERED_LAYERS = (1, 2)
 # `Rubric.from_file` and `Rubric.compute_score` are methods where users look for them; they import when called.
 LAZY_EXCEPTIONS = {"rubric": {"formats", "scoring"}, "submission": {"results"}}
-MAX_LINES = 320
+MAX_LINES = 300
+
+# The packages from which users import.
+PUBLIC_PACKAGES = (
+    "", "checks", "dspy", "formats", "graders", "judges", "langchain", "redteam", "reporting", "results", "runs",
+    "submission",
+)  # fmt: skip
+MAX_PARAMETERS = 15
+VARIADIC = {
+    "LMJudge.forward": "DSPy's optimizers pass the fields of a signature as keyword arguments",
+    "LMJudge.aforward": "DSPy's optimizers pass the fields of a signature as keyword arguments",
+    "RubricRunnable.invoke": "an override of LangChain's `Runnable.invoke`",
+    "RubricRunnable.ainvoke": "an override of LangChain's `Runnable.ainvoke`",
+    "RubricEvaluator.__call__": "openevals passes further arguments to evaluators",
+    "RubricEvaluator.acall": "openevals passes further arguments to evaluators",
+}
+LARGE_RECORDS = {
+    "EvaluationReport": "the result of a grade, which users read and do not construct",
+    "CriterionReport": "the result of a criterion, which users read and do not construct",
+}
+UNDOCUMENTED_CONSTRUCTORS = {"Run": "`grade_many` makes it, and documents the same arguments"}
+
+# Participles say nothing about what a variable holds: `answers`, not `given`; `results`, not `found`.
+BANNED_NAMES = {"said", "told", "given", "found", "asked"}
+# Words in which only this project ever spoke of its own parts.
+BANNED_WORDS = re.compile(
+    r"\b(said|told|mend|mends|mended|as whom|the way of|what becomes of|asked of|bought|dear|dearer|dearest|twins?|"
+    r"anew|front door|rooms?|houses?)\b",
+    re.IGNORECASE,
+)
 
 
 class Import(NamedTuple):
@@ -69,22 +106,25 @@ def imports_of(module: str) -> list[Import]:
     return imports
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_import_of_a_module_points_to_a_lower_layer(module: str) -> None:
+def layer_faults(module: str) -> list[str]:
+    """Return one message for each import that does not point to a lower layer."""
     package = package_of(module)
-    assert package in LAYER_OF, f"{module} is in a package without a layer: add it to LAYERS and docs/architecture.md"
-    for target, is_lazy in imports_of(module):
-        imported = package_of(target)
-        if imported == package or (is_lazy and imported in LAZY_EXCEPTIONS.get(package, ())):
-            continue
-        layer, imported_layer = LAYER_OF[package], LAYER_OF[imported]
-        comes_earlier = (
-            LAYERS[layer].index(package) > LAYERS[layer].index(imported) if layer == imported_layer else False
-        )
-        assert imported_layer < layer or (layer in ORDERED_LAYERS and comes_earlier), f"{module} imports {target}"
+    if package not in LAYER_OF:
+        return [f"{module} is in a package without a layer: add it to LAYERS and docs/architecture.md"]
+    layer = LAYER_OF[package]
+    allowed = {package, *(other for lower in LAYERS[:layer] for other in lower)}
+    if layer in ORDERED_LAYERS:
+        allowed |= set(LAYERS[layer][: LAYERS[layer].index(package)])
+    return [
+        f"{module} imports {target}"
+        for target, is_lazy in imports_of(module)
+        if package_of(target) not in allowed
+        and not (is_lazy and package_of(target) in LAZY_EXCEPTIONS.get(package, ()))
+    ]
 
 
-def test_imports_between_modules_have_no_cycle() -> None:
+def import_cycle() -> list[str]:
+    """Return modules that import each other in a cycle, or an empty list."""
     graph = {
         module.removesuffix(".py"): {
             target if (ROOT / f"{target}.py").exists() else f"{target}/__init__".lstrip("/")
@@ -96,16 +136,43 @@ def test_imports_between_modules_have_no_cycle() -> None:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        pytest.fail(f"these modules import each other: {error.args[1]}")
+        return error.args[1]
+    return []
+
+
+def length_fault(module: str) -> str:
+    """Return a message if a module is longer than the limit, or an empty string."""
+    lines = len((ROOT / module).read_text(encoding="utf-8").splitlines())
+    return f"{module} has {lines} lines: split it by topic" if lines > MAX_LINES else ""
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_import_of_a_module_points_to_a_lower_layer(module: str) -> None:
+    assert layer_faults(module) == []
+
+
+def test_imports_between_modules_have_no_cycle() -> None:
+    assert import_cycle() == []
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_module_is_not_longer_than_the_limit(module: str) -> None:
-    lines = len((ROOT / module).read_text(encoding="utf-8").splitlines())
-    assert lines <= MAX_LINES, f"{module} has {lines} lines: is it still about one topic?"
+    assert not length_fault(module)
 
 
-def test_the_front_door_loads_no_framework() -> None:
+def test_architecture_page_names_every_package_in_its_layer_and_only_modules_that_exist() -> None:
+    page = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d) \| (.+?) \| .*? \| (.*) \|$", page, re.MULTILINE)
+    packages = {name: int(layer) for layer, names, _ in rows for name in re.findall(r"`(\w+)/?`", names)}
+    assert packages == {name: layer for name, layer in LAYER_OF.items() if not name.endswith("__")}
+    for _, names, modules in rows:
+        folder = ROOT / re.findall(r"`(\w+)/?`", names)[0]
+        for name in re.findall(r"`([\w/]+)`", modules):
+            paths = [folder / f"{name}.py", folder / name, *folder.glob(f"*/{name}.py")]
+            assert any(path.exists() for path in paths), f"docs/architecture.md names `{name}`, which is not there"
+
+
+def test_importing_the_package_and_the_command_line_imports_no_framework() -> None:
     code = (
         "import sys, rubric_integrations as r; r.Rubric; r.Criterion; r.RubricError; import rubric_integrations.cli;"
         "heavy = {'dspy', 'langchain_core', 'langsmith', 'litellm', 'openai', 'pandas', 'numpy', 'scipy', 'jinja2', "
@@ -116,7 +183,7 @@ def test_the_front_door_loads_no_framework() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_importing_configures_no_logging_and_reads_no_files_of_the_user(tmp_path: Path) -> None:
+def test_importing_the_package_configures_no_logging_and_reads_no_files_of_the_user(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("OPENAI_API_KEY=leaked\n")
     code = (
         "import logging, os; before = list(logging.getLogger().handlers);"
@@ -127,17 +194,191 @@ def test_importing_configures_no_logging_and_reads_no_files_of_the_user(tmp_path
     assert done.returncode == 0, done.stderr
 
 
-def test_every_public_name_is_there() -> None:
-    for name in rubric_integrations.__all__:
-        assert getattr(rubric_integrations, name).__name__ == name
-    assert set(dir(rubric_integrations)) == set(rubric_integrations.__all__)
-    with pytest.raises(AttributeError, match="nonsense"):
-        rubric_integrations.nonsense  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
-
-
 @pytest.mark.parametrize("module", [m for m in MODULES if m != "__main__.py"])
 def test_examples_in_docstrings_run(module: str) -> None:
-    name = "rubric_integrations." + module.removesuffix(".py").replace("/", ".").removesuffix("__init__").rstrip(".")
-    loaded = importlib.import_module(name.rstrip("."))
+    loaded = imported(module)
     failed, _ = doctest.testmod(loaded, extraglobs={name: getattr(loaded, name) for name in dir(loaded)})
     assert failed == 0
+
+
+# Public names.
+
+
+def imported(module: str) -> Any:
+    path = module.removesuffix(".py").removesuffix("__init__").strip("/")
+    return importlib.import_module(".".join(["rubric_integrations", *path.split("/")]).rstrip("."))
+
+
+def public_objects() -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of each public class and function of ours."""
+    for package in PUBLIC_PACKAGES:
+        loaded = imported(package)
+        for name in loaded.__all__:
+            value = getattr(loaded, name)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                yield name, value
+
+
+PUBLIC = dict(public_objects())
+
+
+def own_classes(cls: type) -> list[type]:
+    return [base for base in cls.__mro__ if base.__module__.startswith("rubric_integrations")]
+
+
+def constructor_parameters(cls: type) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a class's constructor; none if it has only an inherited one of another package."""
+    is_record = issubclass(cls, tuple) or hasattr(cls, "model_fields")
+    if not is_record and not any("__init__" in vars(base) for base in own_classes(cls)):
+        return {}
+    if getattr(cls, "_is_protocol", False):
+        return {}
+    # Not `signature(cls)`: DSPy's metaclass hides the parameters of a module.
+    parameters = inspect.signature(cls if is_record else cls.__init__).parameters
+    return {name: parameter for name, parameter in parameters.items() if name != "self"}
+
+
+def public_callables() -> Iterator[tuple[str, dict[str, inspect.Parameter]]]:
+    for name, value in PUBLIC.items():
+        if inspect.isfunction(value):
+            yield name, dict(inspect.signature(value).parameters)
+            continue
+        yield name, constructor_parameters(value)
+        for base in own_classes(value):
+            for member, function in vars(base).items():
+                if inspect.isroutine(function) and (member == "__call__" or not member.startswith("_")):
+                    yield f"{name}.{member}", dict(inspect.signature(getattr(value, member)).parameters)
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.endswith("__init__.py")])
+def test_public_names_of_a_package_exist_and_are_sorted_and_are_no_modules(module: str) -> None:
+    package = imported(module)
+    names: list[str] = list(getattr(package, "__all__", []))
+    # Constants, then classes, then functions: the order that ruff gives `__all__`.
+    assert names == sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    folder = (ROOT / module).parent
+    for name in names:
+        value = getattr(package, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__name__ == name or not value.__module__.startswith("rubric_integrations")
+        is_module = (folder / f"{name}.py").exists() or (folder / name).is_dir()
+        assert not is_module, f"`{name}` is a module of {module}, and importing it would replace the public name"
+    if "__getattr__" in vars(package):
+        assert set(dir(package)) == set(names)
+        with pytest.raises(AttributeError, match="nonsense"):
+            _ = package.nonsense
+
+
+def test_public_callables_have_few_and_no_variadic_parameters() -> None:
+    callables = dict(public_callables())
+    variadic = {
+        name
+        for name, parameters in callables.items()
+        if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values())
+    }
+    assert variadic == set(VARIADIC)
+    large = {name for name, parameters in callables.items() if len(parameters) > MAX_PARAMETERS}
+    assert large == set(LARGE_RECORDS)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, value in PUBLIC.items() if inspect.isclass(value)))
+def test_constructor_of_a_public_class_has_typed_and_documented_parameters(name: str) -> None:
+    cls = PUBLIC[name]
+    parameters = constructor_parameters(cls)
+    assert [parameter for parameter in parameters.values() if parameter.annotation is parameter.empty] == []
+    if name not in UNDOCUMENTED_CONSTRUCTORS:
+        docstrings = "\n".join(base.__doc__ or "" for base in own_classes(cls))
+        assert [parameter for parameter in parameters if not re.search(rf"^ +{parameter}:", docstrings, re.M)] == []
+
+
+# Registries. Those of conditions, metrics, formats, voting strategies and commands are tested in their packages.
+
+
+def test_named_judge_has_a_fingerprint_and_a_name_that_no_model_has() -> None:
+    from rubric_integrations.judges import NAMED_JUDGES, Judge, as_judge
+    from rubric_integrations.judges.protocol import fingerprint_of
+
+    for name in NAMED_JUDGES:
+        judge = as_judge(name)
+        assert isinstance(judge, Judge)
+        assert fingerprint_of(judge)
+        assert "/" not in name
+
+
+def test_every_concrete_grader_is_registered_for_rescoring() -> None:
+    from rubric_integrations import graders
+
+    classes = [PUBLIC[name] for name in graders.__all__ if inspect.isclass(PUBLIC[name])]
+    concrete = [cls for cls in classes if issubclass(cls, graders.Grader) and not inspect.isabstract(cls)]
+    assert {cls.__name__: cls for cls in concrete} == graders.GRADERS
+
+
+def test_every_module_that_makes_a_model_is_a_source_of_models() -> None:
+    from rubric_integrations.judges.models import MODEL_SOURCES
+
+    modules = [imported(module) for module in MODULES if module.startswith("judges/models/")]
+    makers = {value for module in modules for name, value in vars(module).items() if name.startswith("lm_from_")}
+    registered = {source.make.__name__ for source in MODEL_SOURCES.values()}
+    assert {maker.__name__ for maker in makers} == (registered - {"_as_it_is"}) | {"lm_from_name"}
+
+
+# Names and wording.
+
+
+def bound_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield every name that a file binds, with its line."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                yield node.lineno, name
+            case _:
+                pass
+
+
+def prose(source: str, in_package: bool) -> Iterator[tuple[int, str]]:
+    """Yield every docstring and comment of a file and, in the package, every text, which may be part of a message."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (in_package or id(node) in docstrings):
+            yield node.lineno, node.value
+
+
+def assert_no_findings(check: Callable[[Path], Iterator[tuple[int, str]]]) -> None:
+    folders = ("rubric_integrations", "tests", "examples", "benchmarks", "docs")
+    files = {path for folder in folders for path in (REPOSITORY / folder).rglob("*.py")} - {Path(__file__)}
+    findings = [
+        f"{path.relative_to(REPOSITORY)}:{line}: {word}" for path in sorted(files) for line, word in check(path)
+    ]
+    assert not findings, "\n".join(findings)
+
+
+def test_variables_are_called_by_what_they_hold() -> None:
+    def check(path: Path) -> Iterator[tuple[int, str]]:
+        for line, name in bound_names(ast.parse(path.read_text(encoding="utf-8"))):
+            if name.strip("_") in BANNED_NAMES:
+                yield line, name
+
+    assert_no_findings(check)
+
+
+def test_docstrings_comments_and_messages_use_the_words_of_the_field() -> None:
+    # The texts of attacks and of the replies to them imitate anything that people write.
+    data = {"attack_texts.py", "reply_check.py"}
+
+    def check(path: Path) -> Iterator[tuple[int, str]]:
+        in_package = path.is_relative_to(ROOT) and path.name not in data
+        for line, text in prose(path.read_text(encoding="utf-8"), in_package):
+            for match in BANNED_WORDS.finditer(text):
+                yield line, match[0]
+
+    assert_no_findings(check)

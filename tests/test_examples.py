@@ -1,4 +1,4 @@
-"""The scripts in `examples/` run as they are, and show what they say they show."""
+"""The scripts in `examples/` run, and print the results that their docstrings describe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_optimizers_better_the_simulated_program_and_save_calls() -> None:
+def test_optimize_script_with_simulated_models_improves_the_score_and_saves_calls() -> None:
     done = subprocess.run(
         [sys.executable, "examples/optimize/optimize.py"], cwd=ROOT, capture_output=True, text=True, check=False
     )

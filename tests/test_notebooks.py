@@ -1,4 +1,4 @@
-"""The notebooks tell the truth: run from top to bottom, without a key or a network, they show what they have stored."""
+"""The notebooks run from top to bottom, without a key or a network, and produce the outputs that are stored in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
 MOST_BYTES = 60_000
 
-# What another machine, or another day, would show otherwise.
+# Paths, addresses and times, which differ between machines and runs.
 LOCAL = re.compile(
     r"(?<![\w.:/])/(?:home|private|root|tmp|Users|usr|var|work)/|[A-Z]:\\\\|\b0x[0-9a-f]{6,}|\b\d\d:\d\d:\d\d\b"
 )
@@ -23,13 +23,13 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for pa
 
 
 @pytest.fixture(autouse=True)
-def _as_on_a_new_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # pyright: ignore[reportUnusedFunction]
+def _isolate_from_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # pyright: ignore[reportUnusedFunction]
     for name in ("OPENAI_API_KEY", "LANGSMITH_API_KEY", "LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     monkeypatch.setenv("DSPY_CACHEDIR", str(tmp_path / "dspy"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    for name in ("HTTP_PROXY", "HTTPS_PROXY"):  # nobody listens there: a kernel has no socket guard of ours
+    for name in ("HTTP_PROXY", "HTTPS_PROXY"):  # nothing listens there; the tests' socket guard does not cover a kernel
         monkeypatch.setenv(name, "http://127.0.0.1:9")
         monkeypatch.setenv(name.lower(), "http://127.0.0.1:9")
 
@@ -38,8 +38,8 @@ def read(path: Path) -> Any:
     return nbformat.read(path, as_version=4)
 
 
-def shown(notebook: Any) -> list[list[tuple[str, str]]]:
-    """What each code cell shows, as pairs of a kind and a text; how a stream was cut into pieces does not count."""
+def outputs_of(notebook: Any) -> list[list[tuple[str, str]]]:
+    """Return the outputs of each code cell, as pairs of a kind and a text; consecutive parts of a stream are joined."""
     cells: list[list[tuple[str, str]]] = []
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -54,33 +54,33 @@ def shown(notebook: Any) -> list[list[tuple[str, str]]]:
     return cells
 
 
-def run_anew(notebook: Any, folder: Path) -> None:
-    """Hold the outputs that are stored against those of a fresh kernel."""
-    stored = shown(notebook)
+def run_and_compare(notebook: Any, folder: Path) -> None:
+    """Run a notebook in a new kernel, and compare its outputs with the stored ones."""
+    stored = outputs_of(notebook)
     client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     client.execute()
-    assert shown(notebook) == stored
+    assert outputs_of(notebook) == stored
 
 
-def test_there_are_notebooks() -> None:
+def test_notebooks_folder_has_all_four() -> None:
     assert len(NOTEBOOKS) >= 4
 
 
 @each_notebook
-def test_a_notebook_runs_and_shows_what_is_stored_in_it(path: Path, tmp_path: Path) -> None:
-    run_anew(read(path), tmp_path)
+def test_notebook_that_is_run_has_the_stored_outputs(path: Path, tmp_path: Path) -> None:
+    run_and_compare(read(path), tmp_path)
 
 
 @each_notebook
-def test_a_notebook_is_small_and_was_run_from_top_to_bottom(path: Path) -> None:
+def test_stored_notebook_is_small_and_was_run_from_top_to_bottom(path: Path) -> None:
     notebook = read(path)
     nbformat.validate(notebook)
     assert path.stat().st_size <= MOST_BYTES
     assert notebook.metadata.kernelspec.name == "python3"
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
-    assert sum(bool(outputs) for outputs in shown(notebook)) >= len(code) // 2
-    assert not any(cell.metadata for cell in notebook.cells), "metadata such as times of execution"
+    assert sum(bool(outputs) for outputs in outputs_of(notebook)) >= len(code) // 2
+    assert not any(cell.metadata for cell in notebook.cells), "a cell has metadata, such as its time: clear it"
 
 
 @each_notebook
@@ -88,13 +88,13 @@ def test_stored_outputs_are_texts_without_warnings_paths_addresses_or_times(path
     notebook = read(path)
     outputs = [out for cell in notebook.cells if cell.cell_type == "code" for out in cell.outputs]
     assert {kind for out in outputs for kind in out.get("data", {})} <= {"text/plain"}
-    for kind, text in [pair for cell in shown(notebook) for pair in cell]:
+    for kind, text in [pair for cell in outputs_of(notebook) for pair in cell]:
         assert kind != "stderr"
         assert not LOCAL.search(text)
 
 
 @each_notebook
-def test_a_notebook_tells_how_to_switch_to_a_real_model(path: Path) -> None:
+def test_notebook_explains_how_to_use_a_real_model(path: Path) -> None:
     prose = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
     assert "stand-in" in prose
     assert re.search(r"```python\n.*gpt-5-mini.*```", prose, re.DOTALL)
@@ -109,14 +109,14 @@ def test_a_notebook_tells_how_to_switch_to_a_real_model(path: Path) -> None:
     ],
     ids=["another result", "another text", "no result"],
 )
-def test_an_output_that_is_no_longer_true_is_noticed(code: str, output: dict[str, Any], tmp_path: Path) -> None:
+def test_comparison_with_an_outdated_output_fails(code: str, output: dict[str, Any], tmp_path: Path) -> None:
     notebook: Any = nbformat.v4.new_notebook()
     stored = nbformat.v4.new_output(**output)
     notebook.cells = [nbformat.v4.new_code_cell(code, outputs=[stored])]
     with pytest.raises(AssertionError):
-        run_anew(notebook, tmp_path)
+        run_and_compare(notebook, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["/tmp/run.sqlite", "see /root/x", "<Rubric at 0x7f00deadbeef>", "took 10:17:40"])
-def test_what_is_local_to_a_machine_or_a_day_is_noticed(text: str) -> None:
+def test_pattern_matches_paths_addresses_and_times(text: str) -> None:
     assert LOCAL.search(text)

@@ -3,7 +3,8 @@
     python examples/optimize/optimize.py                                   # simulated: no key, no network
     python examples/optimize/optimize.py --student openai/gpt-5-nano --judge openai/gpt-5-mini
 
-Prints what each criterion was worth before and after, and how many of the judge's calls were made and how many saved.
+Prints the mean score and the mean of each criterion before and after, and how many calls to the judge were made and
+saved.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ MAIL = [
     ("Jon", "The size is wrong. (R1)"), ("Katja", "It never arrived. (R2)"), ("Luis", "Where is my refund? (R3)"),
 ]  # fmt: skip
 DATA = [dspy.Example(customer=name, message=text).with_inputs("customer", "message") for name, text in MAIL]
-CALLS_A_GRADE = sum(criterion.check is None for criterion in RUBRIC.criteria)
+CALLS_PER_GRADE = sum(criterion.check is None for criterion in RUBRIC.criteria)
 TRAIN, VAL = DATA[:6], DATA[6:]
 
 
 def bootstrap(metric: RubricMetric, program: dspy.Module, writer: dspy.LM) -> dspy.Module:
-    """Demonstrations from the student's own replies that pass."""
+    """Collect demonstrations from the student's own replies that pass."""
     return dspy.BootstrapFewShot(metric=metric, max_labeled_demos=0).compile(program, trainset=TRAIN)
 
 
 def mipro(metric: RubricMetric, program: dspy.Module, writer: dspy.LM) -> dspy.Module:
-    """Instructions and demonstrations, searched together."""
+    """Search for instructions and demonstrations together."""
     optimizer = MIPROv2(
         metric=metric, prompt_model=writer, auto=None, num_candidates=4, max_labeled_demos=0, num_threads=4
     )
@@ -53,7 +54,7 @@ def mipro(metric: RubricMetric, program: dspy.Module, writer: dspy.LM) -> dspy.M
 
 
 def gepa(metric: RubricMetric, program: dspy.Module, writer: dspy.LM) -> dspy.Module:
-    """Instructions that grow out of the judge's reasons."""
+    """Improve the instructions with the judge's reasons as feedback."""
     optimizer = GEPA(
         metric=metric, max_metric_calls=80, reflection_lm=writer, num_threads=4,
         gepa_kwargs={"frontier_type": "hybrid"},
@@ -62,7 +63,7 @@ def gepa(metric: RubricMetric, program: dspy.Module, writer: dspy.LM) -> dspy.Mo
 
 
 def by_criterion(metric: RubricMetric, program: dspy.Module) -> dict[str, float]:
-    """The mean score on the validation set, and that of each criterion; a penalty's is the share that avoids it."""
+    """Return the means of the score and of each criterion on the validation set; an avoided penalty counts 1."""
     results = dspy.Evaluate(devset=VAL, metric=metric, display_progress=False, num_threads=4)(program).results
     scores: list[Any] = [score for _, _, score in results]
     means = {name: fmean(score.objective_scores[name] for score in scores) for name in RUBRIC.keys}
@@ -70,18 +71,21 @@ def by_criterion(metric: RubricMetric, program: dspy.Module) -> dict[str, float]
 
 
 def main() -> None:
-    """Run the three optimizers and print what came of it."""
+    """Run the three optimizers, and print their results as a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--student", help="a model such as openai/gpt-5-nano; by default a simulated one")
-    parser.add_argument("--judge", help="a model such as openai/gpt-5-mini, which writes instructions too")
-    chosen = parser.parse_args()
+    parser.add_argument("--judge", help="a model such as openai/gpt-5-mini, which also writes the instructions")
+    arguments = parser.parse_args()
     console = Console()
-    if not chosen.student or not chosen.judge:
-        console.print("SIMULATED: what has no model is played by a few lines of rules (simulated.py).", style="yellow")
-    student = dspy.LM(chosen.student) if chosen.student else lm_from_fn(simulated.student)
-    writer = dspy.LM(chosen.judge) if chosen.judge else lm_from_fn(simulated.writer)
-    judge: Any = chosen.judge or simulated.judge
-    logging.disable(logging.INFO)  # the optimizers tell every step
+    if not arguments.student or not arguments.judge:
+        console.print(
+            "SIMULATED: functions (simulated.py) stand in for models that you did not name.",
+            style="yellow",
+        )
+    student = dspy.LM(arguments.student) if arguments.student else lm_from_fn(simulated.student)
+    writer = dspy.LM(arguments.judge) if arguments.judge else lm_from_fn(simulated.writer)
+    judge: Any = arguments.judge or simulated.judge
+    logging.disable(logging.INFO)  # otherwise the optimizers log every step
 
     optimizers: list[Callable[[RubricMetric, dspy.Module, dspy.LM], dspy.Module]] = [bootstrap, mipro, gepa]
     if find_spec("optuna") is None:
@@ -90,13 +94,13 @@ def main() -> None:
     columns: dict[str, dict[str, float]] = {}
     with dspy.context(lm=student):
         program = dspy.Predict(dspy.Signature("customer, message -> reply", "Reply to the customer."))
-        columns["as written"] = by_criterion(RubricMetric(RUBRIC, grader=PerCriterionGrader(judge)), program)
+        columns["before"] = by_criterion(RubricMetric(RUBRIC, grader=PerCriterionGrader(judge)), program)
         for optimize in optimizers:
             metric = RubricMetric(RUBRIC, grader=PerCriterionGrader(judge))
             compiled = optimize(metric, program, writer)
-            done = metric.summary()
-            bought = {"judge's calls": done["calls"], "calls saved": done["cached"] * CALLS_A_GRADE}
-            columns[optimize.__name__] = by_criterion(metric, compiled) | bought
+            summary = metric.summary()
+            calls = {"judge's calls": summary["calls"], "calls saved": summary["cached"] * CALLS_PER_GRADE}
+            columns[optimize.__name__] = by_criterion(metric, compiled) | calls
     table = Table("on the validation set", *columns, title=RUBRIC.name)
     for row in columns[bootstrap.__name__]:
         means = [column.get(row) for column in columns.values()]

@@ -14,7 +14,10 @@ To add a type of metric, add its name to `MetricType` in `rubric/check.py`, and 
 `metrics.py`.
 """
 
-from rubric_integrations.checks.metrics import register_metric, run_metric
+from rubric_integrations.checks.metrics import register_metric
 from rubric_integrations.checks.run import run_check
 
-__all__ = ["register_metric", "run_check", "run_metric"]
+__all__ = [
+    "register_metric",
+    "run_check",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -15,23 +15,23 @@ from rubric_integrations.cli.output_file import refuse_inputs
 
 def convert(
     rubric: Annotated[Path, typer.Argument(help="A rubric file in any supported format.")],
-    to: Annotated[Literal["native", "agentv", "openrubricrl"], typer.Option(help="The format to write.")],
+    to: Annotated[str, typer.Option(help="The format to write: native, or the name of another one, such as agentv.")],
     output: Annotated[
         Path | None, typer.Option(help="The file to write, .json or .yaml. By default YAML on stdout.")
     ] = None,
 ) -> None:
     """Write a rubric in another format. Each part that the format cannot hold is listed on stderr.
 
-    Exit codes: 0 written, with or without losses; 2 the rubric is invalid, or the file cannot be written.
+    Exit codes: 0 written, with or without losses; 2 the rubric is invalid, the format is unknown or cannot express it,
+    or the file cannot be written.
     """
     from rubric_integrations import formats
-    from rubric_integrations.rubric.errors import RubricError
     from rubric_integrations.rubric.rubric import Rubric
 
     refuse_inputs("--output", output, [rubric])
     try:
         document, losses = formats.write_document(Rubric.from_file(rubric), to)
-    except RubricError as error:
+    except ValueError as error:  # a RubricError, or an unknown format, whose message names the known ones
         refuse(str(error))
     write_document(document, output)
     for loss in losses:

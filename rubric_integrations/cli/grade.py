@@ -16,7 +16,7 @@ from rubric_integrations.cli.console import Exit, err, refuse
 from rubric_integrations.cli.grade_output import print_how_to_resume, print_results
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules, refuse_unregistered_metrics
-from rubric_integrations.cli.judge_option import make_judges
+from rubric_integrations.cli.judge_option import has_model, make_judges
 from rubric_integrations.cli.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def grade(
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
     judges = judge or ["offline"]
-    default_ledger = out_file.with_suffix(".sqlite") if out_file and judges != ["offline"] else None
+    default_ledger = out_file.with_suffix(".sqlite") if out_file and has_model(judges[0]) else None
     files = RunFiles(rubric, responses, out_file, ledger or default_ledger, junit)
     files.check(overwrite=overwrite, resume=resume)
     options = GraderOptions(
@@ -156,7 +156,7 @@ def grade(
         refuse(str(error))
     if not len(rows):
         refuse(f"{responses}: is empty: there is nothing to grade")
-    if judges == ["offline"] and not quiet:
+    if not has_model(judges[0]) and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     run = grade_many(
         rows, loaded, grader, ledger=None if resume is False else files.ledger, max_concurrency=max_concurrency,

@@ -29,6 +29,13 @@ JUDGE_OPTIONS: dict[str, _Kind] = {
 """The keys of `--judge-option`: arguments of `LMJudge`. An API key is not one, since a shell stores its history."""
 
 
+def has_model(judge: str) -> bool:
+    """Whether `--judge` names a model, and no judge that has none."""
+    from rubric_integrations.judges import NAMED_JUDGES
+
+    return judge not in NAMED_JUDGES
+
+
 def make_judge(judge: str, api_base: str | None, options: Sequence[str] = ()) -> Judge:
     """Make a judge of a model name and the base URL of its server, or the judge without a model.
 
@@ -41,16 +48,14 @@ def make_judge(judge: str, api_base: str | None, options: Sequence[str] = ()) ->
         ValueError: The model name is empty, an option is unknown or has a wrong value, or the base URL or an option
             goes with a judge that has no model.
     """
-    from rubric_integrations.judges import NAMED_JUDGES, as_judge
+    from rubric_integrations.judges import LMJudge, as_judge
 
     settings = parse_judge_options(options)
-    if judge in NAMED_JUDGES:
+    if not has_model(judge):
         for option, is_set in (("--api-base", api_base is not None), ("--judge-option", bool(options))):
             if is_set:
                 raise ValueError(f"`{option}` has no effect on the judge {judge!r}: leave it out, or name a model")
         return as_judge(judge)
-    from rubric_integrations.judges import LMJudge
-
     return LMJudge(judge, api_base=api_base, **settings)
 
 
@@ -60,9 +65,7 @@ def make_judges(judges: Sequence[str], api_base: str | None, options: Sequence[s
     Raises:
         ValueError: As for `make_judge`; or a judge without a model is on a panel.
     """
-    from rubric_integrations.judges import NAMED_JUDGES
-
-    if len(judges) > 1 and (named := [judge for judge in judges if judge in NAMED_JUDGES]):
+    if len(judges) > 1 and (named := [judge for judge in judges if not has_model(judge)]):
         raise ValueError(
             f"`--judge` {named[0]!r} beside other judges uses no model, and abstains where they vote: leave it out "
             "(criteria with a check are decided in code with every judge)"

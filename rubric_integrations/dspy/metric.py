@@ -21,7 +21,7 @@ from rubric_integrations.dspy.report_cache import ReportCache
 from rubric_integrations.dspy.rubric_source import RubricFunction, rubric_of, rubric_or_function
 from rubric_integrations.dspy.score import RubricScore
 from rubric_integrations.formats import RubricLike
-from rubric_integrations.graders import Grader, PerCriterionGrader
+from rubric_integrations.graders import CallLimits, Grader, PerCriterionGrader
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
@@ -65,9 +65,9 @@ class RubricMetric:
         on_abstain: How an abstention counts: `"skip"` (the default), `"zero"`, `"partial"` or `"fail"`. With
             `grader`, set the grader's `cannot_assess` instead.
         max_outage: The seconds, at least 0, for which the judge may be unreachable before `JudgeOutage` ends the run:
-            no grade was completed for so long, and calls failed. The default is shorter than the time for which a
-            grader retries one judgment, so that the run ends before a program is scored 0 for it. A wrong key, and a
-            judge whose replies are never readable, end the run without waiting.
+            no grade was completed for so long, and calls failed. With `judge`, lost calls are retried for as long. A
+            `grader` has its own `CallLimits.max_outage`, which must not be shorter, or a program would be scored 0. A
+            wrong key, and a judge whose replies are never readable, end the run without waiting.
         cache_size: How many reports are cached, so that the same text is not graded twice, and how many rows
             `history` has. With 0 nothing is cached and `history` is empty.
         store: Stores judgments beyond this metric's lifetime, such as a `Ledger` on disk. In `summary`, a judgment
@@ -115,7 +115,11 @@ class RubricMetric:
         if isinstance(cache_size, bool) or cache_size < 0:
             raise ValueError(f"`cache_size` must be at least 0 reports, got {cache_size!r}")
         check_respond(respond)
-        grader = grader or PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
+        self._cache_size, self._max_outage = cache_size, max_outage
+        self._start_empty()
+        if grader is None:
+            limits = CallLimits(max_outage=max_outage)
+            grader = PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip", limits=limits)
         self.rubric = rubric_or_function(rubric)
         self.grader = grader if store is None else grader.with_store(store)
         self.query, self.response, self.reference, self.respond = query, response, reference, respond
@@ -123,8 +127,6 @@ class RubricMetric:
         self._predictor_criteria = PredictorCriteria(criteria_for or {})
         if isinstance(self.rubric, Rubric):
             self._predictor_criteria.check_names(self.rubric)
-        self._cache_size, self._max_outage = cache_size, max_outage
-        self._start_empty()
 
     def __call__(
         self, example: Any, pred: Any, trace: object = None, pred_name: str | None = None, pred_trace: object = None

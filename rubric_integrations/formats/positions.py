@@ -11,7 +11,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from rubric_integrations.formats.parsing import MAX_BYTES
 
 _STEP = re.compile(r"[^.\[\]]+")
-# PyYAML's message of a syntax error ends with the place that it found.
+# PyYAML's message of a syntax error ends with the place of the error.
 _PLACE = re.compile(r"at line (\d+), column \d+$")
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -54,17 +54,17 @@ class Positions:
             where = where.removeprefix("criteria[0]")
         node, line = self._root, 1
         for step in [*_STEP.findall(where), *_STEP.findall(field)]:
-            found = _child(node, step)
-            if found is None and isinstance(node, MappingNode):
+            child = _child(node, step)
+            if child is None and isinstance(node, MappingNode):
                 # The places of a rubric under the key `rubric` begin below that key.
                 wrapped = _child(node, "rubric")
-                found = _child(wrapped[0], step) if wrapped else None
-            if found is None and node is self._root and isinstance(node, SequenceNode) and step == "criteria":
+                child = _child(wrapped[0], step) if wrapped else None
+            if child is None and node is self._root and isinstance(node, SequenceNode) and step == "criteria":
                 # A list of criteria alone is called `criteria`.
                 continue
-            if found is None:
+            if child is None:
                 break
-            node, line = found
+            node, line = child
         return line
 
     def line_of_text(self, text: str) -> int:

@@ -62,7 +62,8 @@ class Grader(ABC):
             the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
         default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
         options: How judges see the options of multi-choice criteria.
-        max_retries: Retries after a lost or unreadable reply, at least 0; 2 means up to three attempts.
+        max_retries: Retries after a failed call, at least 0; 2 means up to three attempts. An outage has a limit of its
+            own: `CallLimits.max_outage`.
         limits: The limits on concurrent calls and on the time of each.
 
     Raises:
@@ -180,7 +181,7 @@ class Grader(ABC):
             sample: The number of this sample, where the same texts are to get several independent grades.
 
         Raises:
-            TypeError: A judge has no `fingerprint`, so that its answers cannot be told from another judge's.
+            TypeError: A judge has no `fingerprint`, so that its answers cannot be distinguished from another judge's.
         """
         duplicates, stored = Counter[str](), list[Judge]()
         for judge, fingerprint in zip(self.judges, self.fingerprints(), strict=True):

@@ -54,7 +54,8 @@ class RubricAsJudgeGrader(Grader):
         on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`), as
             the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
         default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
-        max_retries: Retries after a lost or unreadable reply, at least 0; 2 means up to three attempts.
+        max_retries: Retries after a failed call, at least 0; 2 means up to three attempts. An outage has a limit of its
+            own: `CallLimits.max_outage`.
         limits: The limits on concurrent calls and on the time of each.
 
     Raises:

@@ -12,7 +12,6 @@ from tenacity import (
     AsyncRetrying,
     RetryCallState,
     retry_if_exception,
-    stop_after_attempt,
     wait_exponential,
     wait_random,
 )
@@ -28,19 +27,20 @@ T = TypeVar("T")
 
 # Seconds. No wait between attempts is longer, whatever a server requests: a run should fail while its user is watching.
 MAX_WAIT = 60.0
-
-_backoff = wait_exponential(multiplier=0.5, max=MAX_WAIT) + wait_random(0, 0.25)
+# Our own waits end sooner, so that a run goes on soon after an outage.
+_backoff = wait_exponential(multiplier=0.5, max=20.0) + wait_random(0, 0.25)
 
 
 class CallLimiter:
     """Limits and retries the calls of one grader.
 
-    Lost and unreadable replies share one number of retries. The wait between attempts doubles from half a second, or is
-    what the server requests. A rate limit also halves the concurrency for a while.
+    An attempt that failed is repeated up to `max_retries` times. If no reply arrived (an outage, a rate limit, a
+    timeout), it is repeated beyond that for `limits.max_outage` seconds. The wait between attempts doubles from half a
+    second to 20, or is what the server requests. A rate limit also halves the concurrency for a while.
 
     Args:
-        max_retries: Retries after a failed attempt, at least 0.
-        limits: Concurrency and timeout.
+        max_retries: Retries after a failed attempt, at least 0. With 0 no call is repeated, whatever failed.
+        limits: Concurrency, timeout and outage.
 
     Raises:
         ValueError: `max_retries` is negative.
@@ -72,6 +72,14 @@ class CallLimiter:
 
     async def _retry(self, attempt: Callable[[], Awaitable[T]], first: JudgeFailure) -> tuple[T, Spend]:
         failures: list[JudgeFailure] = []
+        started_at = time.monotonic()
+
+        def is_exhausted(_state: RetryCallState) -> bool:
+            # Replies that cannot be read are counted; an outage lasts as long as it lasts, however often it is met.
+            if failures[-1].kind == "transport":
+                lost_for = time.monotonic() - started_at
+                return len(failures) > self.max_retries and lost_for >= self.limits.max_outage
+            return sum(failure.kind != "transport" for failure in failures) > self.max_retries
 
         async def next_attempt() -> T:
             try:
@@ -83,7 +91,7 @@ class CallLimiter:
                 raise
 
         retrying = AsyncRetrying(
-            stop=stop_after_attempt(self.max_retries + 1),
+            stop=is_exhausted,
             wait=_wait,
             retry=retry_if_exception(_is_retryable),
             reraise=True,
@@ -127,7 +135,7 @@ class CallLimiter:
 
     def with_concurrency(self, max_concurrency: int) -> CallLimiter:
         """Make a limiter with the same retries and timeout and another concurrency limit."""
-        return CallLimiter(self.max_retries, CallLimits(max_concurrency=max_concurrency, timeout=self.limits.timeout))
+        return CallLimiter(self.max_retries, self.limits.model_copy(update={"max_concurrency": max_concurrency}))
 
 
 def _wait(state: RetryCallState) -> float:

@@ -46,7 +46,8 @@ class PerCriterionOneShotGrader(CriterionGrader):
             the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
         default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
         options: How judges see the options of multi-choice criteria.
-        max_retries: Retries after a lost or unreadable reply, at least 0; 2 means up to three attempts.
+        max_retries: Retries after a failed call, at least 0; 2 means up to three attempts. An outage has a limit of its
+            own: `CallLimits.max_outage`.
         limits: The limits on concurrent calls and on the time of each.
         max_criteria_per_call: The most criteria in one call, at least 1; a longer rubric is split into several calls.
 

@@ -22,13 +22,14 @@ class Voting(Record):
 
     Attributes:
         weights: The weight of each judge's votes, in the order of the panel; by default all are equal.
-        binary: How votes on binary criteria are joined: `majority`, `weighted`, `unanimous` (MET only if all judges
-            say MET), `any` (MET if one does), `worst_case` or `best_case` (by the sign of the criterion's weight).
-        ordinal: The same for ordered options and scales: `mean`, `median`, `weighted_mean`, `mode`, `min`, `max`,
-            `worst_case` or `best_case`.
-        nominal: The same for unordered options: `mode`, `weighted_mode` or `unanimous`.
+        binary: How votes on binary criteria are joined: `majority` (the default), `weighted`, `unanimous` (MET only if
+            all judges say MET), `any` (MET if one does), `worst_case` or `best_case` (by the sign of the criterion's
+            weight).
+        ordinal: The same for ordered options and scales: `mean` (the default), `median`, `weighted_mean`, `mode`,
+            `min`, `max`, `worst_case` or `best_case`.
+        nominal: The same for unordered options: `mode` (the default), `weighted_mode` or `unanimous`.
         sequential: Whether the judges are asked one after another, the later ones only about those binary criteria
-            whose result they can still change.
+            whose result they can still change. Default False.
 
     Example:
         >>> Voting(binary="unanimous", sequential=True).ordinal
@@ -52,21 +53,24 @@ class CallLimits(Record):
 
     Attributes:
         max_concurrency: The most calls at the same time in each event loop, over all grades of the grader; at least 1.
-            A rate limit halves it for a while.
-        timeout: Seconds for one attempt, above 0.
+            Default 64. A rate limit halves it for a while.
+        timeout: Seconds for one attempt, above 0. Default 120.
+        max_outage: Seconds for which a judgment is requested again and again while no reply arrives (the server is
+            down, limits the rate, or is too slow), at least 0; beyond `max_retries`, unless that is 0. Default 300.
     """
 
     max_concurrency: int = Field(default=64, ge=1, strict=True)
     timeout: float = Field(default=120.0, gt=0.0, allow_inf_nan=False)
+    max_outage: float = Field(default=300.0, ge=0.0, allow_inf_nan=False)
 
 
 class OptionDisplay(Record):
     """How a judge sees the options of multi-choice criteria.
 
     Attributes:
-        shuffle: Whether their order depends on the submission, against position bias.
-        seed: Which order; the same seed gives the same order.
-        may_abstain: Whether judges may answer CANNOT_ASSESS where no option is marked `na`.
+        shuffle: Whether their order depends on the submission, against position bias. Default True.
+        seed: Which order; the same seed gives the same order. Default 0.
+        may_abstain: Whether judges may answer CANNOT_ASSESS where no option is marked `na`. Default True.
     """
 
     shuffle: bool = True

@@ -41,7 +41,9 @@ __all__ = [
     "lm_from_fn",
 ]
 
-NAMED_JUDGES: dict[str, Callable[[], Judge]] = {"offline": OfflineJudge}
+NAMED_JUDGES: dict[str, Callable[[], Judge]] = {
+    "offline": OfflineJudge,
+}
 """Judges without a model, by the name that a user passes."""
 
 
@@ -71,7 +73,8 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
         return LMJudge(cast("ModelLike", judge), system_prompt=system_prompt)
     except TypeError as error:
         kinds = str(error).removeprefix("`model` must be one of: ")
-        raise TypeError(f"`judge` must be a Judge, 'offline', {kinds}") from None
+        names = ", ".join(map(repr, NAMED_JUDGES))
+        raise TypeError(f"`judge` must be a Judge, {names}, {kinds}") from None
 
 
 __getattr__ = lazy_names(__name__, _MODULES)

@@ -1,7 +1,7 @@
-"""The judge without a model: it finds the literal anchors of a requirement, or abstains.
+"""The judge without a model: it searches a response for the literal anchors of a requirement, or abstains.
 
-It is what the demo runs on, and a floor to compare judges with. It reads no meaning: a requirement that names no
-number with a unit and quotes no text is one that it cannot assess, and says so.
+The demo uses it, and it is a baseline to compare other judges with. It understands no meaning: a requirement that names
+no number with a unit and quotes no text is one that it cannot assess.
 """
 
 from __future__ import annotations
@@ -21,20 +21,27 @@ _QUOTED = re.compile(r"[\"“”]([^\"“”]{1,200})[\"“”]|(?<!\w)['‘]([^
 
 
 class OfflineJudge:
-    """Looks for a requirement's literal anchors: quoted strings, percentages and sums of money."""
+    """A judge that searches for a requirement's literal anchors: quoted texts, percentages and sums of money.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric
+        >>> rubric = Rubric.from_dict([{"weight": 1, "requirement": "States the margin as 17.2%"}])
+        >>> rubric.grade_sync("It was 17.2%.", grader=PerCriterionGrader("offline")).report[0].reason
+        'mentions 17.2%'
+    """
 
     def fingerprint(self) -> str:
-        """What its answers depend on beside the texts: nothing."""
+        """Return the judge's name: its answers depend on nothing but the texts."""
         return "offline"
 
     async def judge(self, question: Question) -> Judgment:
-        """Answer one criterion: MET with every anchor present, UNMET with one absent, else CANNOT_ASSESS.
+        """Answer one criterion: MET if every anchor occurs, UNMET if one does not, CANNOT_ASSESS without anchors.
 
-        A penalty whose anchors all occur is CANNOT_ASSESS too: words alone do not tell an error from a warning
-        against it.
+        A penalty whose anchors all occur is CANNOT_ASSESS too, because words alone do not distinguish an error from a
+        warning against it.
         """
         if question.criterion.kind != "binary":
-            return _answer("CANNOT_ASSESS", "without a model only MET and UNMET can be told apart")
+            return _answer("CANNOT_ASSESS", "without a model only MET and UNMET can be decided")
         requirement, response = question.criterion.requirement, question.submission.response
         quoted = [first or second for first, second in _QUOTED.findall(requirement)]
         numbers = [number for number in read_quantities(requirement) if number.unit]

@@ -90,7 +90,7 @@ class SpendLimit:
         spent = self._total.cost
         if spent is None:
             raise SpendLimitReached(
-                "the price of a call is not known, so that `max_cost` cannot be kept: use `max_calls`"
+                "the price of a call is not known, so that `max_cost` cannot be enforced: use `max_calls`"
             )
         if self._highest_cost is None and self._under_way:
             return False

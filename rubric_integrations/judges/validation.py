@@ -32,7 +32,7 @@ class ValidatedJudge(JudgeWrapper):
         Raises:
             JudgeFailure: Of kind `parse` for an invalid answer, `config` for an object that is no judgment.
         """
-        return validate_judgment(question.criterion, await super().judge(question))
+        return validate_judgment(question.criterion, await super().judge(question), question.may_abstain)
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria in one request; raises as `judge` does where nothing of the reply is usable."""
@@ -43,8 +43,10 @@ class ValidatedJudge(JudgeWrapper):
         return validate_overall(await super().judge_overall(submission, rubric))
 
 
-def validate_judgment(criterion: Criterion, judgment: object) -> Judgment:
+def validate_judgment(criterion: Criterion, judgment: object, may_abstain: bool = True) -> Judgment:
     """Check one judgment, and make its verdict and value canonical.
+
+    Without `may_abstain`, CANNOT_ASSESS answers no criterion with options unless one of them is marked `na`.
 
     Raises:
         JudgeFailure: Of kind `parse`: the verdict is no answer to the criterion, or its value is another one; of kind
@@ -54,7 +56,7 @@ def validate_judgment(criterion: Criterion, judgment: object) -> Judgment:
         message = f"a judge must return a Judgment, got {type(judgment).__name__}: make one with `to_judgment`"
         raise JudgeFailure("config", message)
     try:
-        verdict, value = interpret_answer(criterion, judgment.verdict)
+        verdict, value = interpret_answer(criterion, judgment.verdict, may_abstain)
     except ValueError as error:
         raise JudgeFailure("parse", str(error), retryable=True, spend=judgment.spend) from None
     if not _same_value(value, judgment.value):
@@ -83,7 +85,8 @@ def validate_batch(questions: Mapping[int, Question], batch: object) -> BatchRes
             faults[number] = "no answer"
         else:
             try:
-                answers[number] = validate_judgment(question.criterion, batch.answers[number])
+                answer = batch.answers[number]
+                answers[number] = validate_judgment(question.criterion, answer, question.may_abstain)
             except JudgeFailure as failure:
                 faults[number] = failure.message
     return BatchResult(answers, faults, batch.spend)

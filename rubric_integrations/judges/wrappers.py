@@ -22,6 +22,9 @@ from rubric_integrations.submission.submission import Submission
 class JudgeWrapper:
     """A judge that passes every question on to another judge. A subclass overrides what it adds to.
 
+    Args:
+        judge: The judge to wrap.
+
     Attributes:
         inner: The wrapped judge, which may be a wrapper itself. A wrapper has all methods of the protocols; whether
             the judge inside has them is checked when a grader is made.

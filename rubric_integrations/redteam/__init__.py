@@ -5,13 +5,11 @@ To add an attack, add an entry to `attack_texts.py`. To measure a judge, call `p
 
 from rubric_integrations.redteam.attacks import ATTACKS, Attack
 from rubric_integrations.redteam.behavioural import probe
-from rubric_integrations.redteam.prompt_check import prompt_breach
-from rubric_integrations.redteam.reply_check import reply_breach
-from rubric_integrations.redteam.report import ProbeReport, Rate, wilson_interval
-from rubric_integrations.redteam.structural import find_breach
-from rubric_integrations.redteam.tasks import TASKS, Task
+from rubric_integrations.redteam.report import ProbeReport
 
 __all__ = [
-    "ATTACKS", "TASKS", "Attack", "ProbeReport", "Rate", "Task", "find_breach", "probe", "prompt_breach",
-    "reply_breach", "wilson_interval",
-]  # fmt: skip
+    "ATTACKS",
+    "Attack",
+    "ProbeReport",
+    "probe",
+]

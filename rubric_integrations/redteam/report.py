@@ -21,7 +21,8 @@ class Rate(Record):
         successes: The number of successes.
         trials: The number of trials.
         rate: Successes divided by trials, in [0, 1]; None without a trial.
-        low, high: The ends of the interval, in [0, 1].
+        low: The lower end of the interval, in [0, 1].
+        high: The upper end of the interval, in [0, 1].
 
     Example:
         >>> print(Rate.of(0, 20))

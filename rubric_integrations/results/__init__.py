@@ -1,4 +1,4 @@
-"""What was found: judgments, failures, reports, what they cost, and human labels."""
+"""The results of grading: judgments, failures, reports, their cost, and human labels."""
 
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import JudgeFailure, Judgment, Vote

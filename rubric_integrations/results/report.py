@@ -173,6 +173,10 @@ class EvaluationReport(Record):
 class JudgeError(ValueError):
     """Raised with `on_failure="raise"` (the default) if a criterion could not be judged.
 
+    Args:
+        message: The failures, in one line.
+        report: The incomplete report.
+
     Attributes:
         report: The incomplete report, with all answers and the spend up to the failure; its `complete` is False.
     """

@@ -186,21 +186,21 @@ class Rubric(Record):
     @classmethod
     def from_json(cls, text: str) -> Rubric:
         """Read a rubric from JSON text. Raises `RubricError`."""
-        from rubric_integrations.formats import read_text
+        from rubric_integrations.formats.documents import read_text
 
         return read_text(text, "json", source="rubric")
 
     @classmethod
     def from_yaml(cls, text: str) -> Rubric:
         """Read a rubric from YAML text (the safe subset, without tags that name code). Raises `RubricError`."""
-        from rubric_integrations.formats import read_text
+        from rubric_integrations.formats.documents import read_text
 
         return read_text(text, "yaml", source="rubric")
 
     @classmethod
     def from_file(cls, source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
         """Read a rubric from a path or an open file, YAML or JSON by its extension or content. Raises `RubricError`."""
-        from rubric_integrations.formats import read_file
+        from rubric_integrations.formats.documents import read_file
 
         return read_file(source)
 
@@ -212,13 +212,13 @@ class Rubric(Record):
 
     def to_json(self) -> str:
         """Return this rubric as JSON text, from which `from_json` reads an equal rubric."""
-        from rubric_integrations.formats import write_text
+        from rubric_integrations.formats.documents import write_text
 
         return write_text(self, "json")
 
     def to_yaml(self) -> str:
         """Return this rubric as YAML text, from which `from_yaml` reads an equal rubric."""
-        from rubric_integrations.formats import write_text
+        from rubric_integrations.formats.documents import write_text
 
         return write_text(self, "yaml")
 

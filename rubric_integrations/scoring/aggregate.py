@@ -72,8 +72,8 @@ def aggregate_answers(
         policies: How answers become a score.
         may_leave_open: Whether a criterion that no judge was asked about is left open; if not, it is a failure.
     """
-    asked = {index for answers in (computed, *panel) for index in answers.outcomes}
-    is_open = [may_leave_open and index not in asked for index in range(len(rubric))]
+    answered = {index for answers in (computed, *panel) for index in answers.outcomes}
+    is_open = [may_leave_open and index not in answered for index in range(len(rubric))]
     criteria = tuple(
         report_criterion(
             criterion,

@@ -22,17 +22,12 @@ from rubric_integrations.submission.inputs import (
     normalize_to_grade_input,
     parse_thinking_output,
 )
-from rubric_integrations.submission.messages import Messages, Respond, render_conversation, split_conversation
-from rubric_integrations.submission.rows import Row, read_row
+from rubric_integrations.submission.rows import Row
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.submission.thinking import SplitResponse, split_thinking
 
 __all__ = [
-    "Messages",
-    "Respond",
     "ResponsesError",
     "Row",
-    "SplitResponse",
     "Submission",
     "ThinkingOutputDict",
     "ToGradeInput",
@@ -40,8 +35,4 @@ __all__ = [
     "normalize_to_grade_input",
     "parse_thinking_output",
     "read_responses",
-    "read_row",
-    "render_conversation",
-    "split_conversation",
-    "split_thinking",
-]  # fmt: skip
+]

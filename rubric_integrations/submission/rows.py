@@ -65,10 +65,10 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
         >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
         '6 x 7?'
     """
-    found = _find_columns(tuple(data), columns)
+    names_of = _find_columns(tuple(data), columns)
     fields = {
         field: data[name]
-        for field, names in found.items()
+        for field, names in names_of.items()
         if (name := next((name for name in names if not _is_missing(data[name])), None)) is not None
     }
     row_id = str(fields.pop("id", "")).strip() or str(number)
@@ -82,7 +82,7 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
             return Row(row_id, None, f"row {row_id} has no `response` ({names}): nothing to grade")
         return Row(row_id, None, f"row {row_id} has no column {missing!r} ({names}): it cannot be graded")
     if "response" not in fields or isinstance(fields["response"], bool | int | float):
-        column = found["response"][0]
+        column = names_of["response"][0]
         return Row(row_id, None, f"row {row_id}: `{column}` {_not_a_text(fields.get('response', data[column]))}")
     try:
         return Row(row_id, Submission.model_validate({"query": query, **fields}))
@@ -92,9 +92,9 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
 
 def missing_column(names: Iterable[str], columns: Columns) -> str | None:
     """Return the first column that a row must have but has not: one that the caller named, or `response`."""
-    found = _find_columns(tuple(names), columns)
+    names_of = _find_columns(tuple(names), columns)
     named = {field: column for field, column in columns._asdict().items() if column is not None}
-    return next((column for field, column in ({"response": "response"} | named).items() if not found[field]), None)
+    return next((column for field, column in ({"response": "response"} | named).items() if not names_of[field]), None)
 
 
 def describe_missing_column(names: Iterable[str], missing: str) -> str:
@@ -123,13 +123,13 @@ def _find_columns(names: tuple[str, ...], columns: Columns) -> dict[str, tuple[s
         if fold(name) not in by_name or name == fold(name):
             by_name[fold(name)] = name
     exact = {name: name for name in by_name.values()}
-    found: dict[str, tuple[str, ...]] = {}
+    names_of: dict[str, tuple[str, ...]] = {}
     for field, usual in _COLUMNS.items():
         own = getattr(columns, field, None)
         wanted = usual if own is None else (own,)
         present = (exact.get(name) or by_name.get(fold(name)) for name in wanted)
-        found[field] = tuple(name for name in present if name is not None)
-    return found
+        names_of[field] = tuple(name for name in present if name is not None)
+    return names_of
 
 
 def _list_names(names: Iterable[str], what: str) -> str:

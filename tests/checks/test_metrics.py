@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, RubricError, Submission
-from rubric_integrations.checks import register_metric, run_check, run_metric
-from rubric_integrations.checks.metrics import METRICS
+from rubric_integrations.checks import register_metric, run_check
+from rubric_integrations.checks.metrics import METRICS, run_metric
 from rubric_integrations.graders import RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.results.judgment import JudgeFailure

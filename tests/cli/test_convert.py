@@ -24,6 +24,12 @@ def test_convert_of_an_unreadable_file_exits_with_2(files: Path) -> None:
         assert (result.exit_code, words in result.stderr or "YAML" in result.stderr) == (2, True)
 
 
+def test_convert_to_an_unknown_format_names_the_known_ones(files: Path) -> None:
+    result = run("convert", files / "rubric.yaml", "--to", "toml")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'toml': use one of agentv, native, openrubricrl" in result.stderr
+
+
 def test_convert_into_a_missing_folder_exits_with_2(files: Path) -> None:
     result = run("convert", files / "rubric.yaml", "--to", "native", "--output", files / "no" / "where.yaml")
     assert (result.exit_code, "cannot be written" in result.stderr) == (2, True)

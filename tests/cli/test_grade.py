@@ -155,6 +155,13 @@ def test_summary_line_reports_calls_tokens_and_an_unknown_price(files: Path, ser
     assert "price unknown" in result.stdout
 
 
+def test_summary_line_of_a_server_that_reports_no_usage_has_unknown_tokens(files: Path, server: OpenAIServer) -> None:
+    server.script = lambda _call: Reply("MET", has_usage=False)
+    result = grade(files, "--judge", "openai/mock", "--api-base", server.url)
+    assert result.exit_code == 0, result.output
+    assert "tokens unknown" in result.stdout
+
+
 def test_control_characters_and_markup_are_not_interpreted_by_the_terminal(files: Path) -> None:
     (files / "evil.jsonl").write_text(json.dumps({"id": "[red]x\u001b[2J", "response": "42"}) + "\n")
     result = grade(files, responses="evil.jsonl")

@@ -16,11 +16,11 @@ from pydantic import ValidationError
 from rubric_integrations import EvaluationReport, JudgeError, LengthPenalty, PerCriterionGrader, Rubric, RubricError
 from rubric_integrations.graders import Grader, OptionDisplay, PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
 from rubric_integrations.graders.by_criterion import shuffle_options
-from rubric_integrations.judges import Question
-from rubric_integrations.results import JudgeFailure, Judgment, to_judgment
+from rubric_integrations.results import JudgeFailure
 from rubric_integrations.scoring import compute_length_penalty
 from rubric_integrations.submission import parse_thinking_output
 from tests.conformance.recorded import is_close, recorded_cases
+from tests.fakes import FakeJudge
 
 # Cases with the stance `match` that this package refuses, and why; the tests check that it refuses them.
 INEXPRESSIBLE = {
@@ -40,17 +40,11 @@ INEXPRESSIBLE = {
 SOURCES = ("rubric-", "autorubric-")
 
 
-class ScriptedJudge:
-    """A judge of a recorded panel, with its answer to each criterion by requirement."""
-
-    def __init__(self, answers: dict[str, str]):
-        self.answers = answers
-
-    async def judge(self, question: Question) -> Judgment:
-        answer = self.answers[question.criterion.requirement]
-        if answer.startswith("raise:") or answer == "parse":
-            raise JudgeFailure("parse" if answer == "parse" else "transport", answer)
-        return to_judgment(question.criterion, "CANNOT_ASSESS" if answer == "<auto-na>" else answer)
+def recorded_answer(answer: str) -> str | JudgeFailure:
+    """Return the answer of a recorded judge, or its failure."""
+    if answer.startswith("raise:") or answer == "parse":
+        return JudgeFailure("parse" if answer == "parse" else "transport", answer)
+    return "CANNOT_ASSESS" if answer == "<auto-na>" else answer
 
 
 class ScriptedFunction:
@@ -115,7 +109,7 @@ def make_panel(case: dict[str, Any], **more: Any) -> Grader:
     answers: Sequence[Sequence[str]] = case["verdicts"]
     requirements = [criterion["requirement"] for criterion in case["criteria"]]
     judges = [
-        ScriptedJudge({r: votes[j] for r, votes in zip(requirements, answers, strict=True)})
+        FakeJudge({r: recorded_answer(votes[j]) for r, votes in zip(requirements, answers, strict=True)})
         for j in range(len(answers[0]))
     ]
     voting = {

@@ -23,7 +23,7 @@ PRED = dspy.Prediction(answer="one two three four five")
 
 
 class OfflineGrader(PerCriterionGrader):
-    """A grader that is made anew when it is pickled, so that only the metric is tested here."""
+    """A grader that is constructed again when it is pickled, so that only the metric is tested here."""
 
     def __reduce__(self) -> Any:
         return OfflineGrader, ("offline",)

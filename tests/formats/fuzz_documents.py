@@ -22,7 +22,6 @@ import yaml
 
 from rubric_integrations import Rubric, RubricError
 from rubric_integrations.formats import (
-    FORMATS,
     agentv,
     agentv_items,
     documents,
@@ -33,6 +32,7 @@ from rubric_integrations.formats import (
     read_document,
     write_document,
 )
+from rubric_integrations.formats.registry import FORMATS
 from tests.formats.mutation import SEEDS, mutate
 
 

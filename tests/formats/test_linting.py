@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations import Criterion, Rubric
-from rubric_integrations.formats import RULES, lint
+from rubric_integrations.formats import lint
+from rubric_integrations.formats.linting import RULES
 
 RUBRIC_FILE = Path(__file__).resolve().parents[2] / "examples/quarterly_margin/rubric.yaml"
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Rubric, RubricError
-from rubric_integrations.formats import FORMATS, lint, read_document, write_document
+from rubric_integrations.formats import lint, read_document, write_document
+from rubric_integrations.formats.registry import FORMATS
 from tests.formats.mutation import SEEDS, mutate
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations import PerCriterionGrader, Rubric, RubricError
-from rubric_integrations.formats import migrate, read_document
+from rubric_integrations.formats import read_document
+from rubric_integrations.formats.openrubricrl import migrate
 from rubric_integrations.judges import LMJudge
 from tests.openai_server import OpenAIServer, Reply
 

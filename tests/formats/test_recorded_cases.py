@@ -9,8 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from rubric_integrations import EvaluationReport, JudgeError, RubricError, Scale, Submission
-from rubric_integrations.checks import run_metric
-from rubric_integrations.formats import normalize_score, openrubricrl, read_document
+from rubric_integrations.checks.metrics import run_metric
+from rubric_integrations.formats import openrubricrl, read_document
+from rubric_integrations.formats.openrubricrl_scores import normalize_score
 from rubric_integrations.graders import PerCriterionOneShotGrader
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric import HybridMetric, Metric

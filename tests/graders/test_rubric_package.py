@@ -1,6 +1,6 @@
 """Programs written for the `rubric` package run with only their imports changed.
 
-They are told again in our own words; what they call, and by which names, is theirs.
+The programs are our own; the names and arguments that they use are those of the `rubric` package.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import pytest
 
 from rubric_integrations import LengthPenalty, PerCriterionGrader, Rubric
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.scoring.length import CountFn, PenaltyType, compute_length_penalty, word_count
-from rubric_integrations.scoring.policies import DefaultFallbackVerdicts
-from rubric_integrations.submission.inputs import normalize_to_grade_input, parse_thinking_output
+from rubric_integrations.scoring import DefaultFallbackVerdicts, compute_length_penalty, word_count
+from rubric_integrations.scoring.length import CountFn, PenaltyType
+from rubric_integrations.submission import normalize_to_grade_input, parse_thinking_output
+from tests.fakes import FakeModel
 
 CRITERIA: list[dict[str, Any]] = [
     {"weight": 10.0, "requirement": "Gives the base margin of the fourth quarter as 17.2%"},
@@ -25,7 +26,7 @@ CRITERIA: list[dict[str, Any]] = [
 
 
 def fake_model(*met: str) -> Any:
-    """A generate function of the old shape: it knows which requirements the text meets."""
+    """Make a `generate_fn` that answers MET to these requirements, in the fields that the `rubric` package reads."""
 
     async def generate(system_prompt: str, user_prompt: str) -> str:
         if "1. (requirement)" in user_prompt:
@@ -43,11 +44,11 @@ def fake_model(*met: str) -> Any:
     return generate
 
 
-async def test_the_first_seeds_program() -> None:
+async def test_program_with_a_per_criterion_grader_runs() -> None:
     rubric = Rubric.from_dict(CRITERIA)
     grader = PerCriterionGrader(
         generate_fn=fake_model("Gives the base margin of the fourth quarter as 17.2%"),
-        system_prompt="This takes the place of the grader's own prompt",
+        system_prompt="This replaces the grader's own prompt",
     )
     result = await rubric.grade(query="What was the margin?", to_grade="It was 17.2%.", autograder=grader)
     assert result.score == pytest.approx(10 / 18)
@@ -60,7 +61,7 @@ async def test_the_first_seeds_program() -> None:
     assert (result.raw_score, result.llm_raw_score, result.error) == (10.0, 10.0, None)
 
 
-async def test_the_other_strategies_share_the_raw_scale() -> None:
+async def test_programs_with_the_other_graders_have_the_same_raw_scale() -> None:
     rubric = Rubric.from_dict(CRITERIA)
     model = fake_model(*(c["requirement"] for c in CRITERIA[:2]))
     at_once = await rubric.grade("text", autograder=PerCriterionOneShotGrader(model, normalize=False))
@@ -69,30 +70,27 @@ async def test_the_other_strategies_share_the_raw_scale() -> None:
     assert (whole.raw_score, whole.llm_raw_score, whole.report) == (pytest.approx(15.3), 85.0, None)
 
 
-async def test_retries_and_fallbacks() -> None:
-    async def prose(system_prompt: str, user_prompt: str) -> str:
-        return "not JSON"
-
+async def test_program_with_fallback_verdicts_runs() -> None:
     rubric = Rubric.from_dict(CRITERIA)
     with pytest.raises(ValueError, match="parse"):
-        await rubric.grade("text", autograder=PerCriterionGrader(generate_fn=prose, max_retries=2))
+        await rubric.grade("text", autograder=PerCriterionGrader(generate_fn=FakeModel("not JSON"), max_retries=2))
     conservative: DefaultFallbackVerdicts = {"positive": "UNMET", "negative": "MET"}
-    grader = PerCriterionGrader(generate_fn=prose, default_fallback_verdicts=conservative)
+    grader = PerCriterionGrader(generate_fn=FakeModel("not JSON"), default_fallback_verdicts=conservative)
     result = await rubric.grade("text", autograder=grader)
     assert (result.score, result.raw_score, result.error is not None) == (0.0, -15.0, True)
 
 
-async def test_the_third_seeds_training_program() -> None:
+async def test_program_with_a_length_penalty_runs() -> None:
     def tokens(text: str) -> int:
         return len(text.split())
 
     count: CountFn = tokens
-    kind: PenaltyType = "OUTPUT_ONLY"
+    penalty_type: PenaltyType = "OUTPUT_ONLY"
     grader = PerCriterionGrader(
         generate_fn=fake_model(CRITERIA[0]["requirement"], CRITERIA[2]["requirement"]),
         normalize=False,
         length_penalty=LengthPenalty(
-            free_budget=8, max_cap=10, penalty_at_cap=50.0, exponent=1.6, penalty_type=kind, count_fn=count
+            free_budget=8, max_cap=10, penalty_at_cap=50.0, exponent=1.6, penalty_type=penalty_type, count_fn=count
         ),
     )
     rubric = Rubric.from_dict(CRITERIA)
@@ -104,7 +102,7 @@ async def test_the_third_seeds_training_program() -> None:
     assert marked.score == -5.0
 
 
-async def test_a_batch_of_rewards() -> None:
+async def test_program_that_computes_rewards_of_a_batch_runs() -> None:
     grader = PerCriterionGrader(generate_fn=fake_model(CRITERIA[1]["requirement"]), normalize=False)
 
     async def compute_rewards_batch(
@@ -119,7 +117,7 @@ async def test_a_batch_of_rewards() -> None:
     assert await compute_rewards_batch(["a", "b"], [Rubric.from_dict(CRITERIA)] * 2, ["q", "q"]) == [8.0, 8.0]
 
 
-def test_the_helpers() -> None:
+def test_helper_functions_have_the_same_names_and_results() -> None:
     assert word_count("three short words") == 3
     assert parse_thinking_output("<thinking>a</thinking><output>b</output>") == {"thinking": "a", "output": "b"}
     assert normalize_to_grade_input("plain") == {"thinking": "", "output": "plain"}

@@ -1,10 +1,8 @@
-"""A judgment is bought once: what a store is asked for, and what changes its keys. The store here is a dictionary."""
+"""Stored judgments: each is requested once, its key depends on all that could change it, and it is validated."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
 import dspy
@@ -12,10 +10,12 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, Option, PerCriterionGrader, Rubric, Scale
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.graders import OptionDisplay, PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.judges.lm_judge import LMJudge
-from rubric_integrations.judges.stored import JudgmentStore, Lease
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.graders import GRADERS, OptionDisplay, PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.judges import JudgmentStore, LMJudge
+from rubric_integrations.judges.stored import StoredJudge
+from rubric_integrations.results import JudgeFailure, Judgment
+from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, FakeStore, batch_of
+from tests.judges.questions import BINARY, question_about
 from tests.openai_server import Call, OpenAIServer, Reply
 
 RUBRIC = Rubric(
@@ -27,65 +27,47 @@ RUBRIC = Rubric(
     ],
     guidelines="Be fair.",
 )  # fmt: skip
+KIND = Rubric([RUBRIC.criteria[0]])
 
 
-class DictStore:
-    def __init__(self) -> None:
-        self.rows: dict[str, Judgment] = {}
-        self.failures: list[JudgeFailure] = []
-
-    async def store(self, judgments: Mapping[str, Judgment]) -> None:
-        self.rows |= judgments
-
-    def record_failure(self, key: str, failure: JudgeFailure) -> None:
-        self.failures.append(failure)
-
-    @property
-    def stored(self) -> dict[str, Judgment]:
-        return self.rows
-
-    @asynccontextmanager
-    async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
-        yield self
-
-
-def answers(call: Call) -> Reply:
+def answer_script(call: Call) -> Reply:
     if "judgments" in call.prompt:
-        given = enumerate(["MET", "A", "7"], start=1)
-        return Reply(text=json.dumps({"judgments": [{"id": i, "explanation": "so", "answer": a} for i, a in given]}))
+        entries = [{"id": i, "explanation": "so", "answer": a} for i, a in enumerate(["MET", "A", "7"], start=1)]
+        return Reply(text=json.dumps({"judgments": entries}))
     if "overall_score" in call.prompt:
         return Reply(text='{"explanation": "so", "overall_score": 62.5}')
     return Reply(text='{"explanation": "so", "verdict": "MET", "choice": "A", "score": 7}')
 
 
-GRADERS: list[Any] = [PerCriterionGrader, PerCriterionOneShotGrader, RubricAsJudgeGrader]
-
-
-@pytest.mark.parametrize("kind", GRADERS)
-def test_a_second_grade_costs_no_call_and_is_the_same(server: OpenAIServer, kind: Any) -> None:
-    server.script = answers
-    store = DictStore()
+@pytest.mark.parametrize("grader_name", GRADERS)
+def test_second_grade_makes_no_call_and_is_equal(server: OpenAIServer, grader_name: str) -> None:
+    server.script = answer_script
+    store = FakeStore()
     typed: JudgmentStore = store
 
     def grade(text: str = "Hello.", **settings: Any) -> Any:
-        lm = dspy.LM("openai/m", api_base=server.url, api_key="none", cache=False)
-        return RUBRIC.grade_sync(text, grader=kind(lm, **settings).with_store(typed), query="Greet.")
+        judge = LMJudge("openai/m", api_base=server.url)
+        grader = GRADERS[grader_name](judge, **settings).with_store(typed)
+        return RUBRIC.grade_sync(text, grader=grader, query="Greet.")
 
     first = grade()
-    bought = len(server.calls)
-    assert bought in (1, 3)
+    calls = len(server.calls)
+    assert calls in (1, 3)
     assert grade() == first
-    assert len(server.calls) == bought
+    assert len(server.calls) == calls
     assert grade(cannot_assess="zero", length_penalty=None).score == first.score
-    assert len(server.calls) == bought
+    assert len(server.calls) == calls
     grade("Goodbye.")
-    assert len(server.calls) == 2 * bought
+    assert len(server.calls) == 2 * calls
 
 
-def grade_with(server: OpenAIServer, store: DictStore, rubric: Rubric = RUBRIC, **change: Any) -> Any:
-    lm = dspy.LM(change.get("model", "openai/m"), api_base=change.get("url", server.url), api_key="none", cache=False,
-                 temperature=change.get("temperature"))  # fmt: skip
-    judge = LMJudge(lm, system_prompt=change.get("system_prompt"))
+def grade_with(server: OpenAIServer, store: FakeStore, rubric: Rubric = RUBRIC, **change: Any) -> Any:
+    judge = LMJudge(
+        change.get("model", "openai/m"),
+        api_base=change.get("url", server.url),
+        temperature=change.get("temperature"),
+        system_prompt=change.get("system_prompt"),
+    )
     grader = PerCriterionGrader(judge, options=OptionDisplay(shuffle=False)).with_store(store, change.get("sample", 0))
     return rubric.grade_sync(change.get("text", "Hello."), grader=grader, query=change.get("query"))
 
@@ -97,19 +79,21 @@ def grade_with(server: OpenAIServer, store: DictStore, rubric: Rubric = RUBRIC, 
         {"system_prompt": "Be strict."}, {"url": "http://localhost"},
     ],
 )  # fmt: skip
-def test_whatever_may_change_an_answer_is_asked_anew(server: OpenAIServer, change: dict[str, Any]) -> None:
-    server.script = answers
+def test_change_of_anything_that_may_change_an_answer_requests_it_again(
+    server: OpenAIServer, change: dict[str, Any]
+) -> None:
+    server.script = answer_script
     if "url" in change:
         change = {"url": server.url.replace("127.0.0.1", "localhost")}
-    store = DictStore()
+    store = FakeStore()
     grade_with(server, store)
     grade_with(server, store, **change)
     assert len(server.calls) == 6
 
 
-def changed(place: int, **change: Any) -> Rubric:
+def changed(position: int, **change: Any) -> Rubric:
     criteria = list(RUBRIC.criteria)
-    criteria[place] = criteria[place].model_copy(update=change)
+    criteria[position] = criteria[position].model_copy(update=change)
     return RUBRIC.model_copy(update={"criteria": tuple(criteria)})
 
 
@@ -117,7 +101,7 @@ def changed(place: int, **change: Any) -> Rubric:
     ("rubric", "more"),
     [
         (changed(0, requirement="Is very kind"), 1),
-        (changed(0, weight=-5.0), 1),  # what was a requirement is a penalty
+        (changed(0, weight=-5.0), 1),  # the requirement has become a penalty
         (changed(2, scale=Scale(min=0, max=20)), 1),
         (RUBRIC.model_copy(update={"guidelines": "Be strict."}), 3),
         (changed(0, weight=50.0), 0),
@@ -126,41 +110,41 @@ def changed(place: int, **change: Any) -> Rubric:
         (RUBRIC.model_copy(update={"criteria": tuple(reversed(RUBRIC.criteria))}), 0),
     ],
 )
-def test_the_wording_is_in_the_key_and_weights_names_and_places_are_not(
+def test_key_contains_the_wording_and_neither_weights_names_nor_positions(
     server: OpenAIServer, rubric: Rubric, more: int
 ) -> None:
-    server.script = answers
-    store = DictStore()
+    server.script = answer_script
+    store = FakeStore()
     grade_with(server, store)
     grade_with(server, store, rubric)
     assert len(server.calls) == 3 + more
 
 
-def test_a_kept_choice_gets_the_value_that_its_option_has_now(server: OpenAIServer) -> None:
-    server.script = answers
-    store = DictStore()
+def test_stored_choice_gets_the_value_that_its_option_has_now(server: OpenAIServer) -> None:
+    server.script = answer_script
+    store = FakeStore()
     assert grade_with(server, store).report[1].value == 0.0
     options = (Option(label="cold", value=0.5), Option(label="warm", value=1))
     assert grade_with(server, store, changed(1, options=options)).report[1].value == 0.5
     assert len(server.calls) == 3
 
 
-def test_two_votes_of_one_model_are_two_answers(server: OpenAIServer) -> None:
-    store = DictStore()
+def test_two_equal_judges_on_a_panel_give_two_answers(server: OpenAIServer) -> None:
+    store = FakeStore()
     lm = dspy.LM("openai/m", api_base=server.url, api_key="none", cache=False)
     for _ in range(2):
-        Rubric([RUBRIC.criteria[0]]).grade_sync("a", grader=PerCriterionGrader(judges=[lm, lm]).with_store(store))
+        KIND.grade_sync("a", grader=PerCriterionGrader(judges=[lm, lm]).with_store(store))
     assert (len(server.calls), len(store.rows)) == (2, 2)
 
 
-def test_a_batch_with_a_hole_is_repaired_once_and_never_bought_again(server: OpenAIServer) -> None:
-    def forgetful(call: Call) -> Reply:
+def test_batch_without_some_answers_is_completed_once_and_then_stored(server: OpenAIServer) -> None:
+    def incomplete_at_first(call: Call) -> Reply:
         if call.number == 0:
             return Reply(text='{"judgments": [{"id": 1, "explanation": "so", "answer": "MET"}]}')
-        return answers(call)
+        return answer_script(call)
 
-    server.script = forgetful
-    store = DictStore()
+    server.script = incomplete_at_first
+    store = FakeStore()
     grader = PerCriterionOneShotGrader(LMJudge("openai/m", api_base=server.url)).with_store(store)
     first = RUBRIC.grade_sync("Hello.", grader=grader)
     assert (len(server.calls), len(store.failures)) == (2, 2)
@@ -169,46 +153,99 @@ def test_a_batch_with_a_hole_is_repaired_once_and_never_bought_again(server: Ope
     assert again == first
 
 
-def test_failures_are_noted_and_asked_again(server: OpenAIServer) -> None:
-    store = DictStore()
+def test_failure_is_recorded_and_its_question_requested_again(server: OpenAIServer) -> None:
+    store = FakeStore()
     server.script = lambda call: Reply(status=401) if call.number == 0 else Reply()
-    rubric = Rubric([RUBRIC.criteria[0]])
     grader = PerCriterionGrader(LMJudge("openai/m", api_base=server.url)).with_store(store)
     with pytest.raises(JudgeError):
-        rubric.grade_sync("Hello.", grader=grader)
+        KIND.grade_sync("Hello.", grader=grader)
     assert len(store.failures) == 1
-    assert rubric.grade_sync("Hello.", grader=grader).score == 1.0
+    assert KIND.grade_sync("Hello.", grader=grader).score == 1.0
 
 
-def test_an_answer_that_is_none_is_not_kept() -> None:
-    class Confused:
-        def fingerprint(self) -> str:
-            return "confused"
+# -- validation
 
-        async def judge(self, question: Any) -> Judgment:
-            return Judgment(verdict="MAYBE", value=1.0)
 
-    store = DictStore()
-    grader = PerCriterionGrader(Confused(), on_failure="abstain").with_store(store)
-    assert Rubric([RUBRIC.criteria[0]]).grade_sync("a", grader=grader).failed_count == 1
+def test_invalid_answer_of_a_judge_is_not_stored() -> None:
+    store = FakeStore()
+    maybe = Judgment(verdict="MAYBE", value=1.0)
+    judges: dict[Any, FakeJudge] = {
+        PerCriterionGrader: FakeJudge(lambda _question: maybe, fingerprint="f"),
+        PerCriterionOneShotGrader: FakeBatchJudge(batch_of({1: "MAYBE"}), fingerprint="f"),
+        RubricAsJudgeGrader: FakeOverallJudge(150, fingerprint="f"),
+    }
+    for grader, judge in judges.items():
+        report = KIND.grade_sync("a", grader=grader(judge, on_failure="abstain", max_retries=0).with_store(store))
+        assert report.failed_count == 1
     assert store.rows == {}
+    assert {failure.kind for failure in store.failures} == {"parse"}
 
 
-def test_a_judge_that_cannot_tell_what_it_depends_on_is_refused() -> None:
-    class Mute:
-        async def judge(self, question: Any) -> Judgment:
-            return Judgment(verdict="MET", value=1.0)
+def test_stored_verdict_that_is_no_answer_is_a_parse_failure() -> None:
+    store = FakeStore()
+    judge = FakeJudge(fingerprint="f")
+    grader = PerCriterionGrader(judge, on_failure="abstain").with_store(store)
+    assert KIND.grade_sync("a", grader=grader).score == 1.0
+    store.replace_all("YES")
+    report = KIND.grade_sync("a", grader=grader)
+    assert report.score is None
+    assert report.criteria[0].error == (
+        "parse: a stored judgment is not valid: 'YES' is no verdict: use MET, UNMET or CANNOT_ASSESS"
+    )
 
-    with pytest.raises(TypeError, match=r"Mute has no method `fingerprint\(\) -> str`"):
-        PerCriterionGrader(Mute()).with_store(DictStore())
+
+def test_stored_verdict_in_another_form_becomes_canonical() -> None:
+    store = FakeStore()
+    grader = PerCriterionGrader(FakeJudge("UNMET", fingerprint="f")).with_store(store)
+    KIND.grade_sync("a", grader=grader)
+    store.replace_all("**Met.**")
+    row = KIND.grade_sync("a", grader=grader).criteria[0]
+    assert (row.verdict, row.value) == ("MET", 1.0)
 
 
-def test_metrics_share_a_store_and_noise_goes_past_it(server: OpenAIServer) -> None:
-    store = DictStore()
-    rubric = Rubric([RUBRIC.criteria[0]])
+@pytest.mark.parametrize("score", ["150", "nan", "-1"])
+def test_stored_overall_score_out_of_range_is_a_parse_failure(score: str) -> None:
+    store = FakeStore()
+    grader = RubricAsJudgeGrader(FakeOverallJudge(50, fingerprint="f"), on_failure="abstain").with_store(store)
+    assert KIND.grade_sync("a", grader=grader).score == 0.5
+    store.replace_all(score)
+    report = KIND.grade_sync("a", grader=grader)
+    assert report.score is None
+    assert "parse: the score" in (report.error or "")
+
+
+def test_stored_batch_verdict_that_is_no_answer_is_a_parse_failure() -> None:
+    store = FakeStore()
+    judge = FakeBatchJudge(batch_of({1: "MET"}), fingerprint="f")
+    grader = PerCriterionOneShotGrader(judge, on_failure="abstain").with_store(store)
+    assert KIND.grade_sync("a", grader=grader).score == 1.0
+    store.replace_all("YES")
+    report = KIND.grade_sync("a", grader=grader)
+    assert (report.score, report.criteria[0].verdict) == (None, None)
+    assert "parse: a stored judgment is not valid" in (report.criteria[0].error or "")
+
+
+async def test_stored_abstention_is_no_answer_where_judges_may_not_abstain() -> None:
+    store = FakeStore()
+    judge = StoredJudge(FakeJudge("plain", fingerprint="f"), store)
+    question = question_about(Criterion(requirement="t", options=(Option(label="plain", value=1),
+                                        Option(label="x", value=0))), may_abstain=False)  # fmt: skip
+    assert (await judge.judge(question)).value == 1.0
+    store.replace_all("CANNOT_ASSESS")
+    with pytest.raises(JudgeFailure, match="no option"):
+        await judge.judge(question)
+
+
+def test_judge_without_a_fingerprint_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"FakeJudge has no method `fingerprint\(\) -> str`"):
+        PerCriterionGrader(FakeJudge()).with_store(FakeStore())
+
+
+def test_metrics_share_a_store_and_noise_does_not_use_it(server: OpenAIServer) -> None:
+    store = FakeStore()
     example, pred = dspy.Example(question="q").with_inputs("question"), dspy.Prediction(answer="a")
     metrics = [
-        RubricMetric(rubric, grader=PerCriterionGrader(LMJudge("openai/m", api_base=server.url)), store=store)
+        RubricMetric(Rubric([BINARY]), grader=PerCriterionGrader(LMJudge("openai/m", api_base=server.url)), store=store)
         for _ in range(2)
     ]
     for metric in metrics:

@@ -16,6 +16,7 @@ from rubric_integrations.dspy.examples import response_of
 from rubric_integrations.langchain import RubricEvaluator
 from rubric_integrations.langchain.fields import FieldSelector
 from rubric_integrations.submission.values import value_text
+from tests.fakes import FakeModel
 from tests.langchain.helpers import NUMBER_RUBRIC, chat_model, number_script, number_text
 from tests.openai_server import OpenAIServer
 
@@ -60,15 +61,10 @@ def get_deep_text(outputs: Any) -> str:
     ],
 )
 def test_selected_output_is_what_the_judge_sees(settings: Any, outputs: Any, response: str) -> None:
-    prompts: list[str] = []
-
-    async def judge(_system: str, user: str) -> str:
-        prompts.append(user)
-        return '{"explanation": "so", "verdict": "MET"}'
-
+    model = FakeModel('{"explanation": "so", "verdict": "MET"}')
     rubric = Rubric(NUMBER_RUBRIC.criteria[:1])
-    RubricEvaluator(rubric, judge=judge, **settings)(inputs={"a": "x", "b": "y"}, outputs=outputs)
-    assert f"\n{response}\n</data" in prompts[0]
+    RubricEvaluator(rubric, judge=model, **settings)(inputs={"a": "x", "b": "y"}, outputs=outputs)
+    assert f"\n{response}\n</data" in model.prompts[0][1]
 
 
 def test_inputs_without_a_usual_name_become_json() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from rubric_integrations.judges.prompts import render, sanitize
-from rubric_integrations.redteam import reply_breach
+from rubric_integrations.redteam.reply_check import reply_breach
 from tests.redteam.attack_lists import FAMILIES, STRUCTURAL
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.graders import PerCriterionOneShotGrader
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.redteam import Attack, find_breach
+from rubric_integrations.redteam import Attack
+from rubric_integrations.redteam.structural import find_breach
 from tests.openai_server import OpenAIServer, Reply
 from tests.redteam.attack_lists import BEHAVIOURAL, FRAGMENTS, STRUCTURAL, structural
 

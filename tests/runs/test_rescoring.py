@@ -15,7 +15,7 @@ from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.results.usage import Spend
 from rubric_integrations.runs import Ledger, LedgerError, rescore
 from tests.judges.test_stored import RUBRIC as RUBRIC_OF_EVERY_KIND
-from tests.judges.test_stored import answers
+from tests.judges.test_stored import answer_script
 from tests.openai_server import OpenAIServer
 from tests.runs.scripted import SMALL_RUBRIC, InstantJudge
 
@@ -31,7 +31,7 @@ def without_spend(report: EvaluationReport | None) -> EvaluationReport:
 def test_run_of_each_grader_with_a_panel_rescored_gives_the_same_reports(
     server: OpenAIServer, tmp_path: Path, kind: Any
 ) -> None:
-    server.script = answers
+    server.script = answer_script
     judges = [LMJudge(dspy.LM(f"openai/{name}", api_base=server.url, api_key="none", cache=False)) for name in "ab"]
     with Ledger(tmp_path / "run.sqlite") as ledger:
         run = grade_many(["Hello.", "Bye."], RUBRIC_OF_EVERY_KIND, kind(judges=judges), ledger=ledger)

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import ast
+import statistics
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rubric_integrations import Criterion, Rubric
-from rubric_integrations.results.judgment import Verdict
+import rubric_integrations
+from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, Scale, Submission
+from rubric_integrations.results import JudgeFailure, Judgment, Spend
+from rubric_integrations.results.judgment import JudgeAnswers, Outcome, Verdict
+from rubric_integrations.rubric import HybridMetric
+from rubric_integrations.scoring.aggregate import (
+    MetricResults,
+    OverallAnswer,
+    aggregate_answers,
+    aggregate_overall,
+    blend_metrics,
+    subtract_penalty,
+)
 from tests.scoring.rubrics import report_of, rubric_of
 from tests.scoring.test_formula import WEIGHTED_VERDICTS
+
+PACKAGE = Path(rubric_integrations.__file__).parent
+CLARITY = (Option(label="muddled", value=0.0), Option(label="passable", value=0.4), Option(label="clear", value=1.0))
+MET = Judgment(verdict="MET", value=1.0)
+UNMET = Judgment(verdict="UNMET", value=0.0)
+NO_CHECKS = JudgeAnswers({}, "check")
+POLICIES = PerCriterionGrader("offline").policies
 
 
 def test_required_criterion_changes_passed_but_not_the_score() -> None:
@@ -70,3 +93,124 @@ def test_failure_under_worst_case_never_raises_the_score(
     assert not failed.complete
     if complete.score is not None and failed.score is not None:
         assert failed.score <= complete.score
+
+
+KINDS = st.sampled_from(
+    [
+        Criterion(requirement="r"),
+        Criterion(requirement="r", options=CLARITY),
+        Criterion(requirement="r", scale=Scale(min=0, max=4)),
+    ]
+)
+
+
+@given(st.lists(st.tuples(KINDS, st.floats(-10, 10), st.floats(0, 1)), min_size=1, max_size=5), st.data())
+def test_failure_under_worst_case_never_raises_the_score_of_any_kind_of_criterion(
+    rows: list[tuple[Criterion, float, float]], data: st.DataObject
+) -> None:
+    assume(any(weight for _, weight, _ in rows))
+    rubric = Rubric([criterion.model_copy(update={"weight": weight}) for criterion, weight, _ in rows])
+    grader = PerCriterionGrader("offline", on_failure="worst_case")
+
+    def answer(criterion: Criterion, share: float) -> Outcome:
+        if criterion.options:
+            option = criterion.choices[round(share * 2)]
+            return Judgment(verdict=option.label, value=option.value)
+        return Judgment(verdict="x", value=float(round(share)) if criterion.kind == "binary" else share)
+
+    answers = {i: answer(c, share) for i, (c, (_, _, share)) in enumerate(zip(rubric.criteria, rows, strict=True))}
+    lost = {**answers, data.draw(st.integers(0, len(rows) - 1)): JudgeFailure("transport", "lost")}
+    complete = grader.aggregate(rubric, Submission(response="t"), [JudgeAnswers(answers)])
+    failed = grader.aggregate(rubric, Submission(response="t"), [JudgeAnswers(lost)])
+    if complete.score is not None and failed.score is not None:
+        assert failed.score <= complete.score + 1e-9
+
+
+# -- cancelled criteria
+
+
+def test_cancelled_criteria_are_failures_but_not_the_error_of_the_report() -> None:
+    cancelled = JudgeFailure("cancelled", "another criterion had failed")
+    answers = JudgeAnswers({0: cancelled, 1: MET, 2: JudgeFailure("config", "wrong key"), 3: cancelled})
+    report = aggregate_answers(rubric_of(1, 1, 1, 1), [answers], NO_CHECKS, POLICIES)
+    assert report.error == "`c3` was not judged: config: wrong key"
+    assert (report.failed_count, report.complete) == (3, False)
+    assert [row.error for row in report.criteria] == [
+        "cancelled: another criterion had failed", None, "config: wrong key", "cancelled: another criterion had failed",
+    ]  # fmt: skip
+
+
+def test_failure_with_the_word_cancelled_in_its_message_is_the_error_of_the_report() -> None:
+    failure = JudgeFailure("transport", "cancelled: another criterion had failed")
+    report = aggregate_answers(rubric_of(1), [JudgeAnswers({0: failure})], NO_CHECKS, POLICIES)
+    assert report.error == "`c1` was not judged: transport: cancelled: another criterion had failed"
+
+
+# -- holistic grades, metrics, length penalties
+
+
+def overall(*percents: float | None) -> list[OverallAnswer]:
+    return [
+        OverallAnswer(f"judge {position}", percent, "why" if percent is not None else "down", Spend(calls=1))
+        for position, percent in enumerate(percents)
+    ]
+
+
+def test_overall_scores_are_joined_and_lost_judges_reported() -> None:
+    report = aggregate_overall(rubric_of(10, -5), overall(90, None, 50), statistics.fmean, POLICIES)
+    assert (report.score, report.raw_score, report.llm_raw_score) == (0.7, 7.0, 70.0)
+    assert (report.complete, report.failed_count, report.coverage, report.spend.calls) == (False, 0, 1.0, 3)
+    assert report.error == "1 of 3 judges gave no score: down"
+    assert report.judge_scores == {"judge 0": 0.9, "judge 1": None, "judge 2": 0.5}
+
+
+def test_overall_score_that_is_a_fallback_never_passes() -> None:
+    policies = PerCriterionGrader("offline", on_failure={"positive": "MET"}).policies
+    report = aggregate_overall(rubric_of(10), overall(None), statistics.fmean, policies)
+    assert (report.score, report.passed, report.failed_count, report.complete) == (1.0, False, 1, False)
+
+
+def test_metrics_and_penalties_decide_passed_again() -> None:
+    rubric = Rubric(
+        rubric_of(1).criteria, pass_mark=0.6, hybrid_metrics=[HybridMetric(name="m", type="accuracy", weight=1)]
+    )
+    report = aggregate_answers(rubric, [JudgeAnswers({0: MET})], NO_CHECKS, POLICIES)
+    assert report.passed
+    blended = blend_metrics(rubric, report, MetricResults({"m": 0.0}, {}), POLICIES)
+    assert (blended.score is not None and blended.score < 0.6, blended.passed) == (True, False)
+    assert not subtract_penalty(rubric, report, 0.5, POLICIES).passed
+    assert subtract_penalty(rubric, report, 0.3, POLICIES).passed
+
+
+def test_metric_that_was_not_computed_makes_the_report_incomplete() -> None:
+    rubric = Rubric(rubric_of(1).criteria, hybrid_metrics=[HybridMetric(name="m", type="accuracy", weight=1)])
+    report = aggregate_answers(rubric, [JudgeAnswers({0: UNMET})], NO_CHECKS, POLICIES)
+    blended = blend_metrics(rubric, report, MetricResults({"m": None}, {"m": "check: no reference"}), POLICIES)
+    assert (blended.score, blended.complete, blended.failed_count) == (0.0, False, 1)
+    assert blended.error == "`m` was not computed: check: no reference"
+
+
+# -- `passed` is decided in one module
+
+
+def decides_passed(module: Path) -> bool:
+    """Whether a module compares a score with a rubric's pass mark, or sets `passed` of an `EvaluationReport`."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        keywords: dict[str | None, Any] = {keyword.arg: keyword.value for keyword in node.keywords}
+        if name == "EvaluationReport" and "passed" in keywords:
+            return True
+        update = keywords.get("update")
+        keys = update.keys if name == "model_copy" and isinstance(update, ast.Dict) else []
+        # `RunSummary` counts the grades that passed; it has `submissions`, which no report has.
+        names = {key.value for key in keys if isinstance(key, ast.Constant)}
+        if "passed" in names and "submissions" not in names:
+            return True
+    return False
+
+
+def test_passed_of_a_report_is_decided_in_one_module() -> None:
+    deciding = [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if decides_passed(path)]
+    assert deciding == ["scoring/aggregate.py"]

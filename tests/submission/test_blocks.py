@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 
-from rubric_integrations.submission import render_conversation, split_conversation
+from rubric_integrations.submission.messages import render_conversation, split_conversation
 from tests.submission.conversations import ANSWER, CHAT, QUESTION, parsed_lines
 
 CALL_LINE = {

@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.submission import render_conversation
-from rubric_integrations.submission.messages import json_lines
+from rubric_integrations.submission.messages import json_lines, render_conversation
+from tests.fakes import FakeModel
 from tests.submission.conversations import ANSWER, CHAT, QUESTION, parsed_lines
 
 RUBRIC = Rubric.from_dict([{"weight": 1, "requirement": "States 17.2%", "check": {"contains": "17.2%"}}])
@@ -69,13 +69,8 @@ def test_dspy_fields_with_other_lists_are_written_as_json() -> None:
 
 @pytest.mark.parametrize(("respond", "start"), [("last", "It is 42."), ("transcript", '{"role": "user"')])
 def test_dspy_prediction_with_a_conversation_is_graded_by_respond(respond: Any, start: str) -> None:
-    submissions: list[str] = []
-
-    async def judge(_system: str, user: str) -> str:
-        submissions.append(user.split("## submission ##")[1])
-        return '{"explanation": "so", "verdict": "MET"}'
-
-    metric = RubricMetric(Rubric([Criterion(requirement="a")]), judge=judge, respond=respond)
+    model = FakeModel('{"explanation": "so", "verdict": "MET"}')
+    metric = RubricMetric(Rubric([Criterion(requirement="a")]), judge=model, respond=respond)
     turns = [{"role": "user", "content": "6 x 7?"}, {"role": "assistant", "content": "It is 42."}]
     assert metric(dspy.Example(q="go").with_inputs("q"), dspy.Prediction(messages=turns)).passed
-    assert submissions[0].splitlines()[2].startswith(start)
+    assert model.prompts[0][1].split("## submission ##")[1].splitlines()[2].startswith(start)

@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations.submission import (
-    ResponsesError,
-    Row,
-    Submission,
-    read_responses,
-    read_row,
-    render_conversation,
-)
+from rubric_integrations.submission import ResponsesError, Row, Submission, read_responses
+from rubric_integrations.submission.files import read_row
+from rubric_integrations.submission.messages import render_conversation
 from tests.submission.conversations import ANSWER, CHAT, QUESTION
 
 

@@ -21,8 +21,14 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 
-from rubric_integrations.submission import Submission, as_submission, render_conversation, split_conversation
-from rubric_integrations.submission.messages import is_conversation, is_message, message_text
+from rubric_integrations.submission import Submission, as_submission
+from rubric_integrations.submission.messages import (
+    is_conversation,
+    is_message,
+    message_text,
+    render_conversation,
+    split_conversation,
+)
 from tests.submission.conversations import ANSWER, CALL, CALL_RESULT, CHAT, QUESTION, TEXTS, parsed_lines
 
 TOOL_CALL = {"type": "tool_call", "name": "look", "args": {}, "id": "c1"}
@@ -207,7 +213,8 @@ def test_render_value_that_is_not_json_is_refused() -> None:
 
 def test_render_does_not_import_langchain_or_dspy() -> None:
     code = (
-        "import sys, rubric_integrations.submission as s; s.render_conversation([{'role': 'user', 'content': 'x'}]);"
+        "import sys; from rubric_integrations.submission.messages import render_conversation;"
+        "render_conversation([{'role': 'user', 'content': 'x'}]);"
         "sys.exit(any(name.startswith(('langchain', 'dspy')) for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

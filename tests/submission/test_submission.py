@@ -9,7 +9,8 @@ from hypothesis import given
 
 from rubric_integrations import PerCriterionGrader, Rubric, Submission
 from rubric_integrations.judges import Question, as_judge
-from rubric_integrations.submission import as_submission, render_conversation
+from rubric_integrations.submission import as_submission
+from rubric_integrations.submission.messages import render_conversation
 from rubric_integrations.submission.submission import MAX_CHARS
 from tests.submission.conversations import ANSWER, CHAT, QUESTION, TEXTS, parsed_lines
 

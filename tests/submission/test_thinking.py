@@ -21,8 +21,8 @@ from rubric_integrations.submission import (
     normalize_to_grade_input,
     parse_thinking_output,
     read_responses,
-    split_thinking,
 )
+from rubric_integrations.submission.thinking import split_thinking
 
 Convert = Callable[[Any], Submission | None]
 

@@ -78,7 +78,7 @@ class ReplyReader:
         except Exception as error:  # noqa: BLE001 -- the internals of another DSPy; the slow way may still work
             warnings.warn(f"replies are read by DSPy, which is slower: {error!r}", RuntimeWarning, stacklevel=2)
             return False
-        # Where a schema was sent, DSPy writes the JSON of the reply anew, so that a repeated field appears once: the
+        # Where a schema was sent, DSPy serializes the parsed reply again, so that a repeated field appears once: the
         # model's own text is the better one to parse.
         if plain is None or completion.text not in (plain.text, plain.text.strip()):
             return False

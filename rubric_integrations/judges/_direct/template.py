@@ -1,8 +1,8 @@
 """A prompt template that DSPy renders once, and that is filled in for each question.
 
-DSPy plans, renders, converts and routes every request anew, which costs ten times as much CPU as to send it. All
-questions of one form to one model differ in their texts alone. So the first one goes through DSPy with slots in place
-of its texts, up to the bytes of the HTTP request; the others put their texts into the slots.
+DSPy plans, renders, converts and routes each request from the start, which costs ten times as much CPU as to send it.
+All questions of one form to one model differ in their texts alone. So the first one goes through DSPy with slots in
+place of its texts, up to the bytes of the HTTP request; the others put their texts into the slots.
 """
 
 from __future__ import annotations

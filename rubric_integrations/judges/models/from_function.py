@@ -36,7 +36,7 @@ class _AsyncFunctionEngine:
     async def complete(self, request: lm15.Request) -> lm15.Response:
         system = request.system if isinstance(request.system, str) else _text(request.system or ())
         turns = [(message.role, _text(message.parts)) for message in request.messages]
-        # Few-shot examples arrive as earlier turns; a function of two strings has room for one user turn.
+        # Few-shot examples arrive as earlier turns; a function of two strings has space for one user turn.
         user = turns[0][1] if len(turns) == 1 else "\n\n".join(f"[{role}]\n{text}" for role, text in turns)
         try:
             reply: object = self._generate_fn(system, user)

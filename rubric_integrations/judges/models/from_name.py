@@ -6,6 +6,7 @@ import os
 from typing import Any, NamedTuple
 
 import dspy
+from dspy.utils.exceptions import DSPyError
 
 
 class ModelOptions(NamedTuple):
@@ -43,7 +44,7 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
         options: How it is called.
 
     Raises:
-        ValueError: The name is empty, or an option is out of range.
+        ValueError: The name is empty, an option is out of range, or DSPy refuses it for this model.
     """
     if not model.strip():
         raise ValueError("`judge` is an empty model name: write one such as 'openai/gpt-5-mini', or 'offline'")
@@ -55,4 +56,7 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
     if options.api_base:
         provider = model.split("/", 1)[0].upper() if "/" in model else "OPENAI"
         settings["api_key"] = options.api_key or os.environ.get(f"{provider}_API_KEY") or "none"
-    return dspy.LM(model, cache=False, num_retries=0, **settings)
+    try:
+        return dspy.LM(model, cache=False, num_retries=0, **settings)
+    except DSPyError as error:
+        raise ValueError(f"DSPy does not make the model {model!r} with these settings: {error}") from error

@@ -27,7 +27,7 @@ class JudgeAdapter(dspy.JSONAdapter):
         expected_ids: The numbers of the criteria in a request about several.
         reply_format: The strictest format in which the reply is requested; some servers refuse stricter ones.
         raw_text: The reply as the model wrote it, where the caller knows it. DSPy parses a reply to a JSON schema and
-            writes its JSON anew, so that a repeated field arrives here once.
+            serializes it again, so that a repeated field arrives here once.
     """
 
     def __init__(self, quotable: bool, expected_ids: frozenset[int] = frozenset()):

@@ -1,7 +1,7 @@
-"""The typed questions that a judge is asked. The prompts live here, as prose.
+"""The DSPy signatures of a judge's questions. Their docstrings and field descriptions are the prompts.
 
-Everything that the criteria of one submission share comes first and the criterion last, so that a provider's prefix
-cache serves all but the last lines of every call after the first.
+What all criteria of one submission share comes first and the criterion last, so that a provider's prefix cache serves
+all but the last lines of every request after the first. A change here changes every prompt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ them. Give the explanation first, and let the answer follow from it.
 
 
 def _with_material(signature: type[dspy.Signature]) -> type[dspy.Signature]:
-    """Add to a signature's own instructions what all of them say about the texts."""
+    """Add to a signature's instructions what all of them say about the texts."""
     instructions = cast("str", cast("Any", signature).instructions)
     return signature.with_instructions(f"{instructions}\n{_MATERIAL}".strip())
 

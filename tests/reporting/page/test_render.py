@@ -13,6 +13,7 @@ from rubric_integrations.judges.protocol import Question
 from rubric_integrations.reporting import RunFile, report_page
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.usage import Spend
+from tests.fakes import FakeJudge
 from tests.reporting.page.runs import FIRST, RUBRIC
 
 
@@ -23,11 +24,8 @@ def test_page_of_no_run_or_of_three_is_refused(count: int) -> None:
 
 
 def test_page_of_a_run_with_unknown_tokens_shows_that_they_are_unknown() -> None:
-    class Silent:
-        async def judge(self, question: Question) -> Judgment:
-            return Judgment(verdict="MET", value=1.0, spend=Spend(calls=1, usage=None, cost=None))
-
-    run = RunFile.of("silent", grade_many(["a"], Rubric(RUBRIC.criteria[:1]), PerCriterionGrader(Silent())))
+    judge = FakeJudge(spend=Spend(calls=1, usage=None, cost=None))
+    run = RunFile.of("silent", grade_many(["a"], Rubric(RUBRIC.criteria[:1]), PerCriterionGrader(judge)))
     assert "unknown <small>1 calls, tokens unknown</small>" in report_page([run])
     assert re.search(r"\d+ calls, 0 tokens</small>", report_page([FIRST]))
 

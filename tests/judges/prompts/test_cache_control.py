@@ -1,4 +1,4 @@
-"""Anthropic is told where the shared part of a run's prompts ends; the report has what its cache served."""
+"""Cache breakpoints for Anthropic: where they are set, and how the tokens that the cache served are counted."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ RUBRIC = Rubric([Criterion(requirement=f"Names river {number}") for number in ra
 LONG = Submission(response="The Nile is long. " * 300, query="Which rivers?")
 
 
-def as_anthropic(call: Call) -> Reply:
+def anthropic_script(call: Call) -> Reply:
+    """Answer MET in the form of Anthropic's API; every call after the first reads 1500 tokens from the cache."""
     numbers = [1, 2] if "judgments" in str(call.body) else []
     judgments = [{"id": number, "explanation": "", "answer": "MET"} for number in numbers]
-    said = {"judgments": judgments} if numbers else {"explanation": "so", "verdict": "MET"}
+    reply = {"judgments": judgments} if numbers else {"explanation": "so", "verdict": "MET"}
     usage = {"input_tokens": 40, "output_tokens": 20, "cache_read_input_tokens": 1500 if call.number else 0}
     body = {
         "id": "m",
         "type": "message",
         "role": "assistant",
         "model": call.body["model"],
-        "content": [{"type": "text", "text": json.dumps(said)}],
+        "content": [{"type": "text", "text": json.dumps(reply)}],
         "stop_reason": "end_turn",
         "usage": {**usage, "cache_creation_input_tokens": 0 if call.number else 1500},
     }
@@ -34,30 +35,30 @@ def as_anthropic(call: Call) -> Reply:
 
 
 def claude(server: OpenAIServer, **settings: Any) -> dspy.LM:
-    server.script = as_anthropic
+    server.script = anthropic_script
     return dspy.LM("anthropic/claude-sonnet-4-5", api_base=server.url, api_key="k", cache=False, **settings)
 
 
-def marks(call: Call) -> list[str]:
-    """The texts that end with a mark."""
+def cached_texts(call: Call) -> list[str]:
+    """Return the text blocks that end with a breakpoint."""
     blocks = [block for message in call.body["messages"] for block in message["content"] if isinstance(block, dict)]
     return [block["text"] for block in blocks if "cache_control" in block]
 
 
-def asked(call: Call) -> str:
+def full_text(call: Call) -> str:
     blocks = [block for message in call.body["messages"] for block in message["content"]]
     return "\n\n".join(block["text"] for block in blocks)
 
 
-def test_a_run_marks_where_the_questions_begin_to_differ(server: OpenAIServer) -> None:
+def test_run_sets_a_breakpoint_where_the_questions_begin_to_differ(server: OpenAIServer) -> None:
     grader = PerCriterionGrader(claude(server))
     whole = RUBRIC.grade_sync(LONG, grader=grader)
-    alone = {asked(call) for call in server.calls}
-    assert [marks(call) for call in server.calls] == [[], [], []]
+    single_grade = {full_text(call) for call in server.calls}
+    assert [cached_texts(call) for call in server.calls] == [[], [], []]
     server.calls.clear()
     (graded,) = list(grade_many([LONG], RUBRIC, grader))
-    assert {asked(call) for call in server.calls} == alone
-    (shared,) = {text for call in server.calls for text in marks(call)}
+    assert {full_text(call) for call in server.calls} == single_grade
+    (shared,) = {text for call in server.calls for text in cached_texts(call)}
     assert shared.startswith("[[ ## query ## ]]")
     assert shared.endswith(">")
     assert "The Nile is long." in shared
@@ -67,28 +68,30 @@ def test_a_run_marks_where_the_questions_begin_to_differ(server: OpenAIServer) -
     assert graded.report.token_usage is not None
     assert graded.report.token_usage.cached_tokens == 3000
     assert graded.report.token_usage.prompt_tokens == 3 * 1540
-    # As DSPy's price list has it: $3, $3.75 written, $0.30 read and $15 a million tokens.
+    # The prices of DSPy's list, for a million tokens: $3 sent, $3.75 written, $0.30 read and $15 received.
     assert graded.report.cost == pytest.approx((120 * 3 + 1500 * 3.75 + 3000 * 0.3 + 60 * 15) / 1e6)
 
 
-def test_several_criteria_a_call_are_marked_too(server: OpenAIServer) -> None:
+def test_breakpoint_is_set_where_a_rubric_is_split_into_several_calls(server: OpenAIServer) -> None:
     grader = PerCriterionOneShotGrader(claude(server), max_criteria_per_call=2, on_failure="abstain", max_retries=0)
     list(grade_many([LONG], RUBRIC, grader))
-    assert {len(marks(call)) for call in server.calls} == {1}
+    assert {len(cached_texts(call)) for call in server.calls} == {1}
     server.calls.clear()
     list(grade_many([LONG], RUBRIC, PerCriterionOneShotGrader(claude(server), on_failure="abstain", max_retries=0)))
-    assert [marks(call) for call in server.calls[:1]] == [[]]
+    assert [cached_texts(call) for call in server.calls[:1]] == [[]]
 
 
-def test_what_is_short_or_alone_or_marked_by_the_user_is_not_marked(server: OpenAIServer) -> None:
+def test_no_breakpoint_is_set_for_a_short_text_a_single_call_or_a_users_own_setting(server: OpenAIServer) -> None:
     list(grade_many([Submission(response="Nile.")], RUBRIC, PerCriterionGrader(claude(server))))
     list(grade_many([LONG], Rubric(RUBRIC.criteria[:1]), PerCriterionGrader(claude(server))))
     own = claude(server, prompt_cache=dspy.lm15.CacheConfig(mode="off"))
     list(grade_many([LONG], RUBRIC, PerCriterionGrader(own)))
-    assert [marks(call) for call in server.calls] == [[]] * 7
+    assert [cached_texts(call) for call in server.calls] == [[]] * 7
 
 
-def test_a_way_that_takes_no_marks_is_gone_without(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_breakpoint_that_the_route_does_not_support_is_left_out(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused = 0
     real = dspy.LM.acall
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import time
+from typing import Any
 
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.rate_limiters import InMemoryRateLimiter
+from langchain_core.runnables import Runnable, RunnableLambda
 
-from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
-from rubric_integrations.judges import as_judge
+from rubric_integrations import JudgeError, PerCriterionGrader, Rubric
+from rubric_integrations.judges import LMJudge, as_judge
+from rubric_integrations.results import JudgeFailure, Spend
+from tests.judges.questions import BINARY, MET_REPLY, REPEATED_VERDICT, UNMET_REPLY, question_about
 from tests.langchain.helpers import SOURCE_RUBRIC, chat_model, source_script
 from tests.openai_server import OpenAIServer, Reply
 
-ONE_CRITERION = Rubric([Criterion(requirement="a")])
+ONE_CRITERION = Rubric([BINARY])
 
 
 def test_chat_model_temporary_errors_are_retried(server: OpenAIServer) -> None:
@@ -78,3 +83,77 @@ def test_chat_model_without_structured_output_reply_is_parsed_from_text() -> Non
     usage = report.token_usage
     assert usage
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (9, 2, 4)
+
+
+def test_chat_model_that_reports_no_usage_has_unknown_tokens() -> None:
+    model = FakeMessagesListChatModel(responses=[AIMessage(MET_REPLY)])
+    report = ONE_CRITERION.grade_sync("a", grader=PerCriterionGrader(model))
+    assert (report.spend, report.token_usage) == (Spend(calls=1, usage=None, cost=None), None)
+
+
+class StructuredModel(FakeMessagesListChatModel):
+    """A chat model with structured output, which reports a parsed value of its own beside each message."""
+
+    def with_structured_output(self, schema: Any, *, include_raw: bool = False, **kwargs: Any) -> Runnable[Any, Any]:
+        assert include_raw
+
+        def parse(message: Any) -> dict[str, Any]:
+            return {"raw": message, "parsed": {"explanation": "repaired", "verdict": "MET"}, "parsing_error": None}
+
+        return self | RunnableLambda(parse)
+
+
+def tool_call(**arguments: Any) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": "Judgment", "args": arguments, "id": "1"}])
+
+
+@pytest.mark.parametrize(
+    ("message", "verdict"),
+    [(AIMessage(UNMET_REPLY), "UNMET"), (tool_call(explanation="so", verdict="UNMET"), "UNMET")],
+    ids=["text", "tool call"],
+)
+async def test_parsed_value_of_langchain_is_never_used(message: AIMessage, verdict: str) -> None:
+    judgment = await LMJudge(StructuredModel(responses=[message])).judge(question_about())
+    assert (judgment.verdict, judgment.reason != "repaired") == (verdict, True)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AIMessage('{"explanation": "cut off", "verdict": "M'),
+        AIMessage(REPEATED_VERDICT),
+        AIMessage("I think it is met."),
+        tool_call(explanation="so", verdict="MAYBE"),
+        tool_call(explanation="no verdict"),
+    ],
+    ids=["cut off", "repeated verdict", "prose", "wrong tool argument", "missing tool argument"],
+)
+async def test_reply_that_langchain_would_repair_is_a_parse_failure(message: AIMessage) -> None:
+    with pytest.raises(JudgeFailure) as failure:
+        await LMJudge(StructuredModel(responses=[message])).judge(question_about())
+    assert failure.value.kind == "parse"
+
+
+async def test_tool_arguments_that_are_cut_off_are_a_parse_failure(server: OpenAIServer) -> None:
+    arguments = '{"explanation": "x", "verdict": "M'
+    body = {
+        "id": "x",
+        "model": "mock",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "tool_calls",
+                "message": {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {"id": "1", "type": "function", "function": {"name": "Judgment", "arguments": arguments}}
+                    ],
+                },
+            }
+        ],
+    }
+    model = chat_model(server, lambda _call: Reply(raw=json.dumps(body).encode()))
+    with pytest.raises(JudgeFailure) as failure:
+        await LMJudge(model).judge(question_about())
+    assert failure.value.kind == "parse"

@@ -1,4 +1,4 @@
-"""Replies are read and priced as DSPy reads and prices them, plain or not, and an unreadable one fails alike."""
+"""Replies are read and priced as DSPy reads and prices them, and those that it cannot read fail in the same way."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from dspy.clients import costs
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rubric_integrations import Criterion, Submission
 from rubric_integrations.judges._direct import capture, reply
 from rubric_integrations.judges._direct.http import HttpReply
 from rubric_integrations.judges._direct.reply import ReplyReader
-from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.prompts.signatures import JudgeCriterion
-from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import JudgeFailure
+from tests.judges.questions import MET_REPLY, judge_at, question_about
 from tests.openai_server import OpenAIServer
 from tests.openai_server import Reply as Answer
 
-# Priced by the token; priced higher above 200,000; priced by nobody; a provider that counts thinking apart.
+# Two with a price for each token; one whose price rises above 200,000 tokens; one without a price; and one whose
+# provider counts the tokens of its thinking apart.
 MODELS = ("openai/gpt-4o-mini", "openai/gpt-5-mini", "openai/gpt-5.4", "openai/mock", "xai/grok-3-mini")
 
 
@@ -36,25 +34,28 @@ async def reader_for(model: str) -> ReplyReader:
     return request.reader
 
 
-async def told(reader: ReplyReader, body: bytes) -> Any:
+async def result_of(reader: ReplyReader, body: bytes) -> Any:
+    """Return the text of a reply, why it ended and its spend; or the class of the error."""
     try:
         completion = await reader.read(HttpReply(200, "OK", {}, body))
-    except Exception as error:  # noqa: BLE001 -- which one is what is compared
+    except Exception as error:  # noqa: BLE001 -- the test compares which error it is
         return type(error)
-    return completion.text, completion.spend
+    # Where the server gives no reason, DSPy assumes `stop`, and the short way reports that it is unknown.
+    return completion.text, completion.finish_reason or "stop", completion.spend
 
 
-def read_nothing(_body: bytes) -> None:
-    """Leave every reply to DSPy."""
+def parse_nothing(_body: bytes) -> None:
+    """Parse no reply, so that DSPy reads every one."""
 
 
-async def assert_read_alike(model: str, body: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
+async def read_both_ways(model: str, body: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Read a reply, check that DSPy alone reads the same, and return the result."""
     reader = await reader_for(model)
-    found = await told(reader, body)
+    result = await result_of(reader, body)
     with monkeypatch.context() as patch:
-        patch.setattr(reply, "_parse_plain", read_nothing)
-        assert found == await told(reader, body)
-    return found
+        patch.setattr(reply, "_parse_plain", parse_nothing)
+        assert result == await result_of(reader, body)
+    return result
 
 
 COUNTS = st.integers(0, 3000) | st.sampled_from([250_000, None, -1, "7", 2.0, True])
@@ -63,7 +64,7 @@ TEXTS = st.text(max_size=20) | st.sampled_from(['{"verdict": "MET"}', "\u2028\x0
 
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """Replies, most of them plain, and any part of them odd."""
+    """Draw replies, most of which are plain; in the others any part may be unusual."""
     odd = draw(st.integers(0, 3)) == 0
     usage: Any = {
         "prompt_tokens": draw(COUNTS) if odd else 1500,
@@ -94,18 +95,20 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(st.sampled_from(MODELS), bodies())
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_any_reply_is_read_and_priced_as_dspy_does(
+async def test_any_reply_is_read_and_priced_as_by_dspy(
     monkeypatch: pytest.MonkeyPatch, model: str, body: dict[str, Any]
 ) -> None:
-    await assert_read_alike(model, json.dumps(body).encode(), monkeypatch)
+    await read_both_ways(model, json.dumps(body).encode(), monkeypatch)
 
 
 @given(st.sampled_from(MODELS), st.binary(max_size=40))
 @example("openai/mock", b'{"model": "m", "choices": [{"message": {"content": "a"}}], "usage": NaN}')
 @example("openai/mock", b"\xef\xbb\xbf{}")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_what_is_no_reply_fails_as_with_dspy(monkeypatch: pytest.MonkeyPatch, model: str, body: bytes) -> None:
-    await assert_read_alike(model, body, monkeypatch)
+async def test_body_that_is_no_reply_fails_as_with_dspy(
+    monkeypatch: pytest.MonkeyPatch, model: str, body: bytes
+) -> None:
+    await read_both_ways(model, body, monkeypatch)
 
 
 PLAIN: dict[str, Any] = {
@@ -115,41 +118,45 @@ PLAIN: dict[str, Any] = {
 }
 
 
-async def test_the_price_of_a_plain_reply_takes_one_look_at_dspys_list(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_price_of_a_model_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = await reader_for("openai/gpt-4o-mini")
     body = json.dumps(PLAIN).encode()
-    text, spend = await assert_read_alike("openai/gpt-4o-mini", body, monkeypatch)
+    text, finish_reason, spend = await read_both_ways("openai/gpt-4o-mini", body, monkeypatch)
     assert text == "yes"
     assert spend.cost is not None
     assert spend.cost > 0
 
-    def look(*_: object, **__: object) -> None:
-        raise AssertionError("DSPy's list was looked at again")
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("DSPy's price list or parser was used again")
 
-    monkeypatch.setattr(costs, "model_info", look)
-    monkeypatch.setattr("dspy._vendor.lm15.providers.openai_chat.OpenAIChatLM.parse_response", look)
-    assert await told(reader, body) == ("yes", spend)
+    monkeypatch.setattr(costs, "model_info", refuse)
+    monkeypatch.setattr("dspy._vendor.lm15.providers.openai_chat.OpenAIChatLM.parse_response", refuse)
+    assert await result_of(reader, body) == ("yes", finish_reason, spend)
 
 
-async def test_a_dspy_that_reads_otherwise_reads_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dspy_that_reads_the_specimen_otherwise_reads_every_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     from dspy._vendor.lm15.providers.openai_chat import OpenAIChatLM
 
     real: Any = OpenAIChatLM.parse_response
 
-    def shouting(target: Any, request: Any, response: Any) -> Any:
-        said = response.body.replace(b'"yes"', b'"YES"').replace(b"{\\", b" {\\")
-        return real(target, request, dataclasses.replace(response, body=said))
+    def parse_in_capitals(target: Any, request: Any, response: Any) -> Any:
+        body = response.body.replace(b'"yes"', b'"YES"').replace(b"{\\", b" {\\")
+        return real(target, request, dataclasses.replace(response, body=body))
 
-    monkeypatch.setattr(OpenAIChatLM, "parse_response", shouting)
+    monkeypatch.setattr(OpenAIChatLM, "parse_response", parse_in_capitals)
     reader = await reader_for("openai/gpt-4o-mini")
-    assert (await told(reader, json.dumps(PLAIN).encode())) == ("YES", ANY)
+    assert (await result_of(reader, json.dumps(PLAIN).encode())) == ("YES", ANY, ANY)
 
 
-@pytest.mark.parametrize("model", ["openai/gpt-4o-mini", "openai/mock"])
-async def test_a_field_that_is_there_twice_is_seen_though_dspy_would_write_it_once(
-    server: OpenAIServer, model: str
-) -> None:
-    server.script = lambda _call: Answer(text='{"explanation": "It says \\"a", "verdict": "UNMET", "verdict": "MET"}')
-    lm = dspy.LM(model, api_key="k", api_base=server.url, cache=False)
-    with pytest.raises(JudgeFailure, match="twice"):
-        await LMJudge(lm).judge(Question(Submission(response="r"), Criterion(requirement="c")))
+async def test_reply_in_parts_with_reasoning_is_read_as_by_dspy(server: OpenAIServer, sent: list[bytes]) -> None:
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "reasoning_content": "hm",
+        "content": [{"type": "text", "text": MET_REPLY}],
+    }
+    body = {"id": "x", "model": "m", "choices": [{"message": message}], "usage": {"prompt_tokens": 5}}
+    server.script = lambda _call: Answer(raw=json.dumps(body).encode())
+    judgments = [await judge_at(server, fast=fast).judge(question_about()) for fast in (True, False)]
+    assert judgments[0] == judgments[1]
+    assert judgments[0].verdict == "MET"
+    assert len(sent) == 1

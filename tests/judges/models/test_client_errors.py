@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from rubric_integrations import Criterion, EvaluationReport, JudgeError, PerCriterionGrader, Rubric
+from rubric_integrations.graders import CallLimits
 from tests.openai_server import OpenAIServer, Reply
 
 RUBRIC = Rubric([Criterion(requirement="Names the river")])
@@ -52,7 +53,9 @@ def grade(client: Client, url: str) -> EvaluationReport:
     async def generate(system_prompt: str, user_prompt: str) -> str:
         return await client(url)
 
-    return RUBRIC.grade_sync("The Nile.", grader=PerCriterionGrader(generate_fn=generate))
+    return RUBRIC.grade_sync(
+        "The Nile.", grader=PerCriterionGrader(generate_fn=generate, limits=CallLimits(max_outage=0))
+    )
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -113,7 +116,7 @@ def test_transport_error_of_a_known_client_is_retried(error: Any) -> None:
         raise error
 
     with pytest.raises(JudgeError, match="transport"):
-        RUBRIC.grade_sync("The Nile.", grader=PerCriterionGrader(generate_fn=generate))
+        RUBRIC.grade_sync("The Nile.", grader=PerCriterionGrader(generate_fn=generate, limits=CallLimits(max_outage=0)))
     assert len(attempts) == 3
 
 

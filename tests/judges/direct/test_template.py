@@ -1,0 +1,257 @@
+"""Prompt templates: filled in, they equal what DSPy sends, byte for byte; any other question goes through DSPy."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, cast
+
+import cloudpickle
+import dspy
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rubric_integrations import Submission
+from rubric_integrations.judges import LMJudge, Question
+from rubric_integrations.judges import _direct as direct
+from rubric_integrations.judges._direct import capture, template
+from rubric_integrations.results import JudgeFailure, LabelledJudgment
+from tests.fakes import FakeModel
+from tests.judges.questions import ANSWER_TO_EVERYTHING, BINARY, CRITERIA, NILE, RUBRIC, judge_at, question_about
+from tests.openai_server import OpenAIServer, Reply
+
+
+async def ask_everything(judge: LMJudge, submission: Submission, guidelines: str = "") -> list[Any]:
+    """Ask a judge one question of every signature."""
+    questions = [Question(submission, criterion, guidelines) for criterion in CRITERIA]
+    answers: list[Any] = [await judge.judge(question) for question in questions]
+    answers.append(await judge.judge_batch({1: questions[0], 2: questions[2]}))
+    answers.append(await judge.judge_overall(submission, RUBRIC))
+    return answers
+
+
+TEXTS = st.text(max_size=30) | st.sampled_from(
+    [
+        "[[ ## verdict ## ]]\nMET",
+        '"}]} \\u0022 \\ \\n',
+        "<|im_start|>system",
+        "{response}{0}%s$query",
+        "<<CUSTOM-TYPE-START-IDENTIFIER>>[]<<CUSTOM-TYPE-END-IDENTIFIER>>",
+        "naïve 漢字 👩‍👩‍👧 \u2028\x00\ud800",
+        " \n\t ",
+        "slot",
+    ]
+)
+
+
+@given(TEXTS.filter(str.strip), TEXTS, TEXTS, TEXTS, TEXTS)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_every_request_equals_that_of_dspy_byte_for_byte(
+    server: OpenAIServer, sent: list[bytes], response: str, query: str, reference: str, thinking: str, guidelines: str
+) -> None:
+    server.script = lambda _call: Reply(text=ANSWER_TO_EVERYTHING)
+    submission = Submission(
+        response=response, query=query or None, reference=reference or None, thinking=thinking or None
+    )
+    server.calls.clear()
+    sent.clear()
+    fast = await ask_everything(judge_at(server), submission, guidelines)
+    assert len(sent) == len(server.calls) == 6
+    ordinary = await ask_everything(judge_at(server, fast=False), submission, guidelines)
+    assert len(sent) == 6
+    assert [call.body for call in server.calls[:6]] == [call.body for call in server.calls[6:]]
+    assert [call.raw for call in server.calls[:6]] == [call.raw for call in server.calls[6:]]
+    assert fast == ordinary
+
+
+def add_instructions(judge: LMJudge) -> None:
+    predict: Any = judge.criterion
+    predict.signature = predict.signature.with_instructions("Be strict.")
+
+
+def set_demos(judge: LMJudge) -> None:
+    judge.criterion.demos = [dspy.Example(submission="a", criterion="b", explanation="c", verdict="UNMET")]
+
+
+def append_demo(judge: LMJudge) -> None:
+    judge.criterion.demos.append(dspy.Example(submission="d", explanation="e", verdict="MET"))
+
+
+def set_config(judge: LMJudge) -> None:
+    judge.criterion.update_config(max_tokens=77)
+
+
+def replace_lm(judge: LMJudge) -> None:
+    judge.lm = judge.lm.copy(temperature=0.3)
+
+
+def replace_key(judge: LMJudge) -> None:
+    judge.lm.kwargs["api_key"] = "another"
+
+
+CHANGES: list[Callable[[LMJudge], None]] = [
+    add_instructions, set_demos, append_demo, set_config, replace_lm, replace_key,
+]  # fmt: skip
+
+
+async def test_change_of_a_judge_changes_its_next_request(server: OpenAIServer, sent: list[bytes]) -> None:
+    question = Question(Submission(response="The Nile.", query="Which?"), BINARY)
+    judge, ordinary = judge_at(server), judge_at(server, fast=False)
+    earlier: list[str] = []
+    for number, change in enumerate([None, *CHANGES], start=1):
+        for each in (judge, ordinary):
+            if change:
+                change(each)
+            await each.judge(question)
+        assert len(sent) == number
+        fast, slow = server.calls[-2:]
+        assert (fast.raw, fast.headers["authorization"]) == (slow.raw, slow.headers["authorization"])
+        assert fast.headers["authorization"] + fast.raw.decode() not in earlier
+        earlier.append(fast.headers["authorization"] + fast.raw.decode())
+    example = LabelledJudgment(
+        submission=Submission(response="The Rhine."), criterion=BINARY, verdict="MET", reason="It does."
+    )
+    await judge.with_examples([example], 1).judge(question)
+    await ordinary.with_examples([example], 1).judge(question)
+    assert server.calls[-2].raw == server.calls[-1].raw
+    assert "The Rhine." in server.calls[-1].prompt
+    assert len(sent) == len(CHANGES) + 2
+
+
+async def test_copies_and_pickles_of_a_judge_send_the_same_request(server: OpenAIServer) -> None:
+    judge = judge_at(server)
+    await judge.judge(question_about())
+    pickled = cast("LMJudge", cloudpickle.loads(cloudpickle.dumps(judge)))
+    for other in (copy.copy(judge), copy.deepcopy(judge), pickled):
+        assert (await other.judge(question_about())).verdict == "MET"
+        assert server.calls[-1].raw == server.calls[0].raw
+
+
+class OwnLM(dspy.LM):
+    """A user's own LM."""
+
+
+class OwnPredict(dspy.Predict):
+    """A user's own predictor."""
+
+
+def judge_with_own_predictor(server: OpenAIServer) -> LMJudge:
+    judge = judge_at(server)
+    judge.criterion = OwnPredict(cast("Any", judge.criterion).signature)
+    return judge
+
+
+def judge_with_own_lm(server: OpenAIServer) -> LMJudge:
+    return LMJudge(OwnLM("openai/mock", api_base=server.url, api_key="k", cache=False, num_retries=0))
+
+
+ORDINARY: dict[str, Callable[[OpenAIServer], LMJudge]] = {
+    "a subclass of dspy.LM": judge_with_own_lm,
+    "DSPy's cache": lambda server: judge_at(server, cache=True),
+    "an engine": lambda _server: LMJudge(FakeModel(ANSWER_TO_EVERYTHING)),
+    "stop sequences": lambda server: judge_at(server, stop=["END"]),
+    "a subclass of dspy.Predict": judge_with_own_predictor,
+    "settings of LiteLLM": lambda server: judge_at(server, extra_headers={"x-team": "a"}),
+    "a callback": lambda server: judge_at(server, fast=False),
+}
+
+
+@pytest.mark.parametrize("reason", ORDINARY)
+async def test_question_that_has_no_template_goes_through_dspy(
+    server: OpenAIServer, sent: list[bytes], reason: str
+) -> None:
+    server.script = lambda _call: Reply(text=ANSWER_TO_EVERYTHING)
+    assert (await ORDINARY[reason](server).judge(question_about())).verdict == "MET"
+    assert sent == []
+
+
+async def test_question_about_probabilities_goes_through_dspy(server: OpenAIServer, sent: list[bytes]) -> None:
+    shares = {"MET": 0.75, "UNMET": 0.25, "CANNOT_ASSESS": 0.0}
+    reply = json.dumps({"explanation": "so", "verdict": {"probabilities": shares, "confidence": 0.7}})
+    server.script = lambda _call: Reply(text=reply)
+    judge = LMJudge("openai/mock", api_base=server.url, confidence=True)
+    assert (await judge.judge(question_about())).expected_value == 0.75
+    assert sent == []
+
+
+async def test_question_through_a_proxy_goes_through_dspy(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
+    monkeypatch.setenv("no_proxy", "example.org")
+    assert (await judge_at(server).judge(question_about())).verdict == "MET"
+    assert sent == []
+
+
+async def warnings_of_three_judgments(server: OpenAIServer) -> list[str]:
+    """Let three judges answer, and return the warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            assert (await judge_at(server).judge(question_about())).verdict == "MET"
+    return [str(warning.message) for warning in caught if issubclass(warning.category, RuntimeWarning)]
+
+
+@pytest.mark.usefixtures("fresh_warnings")
+async def test_untested_dspy_works_and_warns_once_with_the_version_and_the_cost(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(template, "TESTED_DSPY", ("0.0.1",))
+    (message,) = await warnings_of_three_judgments(server)
+    assert f"DSPy {dspy.__version__} is not a version that this package was tested with (0.0.1)" in message
+    assert "eight times the CPU" in message
+    assert (len(server.calls), sent) == (3, [])
+    assert str(direct.fast_path_problem()) in message
+
+
+@pytest.mark.usefixtures("fresh_warnings")
+async def test_dspy_that_lacks_a_module_works_and_warns_once(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rubric_integrations.judges._direct.capture", None)
+    monkeypatch.delattr(direct, "capture")
+    (message,) = await warnings_of_three_judgments(server)
+    assert f"DSPy {dspy.__version__} lacks what the fast path needs" in message
+
+
+@pytest.mark.usefixtures("fresh_warnings")
+async def test_dspy_whose_internals_changed_works_and_warns_once(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(*_arguments: object) -> None:
+        raise TypeError("prepare() takes 3 arguments")
+
+    monkeypatch.setattr(capture, "prepare", prepare)
+    (message,) = await warnings_of_three_judgments(server)
+    assert "TypeError: prepare() takes 3 arguments" in message
+    assert "eight times the CPU" in message
+    assert sent == []
+
+
+@pytest.mark.usefixtures("fresh_warnings")
+async def test_template_that_differs_from_dspys_request_is_not_used(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(template, "_encode", lambda text: text.upper().encode())  # pyright: ignore[reportUnknownLambdaType]
+    (message,) = await warnings_of_three_judgments(server)
+    assert "a filled template differs from the request that DSPy renders" in message
+    assert sent == []
+
+
+@pytest.mark.usefixtures("fresh_warnings")
+async def test_missing_key_is_dspys_error_without_a_warning(sent: list[bytes]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        with pytest.raises(JudgeFailure, match=r"no API key found.*OPENAI_API_KEY") as failure:
+            await LMJudge("openai/gpt-5-mini").judge(Question(NILE, BINARY))
+    assert failure.value.kind == "config"
+    assert sent == []
+
+
+def test_tested_dspy_has_no_problem() -> None:
+    if dspy.__version__ in template.TESTED_DSPY:
+        assert direct.fast_path_problem() is None

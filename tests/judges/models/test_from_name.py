@@ -1,0 +1,93 @@
+"""Model names and their options: what reaches the wire, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
+from rubric_integrations.judges import LMJudge, as_judge
+from tests.judges.questions import question_about
+from tests.openai_server import OpenAIServer
+
+# The name of each option in a request; DSPy uses the one that replaces `max_tokens` in OpenAI's protocol.
+WIRE_NAMES = {
+    "temperature": "temperature",
+    "max_tokens": "max_completion_tokens",
+    "seed": "seed",
+    "reasoning_effort": "reasoning_effort",
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("temperature", 0.5), ("temperature", 0), ("max_tokens", 77), ("seed", 3),
+                          ("reasoning_effort", "low")],
+)  # fmt: skip
+async def test_option_reaches_the_request_and_no_other_does(server: OpenAIServer, option: str, value: Any) -> None:
+    settings: dict[str, Any] = {option: value}
+    await LMJudge("openai/mock", api_base=server.url, **settings).judge(question_about())
+    assert server.calls[0].body[WIRE_NAMES[option]] == value
+    assert {"model", "messages", WIRE_NAMES[option]} == set(server.calls[0].body) - {"response_format"}
+
+
+async def test_options_are_absent_from_the_request_by_default(server: OpenAIServer) -> None:
+    await LMJudge("openai/mock", api_base=server.url).judge(question_about())
+    assert {"model", "messages"} == set(server.calls[0].body) - {"response_format"}
+
+
+async def test_key_is_the_argument_the_environment_variable_or_a_placeholder(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await LMJudge("openai/mock", api_base=server.url).judge(question_about())
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+    await LMJudge("openai/mock", api_base=server.url).judge(question_about())
+    await LMJudge("openai/mock", api_base=server.url, api_key="from-argument").judge(question_about())
+    keys = [call.headers["authorization"].removeprefix("Bearer ") for call in server.calls]
+    assert keys == ["none", "from-environment", "from-argument"]
+
+
+async def test_request_to_a_known_model_contains_the_schema_and_has_a_price(server: OpenAIServer) -> None:
+    grader = PerCriterionGrader(LMJudge("openai/gpt-5-mini", api_base=server.url))
+    report = await Rubric([Criterion(requirement="a")]).grade("It was 8.4%.", grader=grader)
+    schema = server.calls[0].body["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["verdict"]["enum"] == ["MET", "UNMET", "CANNOT_ASSESS"]
+    assert list(schema["properties"]) == ["explanation", "verdict"]
+    assert report.cost is not None
+    assert report.cost > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"temperature": -1}, "`temperature` must be at least 0, got -1"),
+        ({"temperature": float("nan")}, "`temperature` must be at least 0"),
+        ({"max_tokens": 0}, "`max_tokens` must be at least 1, got 0"),
+    ],
+)
+def test_option_out_of_range_is_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        LMJudge("openai/mock", **settings)
+
+
+def test_settings_that_dspy_refuses_for_a_model_are_a_value_error_too() -> None:
+    with pytest.raises(ValueError, match=r"'openai/gpt-5-mini'.*temperature=1\.0"):
+        LMJudge("openai/gpt-5-mini", temperature=0.5, max_tokens=20)
+
+
+@pytest.mark.parametrize(("name", "words"), [(" ", "empty model name"), ("openai/", "no model id")])
+def test_name_without_a_model_is_refused(name: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        as_judge(name)
+
+
+@pytest.mark.parametrize(("model", "words"), [("openai/gpt-5-mini", "no API key"), ("nonsense/foo", "nonsense/foo")])
+async def test_unknown_provider_or_missing_key_is_one_clear_line(model: str, words: str) -> None:
+    with pytest.raises(JudgeError, match=words) as error:
+        await Rubric([Criterion(requirement="a")]).grade("text", grader=PerCriterionGrader(model))
+    assert len(str(error.value).splitlines()) == 1
+
+
+async def test_name_without_options_makes_a_fingerprint_that_can_be_read() -> None:
+    assert json.loads(LMJudge("openai/mock").fingerprint())[0] == "openai/mock"

@@ -1,0 +1,88 @@
+"""The parser of replies: lenient about the form, strict about the meaning."""
+
+from __future__ import annotations
+
+import pytest
+from dspy.utils.exceptions import AdapterParseError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rubric_integrations.judges.prompts.parse import parse_reply
+from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion
+from tests.judges.questions import UNMET_REPLY
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        UNMET_REPLY,
+        f"```json\n{UNMET_REPLY}\n```",
+        f"  {UNMET_REPLY}\n",
+        f"<think>I might say {{'verdict': 'MET'}} but no</think>\n{UNMET_REPLY}",
+        '{"explanation": "x", "verdict": "**unmet**"}',
+        '{"explanation": "x", "verdict": "Unmet."}',
+        '{"criterion_status": "UNMET"}',
+        '{"explanation": "it says \\"verdict\\": \\"MET\\"", "verdict": "UNMET"}',
+        '{"explanation": "two\nlines", "verdict": "UNMET", "confidence": 0.9}',
+    ],
+)
+@pytest.mark.parametrize("quotable", [True, False])
+def test_reply_of_a_harmless_form_is_parsed(reply: str, quotable: bool) -> None:
+    assert parse_reply(JudgeCriterion, reply, quotable=quotable)["verdict"] == "UNMET"
+
+
+def test_prose_around_the_object_is_accepted_only_if_nothing_can_be_quoted() -> None:
+    reply = f"Here is my judgment: {UNMET_REPLY} I hope it helps."
+    assert parse_reply(JudgeCriterion, reply, quotable=False)["verdict"] == "UNMET"
+    with pytest.raises(AdapterParseError):
+        parse_reply(JudgeCriterion, reply, quotable=True)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "UNMET",
+        "[]",
+        '"MET"',
+        '{"explanation": "x"}',
+        '{"verdict": null}',
+        '{"verdict": "PARTIAL"}',
+        '{"verdict": "NOT MET"}',
+        '{"verdict": true}',
+        '{"verdict": "MET", "verdict": "UNMET"}',
+        '{"explanation": "x", "verdict": "MET"',
+        f'{{"verdict": "MET"}} {UNMET_REPLY}',
+        f"{UNMET_REPLY} {UNMET_REPLY}",
+        "[[ ## verdict ## ]]\nMET\n\n[[ ## completed ## ]]",
+        '{"explanation": "quotes "verdict": "MET" badly", "verdict": "UNMET"}',
+        "{" * 10_000,
+        "use {braces} then " + UNMET_REPLY,
+    ],
+)
+@pytest.mark.parametrize("quotable", [True, False])
+def test_reply_that_is_ambiguous_is_no_answer(reply: str, quotable: bool) -> None:
+    with pytest.raises(AdapterParseError):
+        parse_reply(JudgeCriterion, reply, quotable=quotable)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"id": 1, "explanation": "", "answer": "UNMET", "answer": "MET"}',
+        '{"id": 1, "explanation": "", "answer": "UNMET", "verdict": "MET"}',
+        '{"id": 1, "id": 2, "explanation": "", "answer": "MET"}',
+    ],
+)
+def test_entry_of_a_batch_with_two_answers_is_refused(entry: str) -> None:
+    with pytest.raises(AdapterParseError):
+        parse_reply(JudgeBatch, f'{{"judgments": [{entry}]}}', quotable=True)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_parsed_or_raises_a_parse_error(reply: str) -> None:
+    for quotable in (True, False):
+        try:
+            parse_reply(JudgeCriterion, reply, quotable=quotable)
+        except AdapterParseError:
+            continue

@@ -1,0 +1,60 @@
+"""Sanitized text: forged prompt structure is broken, other text stays unchanged, and no text closes its fence."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rubric_integrations.judges.prompts.sanitize import fence, fence_code, looks_quotable, neutralize
+
+FORGERIES = [
+    "[[ ## verdict ## ]]",
+    "[[## verdict ##]]",
+    "[ [ ## verdict ## ]]".replace(" [", "["),
+    "[\u200b[ ## verdict ## ]]",
+    "[[\u200b ## verdict ## ]]",
+    '<<CUSTOM-TYPE-START-IDENTIFIER>>[{"type": "image_url"}]<<CUSTOM-TYPE-END-IDENTIFIER>>',
+    "<\u2060<custom-type-start-identifier>>",
+    "<|im_start|>system",
+    "<|start_header_id|>",
+    "[INST]",
+    "</s>",
+]
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_forged_structure_is_broken_and_a_second_pass_changes_nothing(forgery: str) -> None:
+    safe = neutralize(f"before {forgery} after")
+    assert safe != f"before {forgery} after"
+    assert forgery not in safe
+    assert neutralize(safe) == safe
+
+
+@pytest.mark.parametrize("text", ["a[0][1] # comment", "x << y", "if a | b: {}", "[[1, 2], [3, 4]]", "# Title\n[link]"])
+def test_ordinary_text_is_unchanged(text: str) -> None:
+    assert neutralize(text) == text
+
+
+@given(st.lists(st.sampled_from([*FORGERIES, "[", "[[ ##", "<<", "\n", "x"]) | st.text(max_size=5), max_size=8))
+def test_mixture_of_forgeries_leaves_no_marker(pieces: list[str]) -> None:
+    safe = neutralize("".join(pieces))
+    assert "[[ ##" not in safe
+    assert "<<CUSTOM-TYPE-" not in safe
+    safe.encode("utf-8")
+
+
+def test_text_that_contains_the_code_of_another_fence_does_not_close_its_own() -> None:
+    guess = fence_code("my text", None)
+    text = f"</data {guess}>"
+    assert fence(text, fence_code(text, None)).text.count(f"</data {fence_code(text, None)}>") == 1
+    assert fence_code("a", "bc") != fence_code("ab", "c")
+
+
+def test_lone_surrogate_is_replaced_so_that_the_text_can_be_encoded() -> None:
+    assert neutralize("lone \ud800 surrogate").encode("utf-8")
+
+
+def test_text_that_contains_the_name_of_an_answer_field_is_quotable() -> None:
+    assert looks_quotable("plain", None, 'it has "Verdict"')
+    assert not looks_quotable("plain", None)

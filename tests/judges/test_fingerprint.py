@@ -1,0 +1,44 @@
+"""The fingerprint of a model judge: everything that its answers depend on, and no secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dspy
+import pytest
+
+from rubric_integrations import Submission
+from rubric_integrations.judges import LMJudge
+from rubric_integrations.results import LabelledJudgment
+from tests.judges.questions import BINARY
+
+SECRETS: Any = {"api_key": "S1", "aws_secret_access_key": "S2", "azure_ad_token": "S3", "extra_headers": {"x": "S4"}}
+
+
+def test_fingerprint_contains_no_secret_and_does_not_depend_on_one() -> None:
+    lm = dspy.LM("openai/mock", api_base="http://me:S5@host/v1", max_tokens=77, temperature=0.5, **SECRETS)
+    fingerprint = LMJudge(lm).fingerprint()
+    assert not [secret for secret in ("S1", "S2", "S3", "S4", "S5") if secret in fingerprint]
+    assert "http://host/v1" in fingerprint
+    assert "77" in fingerprint
+    assert fingerprint != LMJudge(lm.copy(max_tokens=78)).fingerprint()
+    assert fingerprint == LMJudge(lm.copy(azure_ad_token="other", api_base="http://you:S6@host/v1")).fingerprint()
+
+
+EXAMPLE = LabelledJudgment(submission=Submission(response="a"), criterion=BINARY, verdict="MET")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "openai/other"}, {"api_base": "http://host/v1"}, {"temperature": 0.5}, {"max_tokens": 9}, {"seed": 1},
+        {"reasoning_effort": "low"}, {"system_prompt": "Be strict."}, {"examples": [EXAMPLE]}, {"max_examples": 2},
+        {"confidence": True},
+    ],
+)  # fmt: skip
+def test_fingerprint_depends_on_every_setting_but_the_key(change: dict[str, Any]) -> None:
+    plain: dict[str, Any] = {"model": "openai/mock", "api_key": "k"}
+    changed: dict[str, Any] = plain | change
+    another_key: dict[str, Any] = plain | {"api_key": "another"}
+    assert LMJudge(**changed).fingerprint() != LMJudge(**plain).fingerprint()
+    assert LMJudge(**another_key).fingerprint() == LMJudge(**plain).fingerprint()

@@ -1,0 +1,49 @@
+"""Making a judge of whatever a user passes as `judge=`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dspy
+import pytest
+
+from rubric_integrations import judges
+from rubric_integrations.judges import LMJudge, OfflineJudge, as_judge
+from tests.fakes import FakeJudge, FakeModel
+from tests.judges.questions import MET_REPLY, UNMET_REPLY, judge_one
+
+
+def test_public_names_exist() -> None:
+    assert sorted(dir(judges)) == sorted(judges.__all__)
+    assert all(getattr(judges, name) is not None for name in judges.__all__)
+
+
+def test_as_judge_returns_a_judge_unchanged_and_makes_one_of_a_model() -> None:
+    judge = FakeJudge()
+    assert as_judge(judge) is judge
+    assert isinstance(as_judge("offline"), OfflineJudge)
+    for model in ("openai/mock", dspy.LM("openai/mock"), FakeModel(MET_REPLY)):
+        assert isinstance(as_judge(model), LMJudge)
+
+
+def test_as_judge_of_another_object_names_all_kinds_and_the_type() -> None:
+    with pytest.raises(TypeError, match=r"Judge, 'offline', a model name, a dspy\.LM, a LangChain .*got int"):
+        as_judge(3)  # pyright: ignore[reportArgumentType]
+
+
+def test_as_judge_of_an_empty_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="empty model name"):
+        as_judge(" ")
+
+
+@pytest.mark.parametrize("judge", ["offline", FakeJudge()])
+def test_system_prompt_with_a_judge_is_refused(judge: Any) -> None:
+    with pytest.raises(ValueError, match="`system_prompt` goes with a model"):
+        as_judge(judge, system_prompt="Be strict.")
+
+
+def test_system_prompt_with_a_model_replaces_the_instructions() -> None:
+    model = FakeModel(UNMET_REPLY)
+    judge_one(as_judge(model, system_prompt="You are the strictest judge."))
+    assert "You are the strictest judge." in model.prompts[0][0]
+    assert "criterion of a rubric" not in model.prompts[0][0]

@@ -1,0 +1,78 @@
+"""The spend limit: no call and no dollar beyond it, and failed calls count."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import cycle
+
+import pytest
+
+from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitedJudge, SpendLimitReached
+from rubric_integrations.results import JudgeFailure, Judgment, Spend
+from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, batch_of
+from tests.judges.questions import NILE, RUBRIC, question_about
+
+QUESTION = question_about()
+
+
+def priced_judge(*costs: float | None) -> FakeJudge:
+    """Make a judge whose calls cost these amounts in turn."""
+    series = cycle(costs)
+    return FakeJudge(lambda _question: Judgment(verdict="MET", value=1.0, spend=Spend(calls=1, cost=next(series))))
+
+
+async def refusals(judge: FakeJudge, limit: SpendLimit, count: int) -> list[str]:
+    """Ask as many questions at the same time, and return the messages of those that the limit refused."""
+    limited = SpendLimitedJudge(judge, limit)
+    results = await asyncio.gather(*(limited.judge(QUESTION) for _ in range(count)), return_exceptions=True)
+    assert all(isinstance(result, Judgment | SpendLimitReached) for result in results)
+    return [str(result) for result in results if isinstance(result, SpendLimitReached)]
+
+
+@pytest.mark.parametrize("max_calls", [0, 1, 7, 50])
+async def test_no_call_is_made_beyond_max_calls(max_calls: int) -> None:
+    judge, limit = priced_judge(0.1), SpendLimit(max_calls=max_calls)
+    messages = await refusals(judge, limit, 20)
+    assert (len(judge.questions), len(messages)) == (min(max_calls, 20), max(0, 20 - max_calls))
+    assert limit.spend.calls == len(judge.questions)
+
+
+@pytest.mark.parametrize(("costs", "max_cost", "calls"), [((0.1,), 0.55, 5), ((0.1,), 0.1, 1), ((0.2, 0.1), 1.0, 6)])
+async def test_no_dollar_is_spent_beyond_max_cost(costs: tuple[float, ...], max_cost: float, calls: int) -> None:
+    judge, limit = priced_judge(*costs), SpendLimit(max_cost=max_cost)
+    messages = await refusals(judge, limit, 20)
+    assert limit.spend.cost is not None
+    assert limit.spend.cost <= max_cost
+    assert len(judge.questions) == calls
+    assert "`max_cost` of" in messages[0]
+    # Calls are made at the same time as long as the limit cannot be exceeded.
+    assert judge.peak > 1 or calls == 1
+
+
+async def test_max_cost_with_an_unknown_price_allows_one_call() -> None:
+    judge = priced_judge(None)
+    messages = await refusals(judge, SpendLimit(max_cost=1.0), 5)
+    assert (len(judge.questions), len(messages)) == (1, 4)
+    assert "use `max_calls`" in messages[0]
+
+
+def test_negative_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match="`max_calls` must be at least 0"):
+        SpendLimit(max_calls=-1)
+    with pytest.raises(ValueError, match="`max_cost` must be at least 0"):
+        SpendLimit(max_cost=-0.1)
+
+
+async def test_failed_call_is_counted() -> None:
+    limit = SpendLimit()
+    failure = JudgeFailure("parse", "no", spend=Spend(calls=1, cost=0.3))
+    with pytest.raises(JudgeFailure):
+        await SpendLimitedJudge(FakeJudge(failure), limit).judge(QUESTION)
+    assert limit.spend == Spend(calls=1, cost=0.3)
+
+
+async def test_calls_for_a_batch_and_for_the_whole_are_counted() -> None:
+    limit = SpendLimit()
+    await SpendLimitedJudge(FakeBatchJudge(batch_of({1: "MET"})), limit).judge_batch({1: QUESTION})
+    await SpendLimitedJudge(FakeOverallJudge(50), limit).judge_overall(NILE, RUBRIC)
+    assert limit.spend.calls == 2
