@@ -14,7 +14,14 @@ import pytest
 from pydantic import ValidationError
 
 from rubric_integrations import EvaluationReport, JudgeError, LengthPenalty, PerCriterionGrader, Rubric, RubricError
-from rubric_integrations.graders import Grader, OptionDisplay, PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
+from rubric_integrations.graders import (
+    CallLimits,
+    Grader,
+    OptionDisplay,
+    PerCriterionOneShotGrader,
+    RubricAsJudgeGrader,
+    Voting,
+)
 from rubric_integrations.graders.by_criterion import shuffle_options
 from rubric_integrations.results import JudgeFailure
 from rubric_integrations.scoring import compute_length_penalty
@@ -97,6 +104,7 @@ def make_grader(case: dict[str, Any], **more: Any) -> tuple[Grader, ScriptedFunc
     settings: dict[str, Any] = {
         "normalize": options.get("normalize", True),
         "max_retries": options.get("max_retries", 2),
+        "limits": CallLimits(max_outage=0),
         "default_fallback_verdicts": options.get("default_fallback_verdicts"),
         "length_penalty": length_penalty_of(options),
         **more,
