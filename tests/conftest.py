@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 # Set before dspy is imported, which reads them then: the prices are those of its own snapshot, and its cache stays out
 # of the home directory.
@@ -20,6 +21,10 @@ os.environ["COLUMNS"] = "120"
 
 from rubric_integrations.graders import limits
 from tests.openai_server import OpenAIServer
+
+# A slow machine is no fault of the code.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
