@@ -75,6 +75,8 @@ def run_command(folder: Path, *arguments: object) -> Result:
 def _run(arguments: list[str], output: tuple[Path, Path]) -> None:
     from rubric_integrations.cli import main
 
+    # A shell starts what runs in its background with SIGINT ignored, and the tests may run there.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for path, descriptor in zip(output, (1, 2), strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
     sys.argv = ["rubric-integrations", *arguments]
