@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -25,6 +27,10 @@ from rubric_integrations.results.usage import NO_SPEND, Spend, total_spend
 
 T = TypeVar("T")
 
+_logger = logging.getLogger(__name__)
+
+# Seconds between two warnings about an outage.
+_WARNING_INTERVAL = 30.0
 # Seconds. No wait between attempts is longer, whatever a server requests: a run should fail while its user is watching.
 MAX_WAIT = 60.0
 # Our own waits end sooner, so that a run goes on soon after an outage.
@@ -36,7 +42,8 @@ class CallLimiter:
 
     An attempt that failed is repeated up to `max_retries` times. If no reply arrived (an outage, a rate limit, a
     timeout), it is repeated beyond that for `limits.max_outage` seconds. The wait between attempts doubles from half a
-    second to 20, or is what the server requests. A rate limit also halves the concurrency for a while.
+    second to 20, or is what the server requests. A rate limit also halves the concurrency for a while. During an outage
+    the logger of this module warns every half minute.
 
     Args:
         max_retries: Retries after a failed attempt, at least 0. With 0 no call is repeated, whatever failed.
@@ -50,6 +57,7 @@ class CallLimiter:
         if isinstance(max_retries, bool) or max_retries < 0:
             raise ValueError(f"`max_retries` must be at least 0, got {max_retries!r}")
         self.max_retries, self.limits = max_retries, limits
+        self._warned_at = -math.inf
         # A semaphore belongs to one event loop; a grader may serve several.
         self._concurrency: WeakKeyDictionary[asyncio.AbstractEventLoop, AdaptiveConcurrency] = WeakKeyDictionary()
 
@@ -81,6 +89,10 @@ class CallLimiter:
                 return len(failures) > self.max_retries and lost_for >= self.limits.max_outage
             return sum(failure.kind != "transport" for failure in failures) > self.max_retries
 
+        def warn_of_outage(_state: RetryCallState) -> None:
+            if failures[-1].kind == "transport" and len(failures) > self.max_retries:
+                self._warn_of_outage(failures[-1], time.monotonic() - started_at)
+
         async def next_attempt() -> T:
             try:
                 if not failures:
@@ -92,6 +104,7 @@ class CallLimiter:
 
         retrying = AsyncRetrying(
             stop=is_exhausted,
+            before_sleep=warn_of_outage,
             wait=_wait,
             retry=retry_if_exception(_is_retryable),
             reraise=True,
@@ -101,6 +114,13 @@ class CallLimiter:
         except JudgeFailure as last:
             last.spend = total_spend(failure.spend for failure in failures)
             raise
+
+    def _warn_of_outage(self, failure: JudgeFailure, lost_for: float) -> None:
+        now = time.monotonic()
+        if now - self._warned_at >= _WARNING_INTERVAL:
+            self._warned_at = now
+            message = "no reply from the judge for %.0f s (%s): retrying for up to %.0f s"
+            _logger.warning(message, lost_for, failure.message, self.limits.max_outage)
 
     async def _attempt(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Make one attempt in a slot of its own; any exception becomes a failure of this one question."""

@@ -49,6 +49,14 @@ async def test_lost_replies_are_retried_for_a_time_unless_there_are_no_retries(
     assert (report.complete, report.spend.calls, len(judge.questions)) == (calls == 9, calls, calls)
 
 
+async def test_outage_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
+    lost = [JudgeFailure("transport", "status 503", retryable=True) for _ in range(9)]
+    await ONE.grade("text", grader=PerCriterionGrader(FakeJudge({"r0": [*lost, "MET"]})))
+    messages = [record.getMessage() for record in caplog.records if record.name.startswith("rubric_integrations")]
+    assert len(messages) == 1
+    assert "(status 503): retrying for up to 300 s" in messages[0]
+
+
 async def test_outage_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "_backoff", lambda _state: 0.0)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     judge = FakeJudge(JudgeFailure("transport", "down", retryable=True))
