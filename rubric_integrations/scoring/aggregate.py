@@ -65,6 +65,8 @@ def aggregate_answers(
 ) -> EvaluationReport:
     """Join the votes on each criterion, resolve failures, and score the rubric.
 
+    Under `on_failure="raise"` a failure leaves the report without a score: it is no grade, and must not pass as one.
+
     Args:
         rubric: The rubric.
         panel: The answers of each judge, in the order of the panel.
@@ -86,6 +88,8 @@ def aggregate_answers(
         for index, (name, criterion) in enumerate(zip(rubric.keys, rubric.criteria, strict=True))
     )
     report = _without_score(rubric, panel, computed, criteria)
+    if report.failed_count and policies.on_failure == "raise":
+        return report
     if any(is_open):
         values = {index: row.value for index, row in enumerate(criteria) if not is_open[index]}
         low, high = score_range(rubric, values, policies.cannot_assess, policies.partial_credit)
@@ -153,6 +157,8 @@ def blend_metrics(
         report = _change_score(report, lambda score: blend_scores(score, pairs, rubric.blend))
         report = report.model_copy(update={"passed": _passes(rubric, _lowest_score(report), report.criteria)})
     errors = [f"`{name}` was not computed: {error}" for name, error in metrics.errors.items()]
+    if errors and policies.on_failure == "raise":
+        report = report.model_copy(update={"score": None, "score_range": None, "passed": False})
     return report.model_copy(
         update={
             "metrics": dict(metrics.values),

@@ -65,7 +65,7 @@ def test_assert_rubric_in_a_langsmith_test_logs_every_criterion(
 def test_assert_rubric_failed_criterion_is_logged_as_an_error_without_a_score(
     rows: list[dict[str, Any]], server: OpenAIServer, on_failure: Any
 ) -> None:
-    model = chat_model(server, lambda call: Reply(status=401) if "source" in call.criterion else Reply(delay=0.5))
+    model = chat_model(server, lambda call: Reply(status=401) if "source" in call.criterion else Reply())
     grader = PerCriterionGrader(model, max_retries=0, on_failure="raise")
     if on_failure == "raise":
         with pytest.raises(JudgeError):

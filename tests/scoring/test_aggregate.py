@@ -126,6 +126,14 @@ def test_failure_under_worst_case_never_raises_the_score_of_any_kind_of_criterio
         assert failed.score <= complete.score + 1e-9
 
 
+@pytest.mark.parametrize("normalize", [True, False])
+def test_report_of_a_grade_that_raises_has_no_score_and_does_not_pass(normalize: bool) -> None:
+    report = report_of(rubric_of(6, 1), "MET", "ERROR", on_failure="raise", normalize=normalize)
+    assert [row.verdict for row in report.criteria] == ["MET", None]
+    assert (report.score, report.raw_score, report.passed, report.complete) == (None, None, False, False)
+    assert (report.coverage, report.failed_count) == (6 / 7, 1)
+
+
 # -- cancelled criteria
 
 
@@ -182,11 +190,17 @@ def test_metrics_and_penalties_decide_passed_again() -> None:
     assert subtract_penalty(rubric, report, 0.3, POLICIES).passed
 
 
-def test_metric_that_was_not_computed_makes_the_report_incomplete() -> None:
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize(("on_failure", "answer", "score"), [("abstain", UNMET, 0.0), ("raise", MET, None)])
+def test_metric_that_was_not_computed_makes_the_report_incomplete(
+    on_failure: Any, answer: Judgment, score: float | None, normalize: bool
+) -> None:
+    policies = PerCriterionGrader("offline", on_failure=on_failure, normalize=normalize).policies
     rubric = Rubric(rubric_of(1).criteria, hybrid_metrics=[HybridMetric(name="m", type="accuracy", weight=1)])
-    report = aggregate_answers(rubric, [JudgeAnswers({0: UNMET})], NO_CHECKS, POLICIES)
-    blended = blend_metrics(rubric, report, MetricResults({"m": None}, {"m": "check: no reference"}), POLICIES)
-    assert (blended.score, blended.complete, blended.failed_count) == (0.0, False, 1)
+    report = aggregate_answers(rubric, [JudgeAnswers({0: answer})], NO_CHECKS, policies)
+    blended = blend_metrics(rubric, report, MetricResults({"m": None}, {"m": "check: no reference"}), policies)
+    assert (blended.score, blended.passed, blended.complete, blended.failed_count) == (score, False, False, 1)
+    assert blended.raw_score == answer.value
     assert blended.error == "`m` was not computed: check: no reference"
 
 
