@@ -1,4 +1,4 @@
-"""Settings of every test: no network beyond the loopback, no cache on disk, short waits between retries."""
+"""Settings of every test: no network beyond the loopback, no cache on disk, short waits between retries and probes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ os.environ["DSPY_CACHEDIR"] = tempfile.mkdtemp(prefix="rubric-tests-")
 # Set before the command line is imported, which reads the width of its tables then, whichever test imports it first.
 os.environ["COLUMNS"] = "120"
 
-from rubric_integrations.graders import limits
+from rubric_integrations.graders import endpoint, limits
 from tests.openai_server import OpenAIServer
 
 # A slow machine is no fault of the code.
@@ -45,6 +45,8 @@ def _short_wait(_state: object) -> float:
 def _isolated(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     monkeypatch.setattr(socket.socket, "connect", _loopback_only)
     monkeypatch.setattr(limits, "_backoff", _short_wait)
+    monkeypatch.setattr(endpoint, "FIRST_PROBE", 0.01)
+    monkeypatch.setattr(endpoint, "LONGEST_PROBE", 0.05)
     for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 

@@ -122,7 +122,8 @@ def grade(
     """Grade responses against a rubric.
 
     Exit codes: 0 done; 1 not passed (--gate, --min-score, --min-pass-rate, --min-coverage); 2 bad usage or bad input;
-    3 a judge failed and a grade is missing; 4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C or SIGTERM.
+    3 a judge failed and a grade is missing, or the judge cannot be used; 4 stopped by --max-cost or --max-calls; 130
+    stopped by Ctrl-C or SIGTERM.
 
     A row that cannot be graded does not stop the others.
     """
@@ -172,10 +173,13 @@ def grade(
     except KeyboardInterrupt:
         print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.INTERRUPTED) from None
+    if run.summary.judge_is_unusable and not run.summary.graded:
+        err.print(plain(f"No row was graded: {run.summary.stopped}"), style="red", soft_wrap=True)
+        raise typer.Exit(Exit.JUDGE_FAILED)
     print_results(results.first, run.summary, loaded, out_file, quiet=quiet)
     if run.summary.stopped:
         print_how_to_resume(f"Stopped: {run.summary.stopped}.", run.summary, files.ledger)
-        raise typer.Exit(Exit.STOPPED)
+        raise typer.Exit(Exit.JUDGE_FAILED if run.summary.judge_is_unusable else Exit.STOPPED)
     failed_gates = list(results.tally.failures(run.summary))
     for failed_gate in failed_gates:
         print_failed_gate(failed_gate)

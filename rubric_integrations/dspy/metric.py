@@ -167,6 +167,7 @@ class RubricMetric:
 
     def resume(self) -> None:
         """Allow grading again after a `JudgeOutage`, once the judge is fixed; complete grades are still cached."""
+        self.grader.call_limiter.reset()
         self._outage_guard.reset()
 
     def noise(self, predictions: Iterable[tuple[Any, Any]], repeats: int = 5, *, progress: bool = True) -> JudgeNoise:
@@ -246,11 +247,11 @@ class RubricMetric:
                 report = self.grader.grade_sync(rubric, submission)
             except JudgeError as error:
                 self._history.add(submission, error.report, time.perf_counter() - start, failed=True)
-                self._outage_guard.record_failure(rubric, error.report, started_at)
+                self._record_failure(rubric, error.report, started_at)
                 raise
             self._history.add(submission, report, time.perf_counter() - start)
             if report.failed_count:
-                self._outage_guard.record_failure(rubric, report, started_at)
+                self._record_failure(rubric, report, started_at)
             else:
                 self._outage_guard.record_success()
             return report
@@ -261,3 +262,9 @@ class RubricMetric:
         if not result.is_new:
             self._history.count_call("cached")
         return result.report
+
+    def _record_failure(self, rubric: Rubric, report: EvaluationReport, started_at: float) -> None:
+        down_since = self.grader.call_limiter.down_since
+        # A grade that began during an outage fails with those that waited longer.
+        lost_since = started_at if down_since is None else min(started_at, down_since)
+        self._outage_guard.record_failure(rubric, report, lost_since)

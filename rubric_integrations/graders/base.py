@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.checks.metrics import run_metric
+from rubric_integrations.graders.limited_judge import limit_judge
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.graders.panel import make_panel
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.protocol import Judge, fingerprint_of, without_cache
+from rubric_integrations.judges.spend_limit import SpendLimit
 from rubric_integrations.judges.stored import JudgmentStore, StoredJudge
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.report import EvaluationReport, JudgeError
@@ -108,7 +110,8 @@ class Grader(ABC):
                 "with a default, a judge inside DSPy would run on the student's own model"
             )
         members: list[JudgeLike] = list(judges) if judges is not None else [self.generate if judge is None else judge]
-        self.panel = make_panel([as_judge(member, system_prompt) for member in members], voting.weights)
+        all_judges = [as_judge(member, system_prompt) for member in members]
+        self.panel = make_panel(all_judges, voting.weights, self.call_limiter)
 
     async def generate(self, system_prompt: str, user_prompt: str) -> str:
         """Send one prompt to `generate_fn`; override it to change how."""
@@ -156,7 +159,7 @@ class Grader(ABC):
 
     @property
     def judges(self) -> list[Judge]:
-        """The judges of the panel, in order; each is validated, and may be wrapped otherwise."""
+        """The judges of the panel, in order; each is validated and limited, and may be wrapped otherwise."""
         return [member.judge for member in self.panel]
 
     def with_judges(self, judges: Sequence[Judge]) -> Self:
@@ -166,7 +169,8 @@ class Grader(ABC):
             judges: As many as the panel has, usually wrappers of `self.judges`.
         """
         grader = copy.copy(self)
-        grader.panel = tuple(member.with_judge(j) for member, j in zip(self.panel, judges, strict=True))
+        pairs = zip(self.panel, judges, strict=True)
+        grader.panel = tuple(member.with_judge(judge, self.call_limiter) for member, judge in pairs)
         return grader
 
     def without_cache(self) -> Self:
@@ -190,18 +194,21 @@ class Grader(ABC):
             duplicates[fingerprint] += 1
         return self.with_judges(stored)
 
-    def for_run(self, max_concurrency: int) -> Self:
+    def for_run(self, max_concurrency: int, spend_limit: SpendLimit) -> Self:
         """Copy this grader for a run of many submissions.
 
         One call about each submission is answered before the others are sent: a provider shares the beginning of a
-        prompt only once it has answered it, and meanwhile other submissions use the concurrency.
+        prompt only once it has answered it, and meanwhile other submissions use the concurrency. A judge that turns
+        out to be down or unusable ends the run (`graders/endpoint.py`).
 
         Args:
             max_concurrency: The most calls at the same time, at least 1.
+            spend_limit: Counts and limits the calls of the run.
         """
         grader = copy.copy(self)
-        grader.call_limiter, grader.warm_prompt_cache = self.call_limiter.with_concurrency(max_concurrency), True
-        return grader
+        grader.call_limiter = self.call_limiter.for_run(max_concurrency, spend_limit)
+        grader.warm_prompt_cache = True
+        return grader.with_judges([limit_judge(judge, grader.call_limiter) for judge in self.judges])
 
     def fingerprints(self) -> list[str]:
         """Return what each judge's answers depend on; an empty text for a judge that has no fingerprint."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rubric_integrations.graders.limited_judge import is_limited, limit_judge
+from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.judges.protocol import Judge
-from rubric_integrations.judges.validation import ValidatedJudge
 
 
 class PanelMember(NamedTuple):
@@ -22,13 +23,15 @@ class PanelMember(NamedTuple):
     name: str
     weight: float
 
-    def with_judge(self, judge: Judge) -> PanelMember:
-        """Replace the judge, under the same name and weight."""
-        return self._replace(judge=judge)
+    def with_judge(self, judge: Judge, limiter: CallLimiter) -> PanelMember:
+        """Replace the judge, under the same name and weight; one without limits is limited by `limiter`."""
+        return self._replace(judge=judge if is_limited(judge) else limit_judge(judge, limiter))
 
 
-def make_panel(judges: Sequence[Judge], weights: Sequence[float] | None) -> tuple[PanelMember, ...]:
-    """Make a panel of judges, each of which is validated from now on.
+def make_panel(
+    judges: Sequence[Judge], weights: Sequence[float] | None, limiter: CallLimiter
+) -> tuple[PanelMember, ...]:
+    """Make a panel of judges, each of which is validated and limited from now on.
 
     A judge is called by its model's name or its class; a second one of the same name gets `#2`. A single judge is
     called `default`.
@@ -43,7 +46,7 @@ def make_panel(judges: Sequence[Judge], weights: Sequence[float] | None) -> tupl
         )
     names = ["default"] if len(judges) == 1 else _unique_names(judges)
     return tuple(
-        PanelMember(ValidatedJudge(judge), name, weight)
+        PanelMember(limit_judge(judge, limiter), name, weight)
         for judge, name, weight in zip(judges, names, all_weights, strict=True)
     )
 

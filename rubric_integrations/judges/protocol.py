@@ -12,6 +12,10 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
 
+class RunStopped(Exception):  # noqa: N818 -- no error of the question that it is raised for
+    """No further call of a run is made. It is no failure of one question: nothing retries it."""
+
+
 class Question(NamedTuple):
     """One criterion about one submission.
 

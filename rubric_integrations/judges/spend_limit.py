@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question
-from rubric_integrations.judges.wrappers import JudgeWrapper
+from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.usage import NO_SPEND, Spend, SpendTotal
-from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.submission.submission import Submission
+from rubric_integrations.results.usage import UNKNOWN_CALL, Spend, SpendTotal
 
 Result = TypeVar("Result", Judgment, BatchResult, OverallResult)
 
+# Dollars by which a sum of prices may miss its exact value.
+_ROUNDING = 1e-9
 # Seconds between two looks at a limit that calls under way may still free.
 _PAUSE = 0.005
 
 
-class SpendLimitReached(Exception):  # noqa: N818 -- no error: the run keeps its limit
+class SpendLimitReached(RunStopped):
     """The next call would exceed `max_calls` or `max_cost`."""
 
 
@@ -30,7 +28,8 @@ class SpendLimit:
 
     A call is allowed only if the limits hold even where it, and every call under way, costs as much as the most
     expensive call so far. Otherwise it waits for the calls under way, and is then refused. So that there is a most
-    expensive call, the first call is made alone.
+    expensive call, the first call is made alone. A call that was sent and never answered counts for `max_cost` as the
+    most expensive one, although its cost is unknown.
 
     Args:
         max_calls: Requests to models, at least 0; None for no limit.
@@ -46,7 +45,8 @@ class SpendLimit:
                 raise ValueError(f"`{name}` must be at least 0, got {limit!r}")
         self.max_calls, self.max_cost = max_calls, max_cost
         self._total = SpendTotal()
-        self._started = self._under_way = 0
+        self._started = self._under_way = self._unanswered = 0
+        self._known_cost, self._has_unknown_price = 0.0, False
         self._highest_cost: float | None = None
         self._lock = threading.Lock()
 
@@ -56,6 +56,26 @@ class SpendLimit:
         with self._lock:
             return self._total.spend
 
+    def has_room_for(self, rows: int, highest: Spend | None) -> bool:
+        """Whether the limits would hold if each of these rows cost as much as the most expensive row so far.
+
+        Near a limit a run finishes one row after another, rather than to begin many and to finish none.
+
+        Args:
+            rows: The rows under way, and one more.
+            highest: The calls and the cost of the most expensive row; None while no row is done.
+        """
+        if self.max_calls is None and self.max_cost is None:
+            return True
+        if highest is None:
+            return rows <= 1
+        with self._lock:
+            calls = self._total.spend.calls + rows * highest.calls
+            cost = self._known_cost + rows * (highest.cost or 0.0)
+        return (self.max_calls is None or calls <= self.max_calls) and (
+            self.max_cost is None or cost <= self.max_cost + _ROUNDING
+        )
+
     async def call(self, request: Callable[[], Awaitable[Result]]) -> Result:
         """Make one call, and count what it cost, also if it fails.
 
@@ -64,16 +84,17 @@ class SpendLimit:
         """
         while not self._start():  # noqa: ASYNC110 -- shared by several event loops, which an asyncio.Event is not
             await asyncio.sleep(_PAUSE)
-        spend = NO_SPEND
+        # Also if the call is cancelled: it was sent.
+        spend, is_answered = UNKNOWN_CALL, False
         try:
             result = await request()
-            spend = result.spend
+            spend, is_answered = result.spend, True
             return result
         except JudgeFailure as failure:
             spend = failure.spend
             raise
         finally:
-            self._end(spend)
+            self._end(spend, is_answered)
 
     def _start(self) -> bool:
         """Count a call as started, and return True; False if the caller has to wait for the calls under way."""
@@ -87,15 +108,15 @@ class SpendLimit:
             return True
 
     def _fits_cost(self, max_cost: float) -> bool:
-        spent = self._total.cost
-        if spent is None:
+        if self._has_unknown_price:
             raise SpendLimitReached(
                 "the price of a call is not known, so that `max_cost` cannot be enforced: use `max_calls`"
             )
         if self._highest_cost is None and self._under_way:
             return False
         highest = self._highest_cost or 0.0
-        if spent + (self._under_way + 1) * highest <= max_cost and spent < max_cost:
+        spent = self._known_cost + self._unanswered * highest
+        if spent + (self._under_way + 1) * highest <= max_cost + _ROUNDING and spent < max_cost:
             return True
         if self._under_way:
             return False
@@ -103,36 +124,16 @@ class SpendLimit:
             f"`max_cost` of ${max_cost:g} is reached: ${spent:.4f} are spent, and a call costs up to ${highest:.4f}"
         )
 
-    def _end(self, spend: Spend) -> None:
+    def _end(self, spend: Spend, is_answered: bool) -> None:
         with self._lock:
             self._under_way -= 1
             self._total.add(spend)
             # What is one call here may have been several requests of the judge.
             self._started += max(0, spend.calls - 1)
             if spend.cost is not None:
+                self._known_cost += spend.cost
                 self._highest_cost = max(self._highest_cost or 0.0, spend.cost)
-
-
-class SpendLimitedJudge(JudgeWrapper):
-    """A judge whose calls are counted and limited by a `SpendLimit`."""
-
-    def __init__(self, judge: Judge, limit: SpendLimit):
-        super().__init__(judge)
-        self._limit = limit
-
-    async def judge(self, question: Question) -> Judgment:
-        """Answer one criterion.
-
-        Raises:
-            JudgeFailure: The judge has no answer.
-            SpendLimitReached: The limits do not allow another call.
-        """
-        return await self._limit.call(partial(self.inner.judge, question))
-
-    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer several criteria in one request; raises as `judge` does."""
-        return await self._limit.call(partial(self.inner.judge_batch, questions))
-
-    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Score a whole submission; raises as `judge` does."""
-        return await self._limit.call(partial(self.inner.judge_overall, submission, rubric))
+            elif is_answered:
+                self._has_unknown_price = True
+            else:
+                self._unanswered += 1

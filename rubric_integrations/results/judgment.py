@@ -76,6 +76,7 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         retryable: Whether a retry may help.
         retry_after: Seconds to wait that the provider requests; None where it requests none.
         rate_limited: Whether the provider refused the request for its rate.
+        about_text: Whether the cause is this one text, such as one that is too long, so that others may succeed.
         spend: What the failed attempt cost.
     """
 
@@ -87,12 +88,14 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         retryable: bool = False,
         retry_after: float | None = None,
         rate_limited: bool = False,
+        about_text: bool = False,
         spend: Spend | None = None,
     ):
         super().__init__(f"{kind}: {message}")
         self.kind: FailureKind = kind
         self.message = message
         self.retryable, self.retry_after, self.rate_limited = retryable, retry_after, rate_limited
+        self.about_text = about_text
         self.spend = spend or Spend()
 
 

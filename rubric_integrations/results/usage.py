@@ -55,6 +55,9 @@ class Spend(Record):
 NO_SPEND = Spend()
 """The spend of an answer that needed no call."""
 
+UNKNOWN_CALL = Spend(calls=1, usage=None, cost=None)
+"""The spend of a call that was sent and never answered: the provider may charge for it."""
+
 
 class SpendTotal:
     """A running total of spends, which makes no record for each partial sum.

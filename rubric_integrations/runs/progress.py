@@ -12,12 +12,19 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.summary import RunSummary
 
 
+def _no_outage() -> float | None:
+    return None
+
+
 @contextmanager
-def progress_bar(submissions: object) -> Generator[Callable[[RunSummary], None]]:
+def progress_bar(
+    submissions: object, outage_seconds: Callable[[], float | None] = _no_outage
+) -> Generator[Callable[[RunSummary], None]]:
     """Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
     Args:
         submissions: The submissions of the run. The bar shows their number and the time left if they have a length.
+        outage_seconds: For how long the run has been waiting for the judge's endpoint; None if it is not.
 
     Yields:
         A function that draws the bar for the summary of the run so far.
@@ -27,15 +34,28 @@ def progress_bar(submissions: object) -> Generator[Callable[[RunSummary], None]]
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
+        Task,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.text import Text
+
+    class Details(ProgressColumn):
+        """What the bar says beside the numbers, redrawn several times a second, also while no result comes."""
+
+        max_refresh = None
+
+        def render(self, task: Task) -> Text:
+            seconds = outage_seconds()
+            text = task.fields["details"] if seconds is None else f"waiting for the endpoint, {seconds:.0f} s"
+            return Text(text, no_wrap=True)
 
     console = Console(stderr=True)
     columns = (
         BarColumn(bar_width=8), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-        TimeRemainingColumn(compact=True), TextColumn("{task.fields[details]}"),
+        TimeRemainingColumn(compact=True), Details(),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         total = len(submissions) if isinstance(submissions, Sized) else None

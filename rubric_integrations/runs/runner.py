@@ -14,8 +14,11 @@ from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations.formats import RubricLike, as_rubric
 from rubric_integrations.graders import Grader
-from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitedJudge, SpendLimitReached
+from rubric_integrations.graders.endpoint import JudgeUnusable
+from rubric_integrations.judges.protocol import RunStopped
+from rubric_integrations.judges.spend_limit import SpendLimit
 from rubric_integrations.results.report import JudgeError
+from rubric_integrations.results.usage import NO_SPEND, Spend
 from rubric_integrations.runs.progress import progress_bar
 from rubric_integrations.runs.rows import as_rows
 from rubric_integrations.runs.summary import Graded, RunSummary
@@ -65,11 +68,11 @@ class Run:
             raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
         self._submissions, self._rubric, self._ledger = submissions, as_rubric(rubric), ledger
         self._spend_limit = SpendLimit(max_calls, max_cost)
-        judges = [SpendLimitedJudge(judge, self._spend_limit) for judge in grader.judges]
-        self._grader = grader.for_run(max_concurrency).with_judges(judges)
+        self._grader = grader.for_run(max_concurrency, self._spend_limit)
         # More submissions than calls: while the oldest waits for its last call, the others use the free slots.
         self._max_under_way = 2 * max_concurrency
         self._ordered, self._progress = ordered, progress
+        self._highest_row_spend: Spend | None = None
         self.summary = RunSummary()
 
     def __iter__(self) -> Generator[Graded]:
@@ -134,7 +137,9 @@ class Run:
                 grader = grader.with_store(ledger)
                 ledger.record_grader(self._grader.configuration())
             reused_before = ledger.reused if ledger else 0
-            show = stack.enter_context(progress_bar(self._submissions)) if self._progress else None
+            show = (
+                stack.enter_context(progress_bar(self._submissions, self._outage_seconds)) if self._progress else None
+            )
 
             def update_spend() -> None:
                 reused = ledger.reused - reused_before if ledger else 0
@@ -153,11 +158,16 @@ class Run:
                 update_spend()
 
     async def _results(self, grader: Grader, ledger: Ledger | None) -> AsyncGenerator[Graded]:
-        """Yield the results; after a limit stops the run, yield those under way and start no more."""
+        """Yield the results; after the run is stopped, yield those under way and start no more."""
         tasks: deque[asyncio.Task[Graded]] = deque()
         try:
             async with aclosing(as_rows(self._submissions)) as rows:
                 async for row in rows:
+                    while tasks and not self._spend_limit.has_room_for(len(tasks) + 1, self._highest_row_spend):
+                        for graded in await self._next_results(tasks):
+                            yield graded
+                    if self.summary.stopped:
+                        break
                     if ledger and row.submission:
                         ledger.record_submission(row.id, row.submission)
                     tasks.append(asyncio.create_task(self._grade(grader, row)))
@@ -178,7 +188,7 @@ class Run:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _next_results(self, tasks: deque[asyncio.Task[Graded]]) -> list[Graded]:
-        """Wait for the next results and remove their tasks; a row that a limit left ungraded has no result."""
+        """Wait for the next results and remove their tasks; a row that was left ungraded has no result."""
         if self._ordered:
             done = {tasks[0]}
             await asyncio.wait(done)
@@ -188,10 +198,19 @@ class Run:
         for task in [task for task in tasks if task in done]:
             tasks.remove(task)
             try:
-                results.append(task.result())
-            except SpendLimitReached as reason:
-                self._update_summary(stopped=str(reason))
+                graded = task.result()
+            except RunStopped as reason:
+                self._update_summary(stopped=str(reason), judge_is_unusable=isinstance(reason, JudgeUnusable))
+            else:
+                results.append(graded)
+                self._note_spend(graded)
         return results
+
+    def _note_spend(self, graded: Graded) -> None:
+        if graded.report:
+            highest, spend = self._highest_row_spend or NO_SPEND, graded.report.spend
+            calls, cost = max(highest.calls, spend.calls), max(highest.cost or 0.0, spend.cost or 0.0)
+            self._highest_row_spend = Spend(calls=calls, cost=cost)
 
     async def _grade(self, grader: Grader, row: Row) -> Graded:
         if row.submission is None:
@@ -200,6 +219,10 @@ class Run:
             return Graded(row, await grader.grade(self._rubric, row.submission))
         except JudgeError as error:
             return Graded(row, error.report, str(error))
+
+    def _outage_seconds(self) -> float | None:
+        down_since = self._grader.call_limiter.down_since
+        return None if down_since is None else time.monotonic() - down_since
 
     def _update_summary(self, **changes: Any) -> None:
         self.summary = self.summary.model_copy(update=changes)

@@ -56,7 +56,8 @@ class RunSummary(Record):
             Its `usage` and `cost` are None where the tokens or the price of a call are unknown.
         reused: Judgments that came from the ledger.
         seconds: Time since the run began, in seconds.
-        stopped: Why the run ended before all rows were graded; None if no limit ended it.
+        stopped: Why the run ended before all rows were graded; None if it did not.
+        judge_is_unusable: Whether it ended because the judge is down, refuses every call, or is never readable.
     """
 
     submissions: int = 0
@@ -71,6 +72,7 @@ class RunSummary(Record):
     reused: int = 0
     seconds: float = 0.0
     stopped: str | None = None
+    judge_is_unusable: bool = False
 
     @property
     def mean_score(self) -> float | None:

@@ -139,6 +139,39 @@ def test_judge_failure_exits_with_3_and_the_other_rows_are_graded(files: Path, s
     assert "2 of 3 graded" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("reply", "calls", "words"),
+    [(Reply(status=401), 2, "the judge cannot be used: "), (Reply(text="nonsense"), 20, "20 replies cannot be read: ")],
+)
+def test_judge_that_cannot_be_used_exits_with_3_and_one_line_after_few_calls(
+    files: Path, server: OpenAIServer, reply: Reply, calls: int, words: str
+) -> None:
+    server.script = lambda _call: reply
+    (files / "many.jsonl").write_text("".join(f'{{"response": "{number}"}}\n' for number in range(50)))
+    result = grade(files, "--judge", "openai/mock", "--api-base", server.url, responses="many.jsonl")
+    assert (result.exit_code, len(server.calls), result.stdout) == (3, calls, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("No row was graded: ")
+    assert words in result.stderr
+
+
+def test_judge_that_dies_during_a_run_exits_with_3_and_the_run_can_be_resumed(
+    files: Path, server: OpenAIServer
+) -> None:
+    server.script = lambda call: Reply(status=401) if call.number >= 30 else Reply("MET")
+    (files / "many.jsonl").write_text("".join(f'{{"response": "{number}"}}\n' for number in range(200)))
+    options = ("--judge", "openai/mock", "--api-base", server.url, "--max-concurrency", 4, "--out", files / "run.jsonl")
+    result = grade(files, *options, responses="many.jsonl")
+    assert result.exit_code == 3
+    assert len(server.calls) <= 30 + 20 + 4
+    assert "Stopped: the judge cannot be used: " in result.stderr
+    assert "To go on: rubric-integrations" in result.stderr
+    server.script = lambda _call: Reply("MET")
+    again = grade(files, *options, "--resume", responses="many.jsonl")
+    assert again.exit_code == 0
+    assert "200 of 200 graded" in again.stdout
+
+
 def test_judge_failure_under_worst_case_counts_as_unmet(files: Path, server: OpenAIServer) -> None:
     server.script = lambda _call: Reply(text="nonsense")
     options = ("--judge", "openai/mock", "--api-base", server.url, "--on-failure", "worst_case", "--max-retries", 0)

@@ -43,14 +43,14 @@ def test_run_of_very_many_rows_prints_its_worst_rows_and_no_ranking(files: Path)
 
 
 def test_problems_of_the_same_kind_are_printed_once_with_their_rows(files: Path, server: OpenAIServer) -> None:
-    server.script = lambda _call: Reply(text="nonsense")
-    write_rows(files, ["42"] * 30 + [""] * 20)
+    server.script = lambda call: Reply(text="nonsense") if "\n41\n" in call.prompt else Reply()
+    write_rows(files, ["42", "41"] * 15 + [""] * 20)
     options = ("--judge", "openai/mock", "--api-base", server.url, "--max-retries", 0)
     result = grade(files, *options)
     problems = [line for line in result.stderr.splitlines() if "not judged" in line or "is empty" in line]
     assert len(problems) == 2
-    assert "r0: `c2` was not judged" in problems[0]
-    assert "and 29 more rows alike: r1, r2, r3" in problems[0]
+    assert "r1: `c2` was not judged" in problems[0]
+    assert "and 14 more rows alike: r3, r5, r7" in problems[0]
     assert "and 19 more rows alike" in problems[1]
 
 

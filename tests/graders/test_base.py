@@ -20,6 +20,7 @@ from rubric_integrations import (
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.graders import GRADERS, CallLimits
 from rubric_integrations.judges import LMJudge
+from rubric_integrations.judges.spend_limit import SpendLimit
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import FIVE_KINDS, ONE, SCORE, THREE, rubric_of, script_for_five_kinds
 from tests.openai_server import OpenAIServer, Reply
@@ -250,7 +251,7 @@ def test_copies_of_a_grader_leave_the_original_unchanged() -> None:
     grader = PerCriterionGrader(judge)
     assert ONE.grade_sync("text", grader=grader.with_judges([other])).score == 0.0
     assert ONE.grade_sync("text", grader=grader).score == 1.0
-    assert grader.for_run(3).call_limiter.limits.max_concurrency == 3
+    assert grader.for_run(3, SpendLimit()).call_limiter.limits.max_concurrency == 3
     assert grader.call_limiter.limits == CallLimits()
     with pytest.raises(ValueError, match="zip"):
         grader.with_judges([judge, other])

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
-from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
+from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
+from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.graders.panel import make_panel
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.results import JudgeFailure
@@ -16,15 +17,16 @@ from tests.fakes import FakeJudge
 from tests.graders.rubrics import ONE
 from tests.openai_server import OpenAIServer, Reply
 
+LIMITER = CallLimiter(2, CallLimits())
 DOWN = JudgeFailure("config", "down")
 
 
 def test_judges_of_a_panel_are_named_by_model_or_class_and_number() -> None:
     judges = [FakeJudge(), LMJudge("openai/one"), FakeJudge(), LMJudge("openai/one")]
-    names = [member.name for member in make_panel(judges, None)]
+    names = [member.name for member in make_panel(judges, None, LIMITER)]
     assert names == ["FakeJudge", "openai/one", "FakeJudge#2", "openai/one#2"]
-    assert [member.name for member in make_panel([FakeJudge()], None)] == ["default"]
-    assert [member.weight for member in make_panel(judges, [1, 2, 3, 4])] == [1, 2, 3, 4]
+    assert [member.name for member in make_panel([FakeJudge()], None, LIMITER)] == ["default"]
+    assert [member.weight for member in make_panel(judges, [1, 2, 3, 4], LIMITER)] == [1, 2, 3, 4]
 
 
 def test_report_of_a_panel_has_votes_agreement_and_the_score_of_each_judge() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import cycle
 
 import pytest
 
-from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitedJudge, SpendLimitReached
+from rubric_integrations.judges import Question
+from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitReached
 from rubric_integrations.results import JudgeFailure, Judgment, Spend
-from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, batch_of
-from tests.judges.questions import NILE, RUBRIC, question_about
+from tests.fakes import FakeJudge
+from tests.judges.questions import BINARY, question_about
 
 QUESTION = question_about()
 
@@ -23,8 +25,8 @@ def priced_judge(*costs: float | None) -> FakeJudge:
 
 async def refusals(judge: FakeJudge, limit: SpendLimit, count: int) -> list[str]:
     """Ask as many questions at the same time, and return the messages of those that the limit refused."""
-    limited = SpendLimitedJudge(judge, limit)
-    results = await asyncio.gather(*(limited.judge(QUESTION) for _ in range(count)), return_exceptions=True)
+    request = partial(judge.judge, QUESTION)
+    results = await asyncio.gather(*(limit.call(request) for _ in range(count)), return_exceptions=True)
     assert all(isinstance(result, Judgment | SpendLimitReached) for result in results)
     return [str(result) for result in results if isinstance(result, SpendLimitReached)]
 
@@ -67,12 +69,40 @@ async def test_failed_call_is_counted() -> None:
     limit = SpendLimit()
     failure = JudgeFailure("parse", "no", spend=Spend(calls=1, cost=0.3))
     with pytest.raises(JudgeFailure):
-        await SpendLimitedJudge(FakeJudge(failure), limit).judge(QUESTION)
+        await limit.call(partial(FakeJudge(failure).judge, QUESTION))
     assert limit.spend == Spend(calls=1, cost=0.3)
 
 
-async def test_calls_for_a_batch_and_for_the_whole_are_counted() -> None:
+async def test_call_that_is_cancelled_is_counted_with_an_unknown_cost() -> None:
     limit = SpendLimit()
-    await SpendLimitedJudge(FakeBatchJudge(batch_of({1: "MET"})), limit).judge_batch({1: QUESTION})
-    await SpendLimitedJudge(FakeOverallJudge(50), limit).judge_overall(NILE, RUBRIC)
-    assert limit.spend.calls == 2
+
+    async def hang(_question: Question) -> str:
+        await asyncio.sleep(60)
+        return "MET"
+
+    task = asyncio.create_task(limit.call(partial(FakeJudge(hang).judge, QUESTION)))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert limit.spend == Spend(calls=1, usage=None, cost=None)
+
+
+async def test_call_without_an_answer_counts_as_the_most_expensive_call() -> None:
+    lost = JudgeFailure("transport", "no reply", spend=Spend(calls=1, usage=None, cost=None))
+    paid = Judgment(verdict="MET", value=1.0, spend=Spend(calls=1, cost=0.25))
+    limit = SpendLimit(max_cost=1.0)
+    judge = FakeJudge({BINARY.requirement: [paid, lost, paid]})
+    for expected in (Judgment, JudgeFailure, Judgment, Judgment, SpendLimitReached):
+        request = partial(judge.judge, QUESTION)
+        (result,) = await asyncio.gather(limit.call(request), return_exceptions=True)
+        assert isinstance(result, expected)
+    assert len(judge.questions) == 4
+    assert limit.spend.cost is None
+
+
+def test_room_for_rows_is_what_the_most_expensive_row_leaves() -> None:
+    row = Spend(calls=3, cost=0.3)
+    assert SpendLimit().has_room_for(1000, None)
+    assert [SpendLimit(max_calls=7).has_room_for(rows, None) for rows in (1, 2)] == [True, False]
+    assert [SpendLimit(max_calls=7).has_room_for(rows, row) for rows in (1, 2, 3)] == [True, True, False]
+    assert [SpendLimit(max_cost=0.7).has_room_for(rows, row) for rows in (1, 2, 3)] == [True, True, False]

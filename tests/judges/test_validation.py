@@ -16,7 +16,9 @@ from rubric_integrations.graders import (
     PerCriterionOneShotGrader,
     RubricAsJudgeGrader,
 )
+from rubric_integrations.graders.limited_judge import LimitedJudge
 from rubric_integrations.judges import BatchResult, Judge, JudgeWrapper
+from rubric_integrations.judges.spend_limit import SpendLimit
 from rubric_integrations.judges.validation import ValidatedJudge, validate_batch, validate_judgment, validate_overall
 from rubric_integrations.results import JudgeFailure, Judgment, Spend
 from tests.fakes import ONE_CALL, FakeBatchJudge, FakeJudge, FakeOverallJudge, FakeStore, batch_of
@@ -225,7 +227,7 @@ def wrappers_of(judge: Judge) -> list[type]:
 
 
 @pytest.mark.parametrize("grader_name", GRADERS)
-def test_every_judge_of_a_grader_is_validated_exactly_once(grader_name: str) -> None:
+def test_every_judge_of_a_grader_is_validated_and_limited_exactly_once(grader_name: str) -> None:
     judge: Any = {
         "PerCriterionGrader": FakeJudge(fingerprint="f"),
         "PerCriterionOneShotGrader": FakeBatchJudge(batch_of({1: "MET"}), fingerprint="f"),
@@ -235,14 +237,15 @@ def test_every_judge_of_a_grader_is_validated_exactly_once(grader_name: str) -> 
     derived = [
         grader,
         grader.with_store(FakeStore()),
-        grader.for_run(4),
+        grader.for_run(4, SpendLimit()),
         grader.without_cache(),
         grader.with_judges([JudgeWrapper(member) for member in grader.judges]),
-        grader.with_store(FakeStore()).for_run(2).without_cache().with_store(FakeStore(), sample=1),
+        grader.with_judges([judge, judge]),
+        grader.with_store(FakeStore()).for_run(2, SpendLimit()).without_cache().with_store(FakeStore(), sample=1),
     ]
     for each in derived:
         for member in each.judges:
-            assert wrappers_of(member).count(ValidatedJudge) == 1
+            assert wrappers_of(member).count(LimitedJudge) == wrappers_of(member).count(ValidatedJudge) == 1
             assert wrappers_of(member)[-1] is type(judge)
         assert ONE.grade_sync("text", grader=each).complete
 

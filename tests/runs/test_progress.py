@@ -44,3 +44,15 @@ def test_progress_bar_on_a_terminal_shows_the_summary(
     assert stdout == ""
     assert "10/20" in stderr
     assert "1 failed, 2 abst." in stderr
+
+
+def test_progress_bar_during_an_outage_shows_for_how_long_the_run_waits(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress_bar(range(20), lambda: 40.2) as show:
+        show(SUMMARY)
+    stderr = capfd.readouterr().err
+    assert "waiting for the endpoint, 40 s" in stderr
+    assert "1 failed" not in stderr

@@ -125,6 +125,52 @@ def test_max_cost_ends_a_run_before_a_call_would_exceed_it(tmp_path: Path) -> No
     assert (judge.calls, resumed.summary.reused, resumed.summary.stopped) == (300, 90, None)
 
 
+@pytest.mark.parametrize(("max_calls", "done", "calls"), [(7, 2, 7), (3, 1, 3), (2, 0, 2), (24, 8, 24), (100, 8, 24)])
+def test_run_finishes_row_by_row_near_a_limit(max_calls: int, done: int, calls: int) -> None:
+    judge = InstantJudge(cost=0.01)
+    run = grade_many(texts(8), SMALL_RUBRIC, PerCriterionGrader(judge), max_calls=max_calls)
+    assert [graded.score for graded in run] == [1.0] * done
+    assert judge.calls == run.summary.spend.calls == calls
+    judge.calls = 0
+    run = grade_many(texts(8), SMALL_RUBRIC, PerCriterionGrader(judge), max_cost=max_calls * 0.01)
+    assert [graded.score for graded in run] == [1.0] * done
+    assert judge.calls == calls
+
+
+def test_rows_are_graded_at_the_same_time_far_from_a_limit() -> None:
+    class WatchedJudge(InstantJudge):
+        under_way = peak = 0
+
+        async def judge(self, question: Question) -> Judgment:
+            self.under_way += 1
+            self.peak = max(self.peak, self.under_way)
+            await asyncio.sleep(0.002)
+            self.under_way -= 1
+            return await super().judge(question)
+
+    judge = WatchedJudge()
+    run = grade_many(texts(40), SMALL_RUBRIC, PerCriterionGrader(judge), max_concurrency=16, max_calls=130)
+    assert len(list(run)) == 40
+    assert judge.peak == 16
+
+
+def test_limit_lets_a_run_finish_whose_judgments_are_stored(tmp_path: Path) -> None:
+    judge, path = InstantJudge(), tmp_path / "l.sqlite"
+    assert len(list(grade_many(texts(6), SMALL_RUBRIC, PerCriterionGrader(judge), ledger=path))) == 6
+    run = grade_many(texts(6), SMALL_RUBRIC, PerCriterionGrader(judge), ledger=path, max_calls=0)
+    assert [graded.score for graded in run] == [1.0] * 6
+    assert (judge.calls, run.summary.stopped) == (18, None)
+
+
+def test_call_that_timed_out_is_counted_and_its_cost_is_unknown(server: OpenAIServer) -> None:
+    server.script = lambda call: Reply(delay=5) if call.number == 1 else Reply()
+    grader = PerCriterionGrader(LMJudge("openai/m", api_base=server.url), limits=CallLimits(timeout=0.5))
+    run = grade_many(texts(3), SMALL_RUBRIC, grader)
+    assert [graded.score for graded in run] == [1.0] * 3
+    assert run.summary.spend.calls == len(server.calls) == 10
+    assert (run.summary.spend.cost, run.summary.spend.usage) == (None, None)
+
+
 def test_full_disk_ends_the_run_at_once_and_loses_no_stored_judgment(tmp_path: Path) -> None:
     judge = InstantJudge()
     with Ledger(tmp_path / "run.sqlite") as ledger:

@@ -7,6 +7,7 @@ from typing import Any
 from dspy import lm15
 from dspy.utils.exceptions import (
     AdapterParseError,
+    ContextWindowExceededError,
     DSPyError,
     LMProviderError,
     LMRateLimitError,
@@ -28,7 +29,8 @@ def failure_from_error(error: DSPyError, spend: Spend) -> JudgeFailure:
             spend=spend,
         )  # fmt: skip
     kind = "transport" if type(error) is LMProviderError else "config"
-    return JudgeFailure(kind, first_line(error), spend=spend)
+    about_text = isinstance(error, ContextWindowExceededError)
+    return JudgeFailure(kind, first_line(error), about_text=about_text, spend=spend)
 
 
 def first_line(error: Exception) -> str:

@@ -1,0 +1,178 @@
+"""Whether the model behind a judge can be reached and used: holds calls during an outage, and ends hopeless runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from rubric_integrations.judges.protocol import BatchResult, RunStopped
+from rubric_integrations.results.judgment import JudgeFailure
+
+T = TypeVar("T")
+
+# Lost calls in a row, with no reply in between, that are an outage. At 30 % of lost calls, one series in 15,000 is.
+LOST_CALLS = 8
+# Failures in a row, and nothing readable in between, that end a run. A wrong key fails every call: before the first
+# readable reply, a second failure, of another question, is awaited to be sure that the first was not about its text.
+MAX_UNREADABLE_REPLIES, MAX_REFUSALS, MAX_FIRST_REFUSALS = 20, 20, 2
+# Seconds between two probes during an outage: the first, and the longest.
+FIRST_PROBE, LONGEST_PROBE = 0.5, 5.0
+# Seconds. No wait is longer, whatever a server requests: a run should fail while its user is watching.
+LONGEST_WAIT = 60.0
+# Seconds between two looks of a waiting call at the state: the first, and the longest.
+_FIRST_LOOK, _LONGEST_LOOK = 0.01, 0.25
+# Seconds between two warnings about an outage.
+_WARNING_INTERVAL = 30.0
+
+_logger = logging.getLogger(__name__)
+
+
+class JudgeUnusable(RunStopped):
+    """A run ended because its judge does not reply, or never usefully."""
+
+
+class Endpoint:
+    """What the last calls tell of the model behind one judge, shared by all tasks, threads and event loops.
+
+    - After `LOST_CALLS` lost calls in a row there is an outage: new calls are held, and one at a time probes whether
+      the model replies again. After `max_outage` seconds, calls are no longer held, but fail at once.
+    - In a run, the first call is made alone. The run ends if two questions in a row fail because of a wrong key, model
+      or setting (20, once there was a readable reply), after 20 unreadable replies in a row, and when an outage has
+      lasted `max_outage`.
+
+    A copy, and one from a pickle, knows of no calls.
+
+    Args:
+        max_outage: The seconds for which calls are held during an outage, at least 0.
+        in_run: Whether the calls belong to one run, which may be ended.
+        clock: The current time in seconds.
+
+    Attributes:
+        down_since: When the outage began, by `clock`; None if there is none.
+    """
+
+    def __init__(self, max_outage: float, in_run: bool = False, clock: Callable[[], float] = time.monotonic):
+        self._max_outage, self._in_run, self._clock = max_outage, in_run, clock
+        self._lock = threading.Lock()
+        self._single_calls = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all calls, because the endpoint was fixed."""
+        with self._lock:
+            self.down_since: float | None = None
+            self._has_readable_reply = False
+            self._lost = self._refused = self._unreadable = 0
+            self._lost_since, self._last_failure = 0.0, JudgeFailure("transport", "no call yet")
+            self._probe_at, self._probe_interval, self._warned_at = 0.0, FIRST_PROBE, -math.inf
+
+    def __reduce__(self) -> Any:
+        return Endpoint, (self._max_outage, self._in_run, self._clock)
+
+    async def call(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Make a call, as soon as the endpoint's state allows it, and learn from its outcome.
+
+        Raises:
+            JudgeFailure: The call failed, or there is an outage that has lasted `max_outage`.
+            JudgeUnusable: The run has to end.
+        """
+        look = _FIRST_LOOK
+        while (is_single := self._admit()) is None:
+            # Not an asyncio.Event, since calls come from several event loops.
+            await asyncio.sleep(look)
+            look = min(_LONGEST_LOOK, 1.5 * look)
+        try:
+            result = await request()
+        except JudgeFailure as failure:
+            self._record_failure(failure)
+            raise
+        else:
+            self._record_result(result)
+            return result
+        finally:
+            if is_single:
+                with self._lock:
+                    self._single_calls -= 1
+
+    def _admit(self) -> bool | None:
+        """Whether a call is one of few that may be made now; None if it has to wait."""
+        with self._lock:
+            self._end_run_if_hopeless()
+            if self.down_since is not None:
+                self._refuse_after_long_outage(self.down_since)
+            allowed = self._allowed_calls()
+            if allowed is None:
+                return False
+            if self._single_calls >= allowed:
+                return None
+            self._single_calls += 1
+            return True
+
+    def _allowed_calls(self) -> int | None:
+        """How many calls may be under way now; None for any number."""
+        if self.down_since is not None:
+            return 1 if self._clock() >= self._probe_at else 0
+        if not self._in_run or self._has_readable_reply:
+            return None
+        return MAX_UNREADABLE_REPLIES - self._unreadable if self._unreadable and not self._refused else 1
+
+    def _end_run_if_hopeless(self) -> None:
+        if not self._in_run:
+            return
+        message = self._last_failure.message
+        if self._refused >= (MAX_REFUSALS if self._has_readable_reply else MAX_FIRST_REFUSALS):
+            raise JudgeUnusable(f"the judge cannot be used: {message}")
+        if self._unreadable >= MAX_UNREADABLE_REPLIES:
+            raise JudgeUnusable(f"the last {self._unreadable} replies cannot be read: {message}")
+        if self.down_since is not None and self._clock() - self.down_since >= self._max_outage:
+            raise JudgeUnusable(f"the judge has not replied for {self._clock() - self.down_since:.0f} s: {message}")
+
+    def _refuse_after_long_outage(self, down_since: float) -> None:
+        now, message = self._clock(), self._last_failure.message
+        if now - down_since >= self._max_outage and now < self._probe_at:
+            raise JudgeFailure("transport", f"the judge has not replied for {now - down_since:.0f} s: {message}")
+        if now - self._warned_at >= _WARNING_INTERVAL:
+            self._warned_at = now
+            text = "waiting for the judge, %.0f s so far, up to %.0f s (%s)"
+            _logger.warning(text, now - down_since, self._max_outage, message)
+
+    def _record_result(self, result: object) -> None:
+        if isinstance(result, BatchResult) and not result.answers:
+            self._record_failure(JudgeFailure("parse", next(iter(result.faults.values()), "no answer")))
+            return
+        with self._lock:
+            self._end_outage()
+            self._has_readable_reply = True
+            self._refused = self._unreadable = 0
+
+    def _record_failure(self, failure: JudgeFailure) -> None:
+        with self._lock:
+            if failure.kind == "transport":
+                self._record_lost_call(failure)
+            else:
+                self._end_outage()
+                if failure.about_text:
+                    return
+                self._refused += failure.kind == "config"
+                self._unreadable += failure.kind != "config"
+            self._last_failure = failure
+            self._end_run_if_hopeless()
+
+    def _record_lost_call(self, failure: JudgeFailure) -> None:
+        now = self._clock()
+        self._lost_since = self._lost_since if self._lost else now
+        self._lost += 1
+        if self._lost < LOST_CALLS or (self.down_since is not None and now < self._probe_at):
+            return  # no outage yet, or a call that was sent before the outage was known
+        if self.down_since is None:
+            self.down_since = self._lost_since
+        self._probe_at = now + max(self._probe_interval, min(LONGEST_WAIT, failure.retry_after or 0.0))
+        self._probe_interval = min(LONGEST_PROBE, 2 * self._probe_interval)
+
+    def _end_outage(self) -> None:
+        self._lost, self.down_since, self._probe_interval = 0, None, FIRST_PROBE

@@ -1,0 +1,94 @@
+"""A judge whose every call waits for a free slot and for its endpoint, has a timeout, and is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from rubric_integrations.graders.endpoint import LONGEST_WAIT
+from rubric_integrations.graders.limits import CallLimiter
+from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question, RunStopped
+from rubric_integrations.judges.stored import StoreError
+from rubric_integrations.judges.validation import ValidatedJudge
+from rubric_integrations.judges.wrappers import JudgeWrapper
+from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.results.usage import UNKNOWN_CALL
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.submission import Submission
+
+Result = TypeVar("Result", Judgment, BatchResult, OverallResult)
+
+
+class LimitedJudge(JudgeWrapper):
+    """A judge whose calls are limited. It is inside of every store: a stored answer is no call.
+
+    Any exception of the judge becomes a failure of the one question.
+
+    Args:
+        judge: The judge.
+        limiter: The limits, shared by the judges of a grader.
+    """
+
+    def __init__(self, judge: Judge, limiter: CallLimiter):
+        super().__init__(judge)
+        self._limiter, self._endpoint = limiter, limiter.new_endpoint()
+
+    async def judge(self, question: Question) -> Judgment:
+        """Answer one criterion.
+
+        Raises:
+            JudgeFailure: The judge has no answer.
+            RunStopped: The run that this call is part of ends.
+        """
+        return await self._call(partial(self.inner.judge, question))
+
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
+        """Answer several criteria in one request; raises as `judge` does."""
+        return await self._call(partial(self.inner.judge_batch, questions))
+
+    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
+        """Score a whole submission; raises as `judge` does."""
+        return await self._call(partial(self.inner.judge_overall, submission, rubric))
+
+    async def _call(self, request: Callable[[], Awaitable[Result]]) -> Result:
+        limit, call = self._limiter.spend_limit, partial(self._send, request)
+        async with self._limiter.concurrency:
+            return await self._endpoint.call(partial(limit.call, call) if limit else call)
+
+    async def _send(self, request: Callable[[], Awaitable[Result]]) -> Result:
+        concurrency, timeout, sent_at = self._limiter.concurrency, self._limiter.limits.timeout, time.monotonic()
+        try:
+            async with asyncio.timeout(timeout):
+                result = await request()
+        except (RunStopped, StoreError):
+            raise
+        except JudgeFailure as failure:
+            if failure.rate_limited:
+                concurrency.on_rate_limit(sent_at, min(LONGEST_WAIT, failure.retry_after or 0.0))
+            raise
+        except TimeoutError:
+            message = f"no reply within {timeout:g} s"
+            raise JudgeFailure("transport", message, retryable=True, spend=UNKNOWN_CALL) from None
+        except Exception as error:  # whatever a user's own judge raises
+            raise JudgeFailure("config", f"{type(error).__name__}: {error}") from error
+        concurrency.on_success()
+        return result
+
+
+def limit_judge(judge: Judge, limiter: CallLimiter) -> Judge:
+    """Limit a judge by a limiter in place of any other, inside of wrappers such as a store."""
+    if isinstance(judge, LimitedJudge):
+        return LimitedJudge(judge.inner, limiter)
+    if isinstance(judge, JudgeWrapper) and is_limited(judge):
+        return judge.wrapping(limit_judge(judge.inner, limiter))
+    return LimitedJudge(ValidatedJudge(judge), limiter)
+
+
+def is_limited(judge: Judge) -> bool:
+    """Whether the calls of a judge are limited, at whatever depth of its wrappers."""
+    if isinstance(judge, LimitedJudge):
+        return True
+    return isinstance(judge, JudgeWrapper) and is_limited(judge.inner)
