@@ -72,7 +72,8 @@ def test_search_of_a_site_that_is_opened_from_disk_finds_a_page(site: Path, brow
     page.on("request", record_request)
     page.set_default_timeout(10_000)
     page.goto((site / "index.html").as_uri())
-    page.fill("input.md-search__input", "length penalty")
+    # Typed key by key: the search reads its field when a key is released.
+    page.locator("input.md-search__input").press_sequentially("length penalty")
     page.wait_for_selector(".md-search-result__link")
     links = page.eval_on_selector_all(".md-search-result__link", "links => links.map(link => link.href)")
     page.close()
