@@ -1,4 +1,4 @@
-"""The pages that restate the code agree with it: settings, files of responses, exit codes, the CI recipe."""
+"""The pages that restate the code agree with it: settings, files of responses, exit codes, extras, CI recipe."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 import typer.main
 import yaml
 
+from rubric_integrations._util.extras import EXTRAS
 from rubric_integrations.checks.text import PATTERN_SECONDS
 from rubric_integrations.cli import app
 from rubric_integrations.cli.console import Exit
@@ -140,11 +141,16 @@ def test_unsupported_formats_on_the_page_have_the_remedy_of_the_code() -> None:
     assert all(("CSV" if "CSV" in message else "Parquet") in remedy for message in UNSUPPORTED.values())
 
 
-# The command line.
+# The command line and the installation.
 
 
 def test_exit_codes_on_the_page_are_those_of_the_commands() -> None:
     assert [int(cells[0]) for cells in rows("cli.md", "code")] == list(Exit)
+
+
+def test_page_of_the_installation_has_every_extra() -> None:
+    listed = [name for cells in rows("install.md", "extra") for name in code(cells[0])]
+    assert sorted(listed) == sorted(EXTRAS)
 
 
 # The CI recipe.
