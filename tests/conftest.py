@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -56,6 +57,19 @@ def server() -> Iterator[OpenAIServer]:
     """A server that answers MET until the test sets its `script`."""
     with OpenAIServer() as running:
         yield running
+
+
+# Not for the whole session: while Playwright runs, its event loop makes `asyncio.run` fail in other tests.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if binary is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=binary, args=["--no-sandbox"])
+        yield started
+        started.close()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

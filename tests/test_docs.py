@@ -1,13 +1,10 @@
-"""The documentation is correct: its Python runs, its error messages exist, and it builds as a site without warnings."""
+"""The documentation is correct: its Python runs, its error messages exist, and its navigation is complete."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import re
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +84,6 @@ def test_api_page_has_every_public_name_once_and_no_other() -> None:
     public = {package.__name__: set(package.__all__) for package in packages}
     assert sorted(name for _, _, name in directives) == sorted(set().union(*public.values()))
     assert [name for package, _, name in directives if name not in public[package]] == []
-
-
-def test_site_builds_without_warnings_and_requests_nothing_from_other_servers(tmp_path: Path) -> None:
-    missing = [name for name in ("mkdocs", "material", "mkdocstrings_handlers") if find_spec(name) is None]
-    if missing:
-        pytest.skip(
-            f"no {' and no '.join(missing)}: install mkdocs-material and mkdocstrings[python] to build the site"
-        )
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
-    build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=110)
-    assert build.returncode == 0, build.stdout + build.stderr
-    external = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^\"'>]+")
-    for path in (tmp_path / "site").glob("*.html"):
-        assert not external.findall(path.read_text(encoding="utf-8")), path.name
 
 
 def readme_blocks() -> list[str]:

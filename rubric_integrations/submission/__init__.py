@@ -10,8 +10,8 @@ To add one more kind of input:
 - A Python type: add it to `inputs.ToGradeInput` and a branch to `inputs.as_submission`.
 - A message format: if its roles have other names, add them to `messages._ROLES`; if its content or its tool calls have
   another structure, add a branch to `blocks.read_block` or `blocks.read_call`.
-- A file format: add a function that yields an entry per response to `files`, and its suffix to `files._READERS`.
-- A column name: add it to `rows._COLUMNS`.
+- A file format: add a function that yields an entry per response to `files`, and its suffix to `files.READERS`.
+- A column name: add it to `rows.COLUMNS`.
 """
 
 from rubric_integrations.submission.files import ResponsesError, read_responses

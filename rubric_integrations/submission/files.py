@@ -32,7 +32,7 @@ _DELIMITERS = (",", ";", "\t")
 
 _SHEET = "save the sheet as CSV (UTF-8)"
 _FRAME = 'convert it with pandas: pandas.read_parquet(path).to_json("rows.jsonl", orient="records", lines=True)'
-_UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET, ".parquet": _FRAME}
+UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET, ".parquet": _FRAME}
 """What to do with files of other formats, by suffix."""
 
 
@@ -86,11 +86,11 @@ def read_responses(
     """
     file, columns = Path(path), Columns(response_column, query_column, reference_column, id_column)
     suffix = file.suffix.lower()
-    if suffix in _UNSUPPORTED:
-        raise ResponsesError(f"{path}: `{suffix}` files are not supported: {_UNSUPPORTED[suffix]}")
+    if suffix in UNSUPPORTED:
+        raise ResponsesError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")
     try:
-        if suffix in _READERS:
-            yield from _convert(file, _READERS[suffix](file, columns), query, columns)
+        if suffix in READERS:
+            yield from _convert(file, READERS[suffix](file, columns), query, columns)
         elif columns != USUAL_COLUMNS:
             raise ResponsesError(f"{path}: is read as one text, which has no columns: name none")
         else:
@@ -246,7 +246,7 @@ def _text_row(path: Path, query: str | None) -> Row:
     return read_row({"id": path.stem, "response": path.read_text(encoding="utf-8-sig")}, 1, query)
 
 
-_READERS: Mapping[str, Callable[[Path, Columns], Iterator[_Entry]]] = {
+READERS: Mapping[str, Callable[[Path, Columns], Iterator[_Entry]]] = {
     ".jsonl": _read_jsonl,
     ".ndjson": _read_jsonl,
     ".json": _read_json,

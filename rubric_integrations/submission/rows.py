@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from rubric_integrations.submission.submission import Submission, error_line
 
-_COLUMNS = {
+COLUMNS = {
     "response": ("response", "output", "completion", "answer", "text", "messages"),
     "thinking": ("thinking",),
     "query": ("query", "input", "prompt", "question"),
@@ -124,7 +124,7 @@ def _find_columns(names: tuple[str, ...], columns: Columns) -> dict[str, tuple[s
             by_name[fold(name)] = name
     exact = {name: name for name in by_name.values()}
     names_of: dict[str, tuple[str, ...]] = {}
-    for field, usual in _COLUMNS.items():
+    for field, usual in COLUMNS.items():
         own = getattr(columns, field, None)
         wanted = usual if own is None else (own,)
         present = (exact.get(name) or by_name.get(fold(name)) for name in wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,6 @@ from typing import Any
 import pytest
 
 from rubric_integrations.reporting import RunFile, report_page
-
-
-# Not for the whole session: while Playwright runs, its event loop makes `asyncio.run` fail in other tests.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if binary is None:
-        pytest.skip("Chromium is not installed")
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=binary, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -1,0 +1,211 @@
+"""The pages that restate the code agree with it: settings, files of responses, exit codes, extras, CI recipe."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+import typer.main
+import yaml
+
+from rubric_integrations._util.extras import EXTRAS
+from rubric_integrations.checks.text import PATTERN_SECONDS
+from rubric_integrations.cli import app
+from rubric_integrations.cli.console import Exit
+from rubric_integrations.cli.judge_option import JUDGE_OPTIONS
+from rubric_integrations.formats.parsing import MAX_BYTES, MAX_DEPTH, MAX_NODES
+from rubric_integrations.graders.limits import MAX_WAIT
+from rubric_integrations.rubric.rules import MAX_CRITERIA, MAX_LEAVES
+from rubric_integrations.submission.files import READERS, UNSUPPORTED
+from rubric_integrations.submission.rows import COLUMNS, Columns
+from rubric_integrations.submission.submission import MAX_CHARS
+from tests.cli.commands import EXAMPLE
+from tests.test_architecture import PUBLIC
+from tests.test_docs import DOCS, ROOT, blocks, texts_in_code
+
+LIMITS = {
+    "characters of a response, a query or a reference": MAX_CHARS,
+    "criteria of a rubric, or of a group in it": MAX_CRITERIA,
+    "criteria of a rubric with groups": MAX_LEAVES,
+    "bytes of a rubric file": MAX_BYTES,
+    "levels of nesting in a rubric file": MAX_DEPTH,
+    "values in a rubric file, with its aliases expanded": MAX_NODES,
+    "seconds of a `regex` check": PATTERN_SECONDS,
+    "seconds that a server may request to wait": MAX_WAIT,
+}
+
+
+def rows(page: str, head: str) -> list[list[str]]:
+    """Return the cells of all rows below the table heads of a page that begin with a text."""
+    table = re.compile(rf"^\| {re.escape(head)} \|.*\n\|[-|: ]+\|\n((?:\|.*\n)+)", re.MULTILINE)
+    lines = "".join(table.findall((DOCS / page).read_text(encoding="utf-8"))).splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def code(cell: str) -> list[str]:
+    """Return the texts of a cell that are marked as code."""
+    return [first or second for first, second in re.findall(r"`` (.+?) ``|`([^`]+)`", cell)]
+
+
+# Settings.
+
+
+class Setting(NamedTuple):
+    """A row of a table of settings. A default in words stands for None in the code."""
+
+    name: str
+    parameters: list[str]
+    options: list[str]
+    default: Any
+
+
+def settings() -> list[Setting]:
+    return [
+        Setting(name, code(python), code(shell), ast.literal_eval(code(default)[0]) if default[0] == "`" else None)
+        for name, python, shell, default in rows("settings.md", "setting")
+    ]
+
+
+def default_of(parameter: str) -> Any:
+    """Return the default of a parameter, such as `CallLimits.timeout`."""
+    owner, _, name = parameter.partition(".")
+    value = PUBLIC[owner]
+    fields: dict[str, Any] = getattr(value, "model_fields", {})
+    # Not `signature(cls)`: DSPy's metaclass hides the parameters of a module.
+    signature = inspect.signature(value.__init__ if inspect.isclass(value) else value)
+    return fields[name].default if name in fields else signature.parameters[name].default
+
+
+@pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.name)
+def test_setting_on_the_page_has_the_default_of_the_code(setting: Setting) -> None:
+    assert setting.parameters
+    assert {parameter: default_of(parameter) for parameter in setting.parameters} == dict.fromkeys(
+        setting.parameters, setting.default
+    )
+
+
+@pytest.mark.parametrize("setting", [row for row in settings() if row.options], ids=lambda setting: setting.name)
+def test_setting_on_the_page_has_the_same_default_in_the_shell(setting: Setting) -> None:
+    group: Any = typer.main.get_command(app)
+    options = {name: parameter for parameter in group.commands["grade"].params for name in parameter.opts}
+    for option in setting.options:
+        name, _, key = option.partition(" ")
+        assert options[name].default == (None if key else setting.default)
+        assert not key or key.partition("=")[0] in JUDGE_OPTIONS
+
+
+def test_every_limit_of_calls_is_on_the_page_of_the_settings() -> None:
+    listed = {parameter for setting in settings() for parameter in setting.parameters}
+    assert {f"CallLimits.{name}" for name in PUBLIC["CallLimits"].model_fields} <= listed
+
+
+def test_limits_on_the_page_are_those_of_the_code() -> None:
+    assert {name: float(value.replace(",", "")) for name, value in rows("settings.md", "limit")} == LIMITS
+
+
+# Files of responses.
+
+
+def test_page_of_the_files_has_every_format_that_is_read() -> None:
+    listed = [suffix for cells in rows("files.md", "file") for suffix in code(cells[0])]
+    assert sorted(listed) == sorted(READERS)
+
+
+def test_page_of_the_files_has_every_column_with_its_usual_names_in_order() -> None:
+    table = {code(names)[0]: (tuple(code(names)), code(option)) for _, names, option in rows("files.md", "field")}
+    assert {names[0]: names for names, _ in table.values()} == {names[0]: names for names in COLUMNS.values()}
+    for field, (_, options) in table.items():
+        assert options == ([f"--{field}-column"] if field in Columns._fields else [])
+
+
+def test_messages_on_the_page_of_the_files_are_in_the_code() -> None:
+    texts = texts_in_code()
+    messages = [message for cells in rows("files.md", "message") for message in code(cells[0])]
+    assert len(messages) > 10
+    for message in messages:
+        pattern = re.compile(".*".join(map(re.escape, message.split("…"))))
+        assert any(map(pattern.search, texts)), message
+
+
+def test_unsupported_formats_on_the_page_have_the_remedy_of_the_code() -> None:
+    [remedy] = [cells[1] for cells in rows("files.md", "message") if "not supported" in cells[0]]
+    assert all(("CSV" if "CSV" in message else "Parquet") in remedy for message in UNSUPPORTED.values())
+
+
+# The command line and the installation.
+
+
+def test_exit_codes_on_the_page_are_those_of_the_commands() -> None:
+    assert [int(cells[0]) for cells in rows("cli.md", "code")] == list(Exit)
+
+
+def test_page_of_the_installation_has_every_extra() -> None:
+    listed = [name for cells in rows("install.md", "extra") for name in code(cells[0])]
+    assert sorted(listed) == sorted(EXTRAS)
+
+
+# The CI recipe.
+
+
+@pytest.fixture
+def steps() -> dict[str, dict[str, Any]]:
+    [job] = yaml.safe_load(blocks("ci.md", "yaml")[0])["jobs"].values()
+    return {step["name"]: step for step in job["steps"] if "name" in step}
+
+
+def test_ci_recipe_with_the_offline_judge_grades_and_reports_and_then_reuses_its_judgments(
+    steps: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "evals")
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/rubric-integrations"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rubric_integrations "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "JUDGE": "offline"}
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        # The shell of GitHub's runners, which ends at the first command that fails.
+        command = ["bash", "-e", "-c", steps[name]["run"]]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert run("Validate the rubric").returncode == Exit.DONE
+    first = run("Grade")
+    assert first.returncode == Exit.NOT_PASSED, first.stderr
+    assert first.stderr.count("gate failed") == 2
+    assert len(ElementTree.parse(tmp_path / "junit.xml").findall(".//testcase")) == 6
+    assert run("Make the report page").returncode == Exit.DONE
+    assert "judgments from the ledger" not in first.stdout
+    assert "judgments from the ledger" in run("Grade").stdout
+    for name in ("Restore the judgments of earlier builds", "Save the judgments", "Publish the report page"):
+        assert (tmp_path / steps[name]["with"]["path"]).stat().st_size > 0
+    assert steps["Publish the table of results"]["with"]["report_paths"] == "junit.xml"
+
+
+def test_ci_recipe_publishes_and_saves_its_files_also_if_a_gate_fails(steps: dict[str, dict[str, Any]]) -> None:
+    names = list(steps)
+    for name in names[names.index("Grade") + 1 :]:
+        [file] = re.findall(r"hashFiles\('([\w.]+)'\)", steps[name]["if"])
+        assert steps[name]["if"] == f"always() && hashFiles('{file}') != ''"
+        assert file in str(steps[name].get("with", steps[name].get("run")))
+
+
+def test_ci_recipe_saves_the_ledger_under_a_new_key_and_restores_the_latest(steps: dict[str, dict[str, Any]]) -> None:
+    restore, save = steps["Restore the judgments of earlier builds"]["with"], steps["Save the judgments"]["with"]
+    assert (save["path"], save["key"]) == (restore["path"], restore["key"])
+    assert "run_id" in save["key"]
+    assert "run_attempt" in save["key"]
+    assert save["key"].startswith(restore["restore-keys"])
+
+
+def test_exit_codes_on_the_page_of_the_ci_recipe_are_those_that_end_a_build() -> None:
+    assert [int(cells[0]) for cells in rows("ci.md", "exit code")] == list(Exit)[1:5]

@@ -1,0 +1,81 @@
+"""The documentation as a site: it builds without warnings, and works from disk, without a server or a network."""
+
+from __future__ import annotations
+
+import html
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from rubric_integrations.cli import COMMANDS, app
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    missing = [name for name in ("mkdocs", "material", "mkdocstrings_handlers") if find_spec(name) is None]
+    if missing:
+        pytest.skip(
+            f"no {' and no '.join(missing)}: install mkdocs-material and mkdocstrings[python] to build the site"
+        )
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=110)
+    assert build.returncode == 0, build.stdout + build.stderr
+    return folder
+
+
+def plain(text: str) -> str:
+    """Return a text without line breaks, and without the marks of code."""
+    return " ".join(text.replace("`", "").split())
+
+
+def test_site_requests_nothing_from_other_servers(site: Path) -> None:
+    external = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^\"'>]+")
+    for path in site.glob("*.html"):
+        assert not external.findall(path.read_text(encoding="utf-8")), path.name
+
+
+def test_page_of_the_command_line_has_every_command_argument_option_and_exit_code(site: Path) -> None:
+    page = (site / "cli.html").read_text(encoding="utf-8")
+    text = plain(html.unescape(re.sub(r"<[^>]+>", "", page)))
+    group: Any = typer.main.get_command(app)
+    sections = dict(re.findall(r"rubric-integrations (\w+)¶(.*?)(?=rubric-integrations \w+¶|$)", text))
+    assert list(sections) == list(COMMANDS)
+    for name, section in sections.items():
+        assert "Exit codes: 0" in section
+        for parameter in group.commands[name].params:
+            names = [option for option in parameter.opts if option.startswith("-")] or [parameter.name]
+            for part in [*names, plain(parameter.help)]:
+                assert part in section, f"{name}: {part}"
+
+
+def test_search_of_a_site_that_is_opened_from_disk_finds_a_page(site: Path, browser: Any) -> None:
+    problems: list[str] = []
+
+    def record_request(request: Any) -> None:
+        if not request.url.startswith("file:"):
+            problems.append(request.url)
+
+    def record_error(error: Any) -> None:
+        problems.append(str(error))
+
+    page = browser.new_page()
+    page.on("pageerror", record_error)
+    page.on("request", record_request)
+    page.set_default_timeout(10_000)
+    page.goto((site / "index.html").as_uri())
+    # Typed key by key: the search reads its field when a key is released.
+    page.locator("input.md-search__input").press_sequentially("length penalty")
+    page.wait_for_selector(".md-search-result__link")
+    links = page.eval_on_selector_all(".md-search-result__link", "links => links.map(link => link.href)")
+    page.close()
+    assert any("scoring.html" in link for link in links)
+    assert problems == []
