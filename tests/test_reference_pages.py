@@ -23,7 +23,7 @@ from rubric_integrations.cli import app
 from rubric_integrations.cli.console import Exit
 from rubric_integrations.cli.judge_option import JUDGE_OPTIONS
 from rubric_integrations.formats.parsing import MAX_BYTES, MAX_DEPTH, MAX_NODES
-from rubric_integrations.graders.limits import MAX_WAIT
+from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.rubric.rules import MAX_CRITERIA, MAX_LEAVES
 from rubric_integrations.submission.files import READERS, UNSUPPORTED
 from rubric_integrations.submission.rows import COLUMNS, Columns
@@ -40,7 +40,7 @@ LIMITS = {
     "levels of nesting in a rubric file": MAX_DEPTH,
     "values in a rubric file, with its aliases expanded": MAX_NODES,
     "seconds of a `regex` check": PATTERN_SECONDS,
-    "seconds that a server may request to wait": MAX_WAIT,
+    "seconds that a server may request to wait": LONGEST_WAIT,
 }
 
 

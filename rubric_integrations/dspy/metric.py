@@ -23,6 +23,7 @@ from rubric_integrations.dspy.score import RubricScore
 from rubric_integrations.formats import RubricLike
 from rubric_integrations.graders import CallLimits, Grader, PerCriterionGrader
 from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.second_round import grade_in_two_rounds
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.policies import CannotAssess
@@ -102,7 +103,7 @@ class RubricMetric:
         feedback: Callable[[EvaluationReport], str] = feedback,
         criteria_for: Mapping[str, Collection[str]] | None = None,
         on_abstain: CannotAssess | None = None,
-        max_outage: float = 180.0,
+        max_outage: float = 300.0,
         cache_size: int = 4096,
         store: JudgmentStore | None = None,
     ):
@@ -244,7 +245,7 @@ class RubricMetric:
             # Checked again: this caller may have waited for another whose failure was the outage.
             started_at, start = self._outage_guard.start(), time.perf_counter()
             try:
-                report = self.grader.grade_sync(rubric, submission)
+                report = run_sync(grade_in_two_rounds(self.grader, rubric, submission))
             except JudgeError as error:
                 self._history.add(submission, error.report, time.perf_counter() - start, failed=True)
                 self._record_failure(rubric, error.report, started_at)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
 import time
 from collections.abc import Callable
 
-from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.results.report import EvaluationReport, failure_kinds
 from rubric_integrations.rubric.rubric import Rubric
 
 # Failures in a row, with no complete grade in between, that are an outage. A wrong key fails every call, so that a
@@ -16,8 +15,6 @@ from rubric_integrations.rubric.rubric import Rubric
 MAX_CONFIG_FAILURES, MAX_CHECK_FAILURES = 2, 5
 # Unreadable replies in a row, none readable; with the default of two retries, those to seven questions.
 MAX_UNREADABLE_REPLIES = 20
-
-_KIND = re.compile(r"\b(config|transport|parse|check): ")
 
 
 class JudgeOutage(BaseException):
@@ -138,21 +135,6 @@ class OutageGuard:
             if self._unreadable_replies >= MAX_UNREADABLE_REPLIES:
                 return f"{self._unreadable_replies} replies in a row that cannot be read"
         return None
-
-
-def failure_kinds(report: EvaluationReport) -> set[str]:
-    """Return the kinds of the failures in a report (see `FailureKind`); empty if a grader writes its errors otherwise.
-
-    Example:
-        >>> error = "`c1` was not judged: config: no such model"
-        >>> nothing = {"score": None, "raw_score": None, "passed": False, "complete": False, "coverage": 0.0}
-        >>> failure_kinds(EvaluationReport(**nothing, report=None, error=error))
-        {'config'}
-    """
-    failed = [row for row in report.criteria if row.error]
-    errors = [vote.error for row in failed for vote in row.votes] + [row.error for row in failed if not row.votes]
-    matches = [_KIND.search(error) for error in errors or [report.error] if error]
-    return {match[1] for match in matches if match}
 
 
 def _has_readable_reply(rubric: Rubric, report: EvaluationReport) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -137,8 +138,9 @@ class CallLimiter:
         try:
             return await retrying(next_attempt), total_spend(failure.spend for failure in failures)
         except JudgeFailure as last:
-            last.spend = total_spend(failure.spend for failure in failures)
-            raise
+            failure = copy.copy(last)  # a judge may raise one object for every question
+            failure.spend = total_spend(failure.spend for failure in failures)
+            raise failure from last
 
 
 def _wait(state: RetryCallState) -> float:

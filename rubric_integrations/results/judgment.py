@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations.results.usage import Spend
@@ -97,6 +97,9 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         self.retryable, self.retry_after, self.rate_limited = retryable, retry_after, rate_limited
         self.about_text = about_text
         self.spend = spend or Spend()
+
+    def __reduce__(self) -> Any:
+        return JudgeFailure, (self.kind, self.message), vars(self)
 
 
 Outcome = Judgment | JudgeFailure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from rubric_integrations.results.usage import Spend, TokenUsage
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+_KIND = re.compile(r"\b(config|transport|parse|check): ")
 
 ReprArgs = Iterable[tuple[str | None, Any]]
 
@@ -184,3 +187,18 @@ class JudgeError(ValueError):
     def __init__(self, message: str, report: EvaluationReport):
         super().__init__(message)
         self.report = report
+
+
+def failure_kinds(report: EvaluationReport) -> set[str]:
+    """Return the kinds of the failures in a report (see `FailureKind`); empty if a grader writes its errors otherwise.
+
+    Example:
+        >>> error = "`c1` was not judged: config: no such model"
+        >>> nothing = {"score": None, "raw_score": None, "passed": False, "complete": False, "coverage": 0.0}
+        >>> failure_kinds(EvaluationReport(**nothing, report=None, error=error))
+        {'config'}
+    """
+    failed = [row for row in report.criteria if row.error]
+    errors = [vote.error for row in failed for vote in row.votes] + [row.error for row in failed if not row.votes]
+    matches = [_KIND.search(error) for error in errors or [report.error] if error]
+    return {match[1] for match in matches if match}

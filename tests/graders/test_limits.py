@@ -185,3 +185,12 @@ async def test_status_that_a_retry_cannot_help_is_requested_once(server: OpenAIS
         await ONE.grade("text", grader=grader_for(server))
     assert len(server.calls) == 1
     assert len(str(error.value).splitlines()) == 1
+
+
+async def test_failure_that_a_judge_raises_again_and_again_is_not_changed() -> None:
+    failure = JudgeFailure("parse", "prose", retryable=True, spend=Spend(calls=1))
+    for _ in range(2):
+        with pytest.raises(JudgeError) as error:
+            await ONE.grade("text", grader=PerCriterionGrader(FakeJudge(failure)))
+        assert error.value.report.spend.calls == 3
+    assert failure.spend.calls == 1

@@ -1,0 +1,51 @@
+"""A second round of a grade: only where it may help, with the better report and the spend of both."""
+
+from __future__ import annotations
+
+import pytest
+
+from rubric_integrations import JudgeError, PerCriterionGrader, Submission, grade_many
+from rubric_integrations.graders.second_round import grade_in_two_rounds
+from rubric_integrations.results import JudgeFailure, Spend
+from tests.fakes import FakeJudge
+from tests.graders.rubrics import rubric_of
+
+TEXT = Submission(response="text")
+
+
+def unreadable() -> JudgeFailure:
+    return JudgeFailure("parse", "prose", retryable=True, spend=Spend(calls=1))
+
+
+async def test_grade_whose_replies_were_unreadable_is_completed_in_the_second_round() -> None:
+    judge = FakeJudge({"r0": "MET", "r1": [*[unreadable() for _ in range(3)], "MET"]})
+    report = await grade_in_two_rounds(PerCriterionGrader(judge), rubric_of(2), TEXT)
+    assert (report.score, report.complete) == (1.0, True)
+    assert report.spend.calls == len(judge.questions) == 6
+
+
+@pytest.mark.parametrize(
+    ("failure", "max_retries"), [(JudgeFailure("config", "wrong key"), 2), (JudgeFailure("parse", "prose"), 0)]
+)
+async def test_failure_that_a_second_round_cannot_help_or_may_not_has_one(
+    failure: JudgeFailure, max_retries: int
+) -> None:
+    judge = FakeJudge(failure)
+    with pytest.raises(JudgeError):
+        await grade_in_two_rounds(PerCriterionGrader(judge, max_retries=max_retries), rubric_of(1), TEXT)
+    assert len(judge.questions) == 1
+
+
+async def test_better_report_of_two_incomplete_ones_is_returned_with_the_spend_of_both() -> None:
+    judge = FakeJudge({"r0": [unreadable(), "MET"], "r1": [unreadable()], "r2": ["MET", unreadable()]})
+    grader = PerCriterionGrader(judge, max_retries=1, on_failure="abstain")
+    report = await grade_in_two_rounds(grader, rubric_of(3), TEXT)
+    assert [row.verdict for row in report.criteria] == ["MET", None, "MET"]
+    assert report.spend.calls == len(judge.questions) == 10
+
+
+def test_row_of_a_run_is_lost_only_after_two_rounds() -> None:
+    judge = FakeJudge({"r0": [*[unreadable() for _ in range(5)], "MET"], "r1": "MET"})
+    run = grade_many(["text"], rubric_of(2), PerCriterionGrader(judge))
+    assert [graded.score for graded in run] == [1.0]
+    assert run.summary.spend.calls == len(judge.questions) == 7
