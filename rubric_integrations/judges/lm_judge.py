@@ -53,7 +53,9 @@ class LMJudge(dspy.Module):
             `(system_prompt, user_prompt) -> reply`.
         api_base: The base URL of an OpenAI-compatible server, such as `http://localhost:8000/v1`. This option and the
             next five go with a model name; other models are configured where they are made.
-        api_key: The server's key; by default that of the provider's environment variable.
+        api_key: The server's key; by default that of the provider's environment variable. With `api_base` that is the
+            model's provider, unless the server belongs to another provider that is known: then it is that one. Without
+            a key, a placeholder is sent.
         temperature: The sampling temperature, at least 0; by default the provider's.
         max_tokens: The most tokens of a reply, at least 1; by default the provider's.
         seed: The sampling seed, for providers that take one.

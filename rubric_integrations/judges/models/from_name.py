@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import dspy
 from dspy.utils.exceptions import DSPyError
+
+from rubric_integrations.judges.models.keys import key_for_endpoint
 
 
 class ModelOptions(NamedTuple):
@@ -14,8 +15,9 @@ class ModelOptions(NamedTuple):
 
     Attributes:
         api_base: The base URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp), such as `http://host:port/v1`.
-        api_key: The key; by default that of the provider's environment variable, and for an `api_base` without one a
-            placeholder, since local servers require none.
+        api_key: The key; by default that of the provider's environment variable. With an `api_base` that is a server of
+            another known provider it is that provider's; where no key is set, a placeholder is sent, since local
+            servers require none.
         temperature: The sampling temperature, at least 0.
         max_tokens: The most tokens of a reply, at least 1.
         seed: The sampling seed, for providers that take one.
@@ -44,7 +46,8 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
         options: How it is called.
 
     Raises:
-        ValueError: The name is empty, an option is out of range, or DSPy refuses it for this model.
+        ValueError: The name is empty, an option is out of range, DSPy refuses it for this model, or `api_base` is a
+            server of another known provider whose key is not set.
     """
     if not model.strip():
         raise ValueError("`judge` is an empty model name: write one such as 'openai/gpt-5-mini', or 'offline'")
@@ -53,9 +56,8 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
     if options.max_tokens is not None and options.max_tokens < 1:
         raise ValueError(f"`max_tokens` must be at least 1, got {options.max_tokens!r}")
     settings: dict[str, Any] = {name: value for name, value in options._asdict().items() if value is not None}
-    if options.api_base:
-        provider = model.split("/", 1)[0].upper() if "/" in model else "OPENAI"
-        settings["api_key"] = options.api_key or os.environ.get(f"{provider}_API_KEY") or "none"
+    if options.api_base and not options.api_key and (key := key_for_endpoint(model, options.api_base)):
+        settings["api_key"] = key
     try:
         return dspy.LM(model, cache=False, num_retries=0, **settings)
     except DSPyError as error:
