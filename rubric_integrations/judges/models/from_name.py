@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import dspy
-from dspy.utils.exceptions import DSPyError
+from dspy.utils.exceptions import DSPyError, LMConfigurationError
 
 from rubric_integrations.judges.models.keys import key_for_endpoint
 
@@ -18,7 +18,7 @@ class ModelOptions(NamedTuple):
         api_key: The key; by default that of the provider's environment variable. With an `api_base` that is a server of
             another known provider it is that provider's; where no key is set, a placeholder is sent, since local
             servers require none.
-        temperature: The sampling temperature, at least 0.
+        temperature: The sampling temperature, at least 0; by default that of `default_temperature`.
         max_tokens: The most tokens of a reply, at least 1.
         seed: The sampling seed, for providers that take one.
         reasoning_effort: The effort of a reasoning model, such as `low`.
@@ -58,7 +58,31 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
     settings: dict[str, Any] = {name: value for name, value in options._asdict().items() if value is not None}
     if options.api_base and not options.api_key and (key := key_for_endpoint(model, options.api_base)):
         settings["api_key"] = key
+    if options.temperature is None:
+        settings["temperature"] = default_temperature(model, options.reasoning_effort)
+    else:
+        settings["temperature"] = float(options.temperature)  # in the fingerprint, 0 and 0.0 must be the same
     try:
         return dspy.LM(model, cache=False, num_retries=0, **settings)
     except DSPyError as error:
         raise ValueError(f"DSPy does not make the model {model!r} with these settings: {error}") from error
+
+
+def default_temperature(model: str, reasoning_effort: str | None = None) -> float | None:
+    """Return the sampling temperature for a model without a configured one: 0, or None for a reasoning model.
+
+    OpenAI's reasoning models refuse any temperature but 1, and DSPy knows their names. Models of other providers do
+    not have to take a `reasoning_effort` with a temperature. A model that refuses 0 for a reason that its name does not
+    show gets none after its first refusal (see `judges/step_down.py`).
+
+    Example:
+        >>> default_temperature("openai/gpt-4.1"), default_temperature("openai/gpt-5-mini")
+        (0.0, None)
+    """
+    if reasoning_effort is not None:
+        return None
+    try:
+        dspy.LM(model, temperature=0.5)
+    except LMConfigurationError:
+        return None
+    return 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import dspy
 import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
@@ -29,12 +30,34 @@ async def test_option_reaches_the_request_and_no_other_does(server: OpenAIServer
     settings: dict[str, Any] = {option: value}
     await LMJudge("openai/mock", api_base=server.url, **settings).judge(question_about())
     assert server.calls[0].body[WIRE_NAMES[option]] == value
-    assert {"model", "messages", WIRE_NAMES[option]} == set(server.calls[0].body) - {"response_format"}
+    others = set(server.calls[0].body) - {"model", "messages", "response_format", "temperature"}
+    assert others == {WIRE_NAMES[option]} - {"temperature"}
 
 
-async def test_options_are_absent_from_the_request_by_default(server: OpenAIServer) -> None:
-    await LMJudge("openai/mock", api_base=server.url).judge(question_about())
-    assert {"model", "messages"} == set(server.calls[0].body) - {"response_format"}
+@pytest.mark.parametrize("model", ["openai/mock", "openai/gpt-4o-mini", "openai/gpt-5-chat-latest", "gpt-4.1"])
+async def test_temperature_is_0_by_default_and_other_options_are_absent(server: OpenAIServer, model: str) -> None:
+    await LMJudge(model, api_base=server.url).judge(question_about())
+    assert set(server.calls[0].body) - {"response_format"} == {"model", "messages", "temperature"}
+    assert server.calls[0].body["temperature"] == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [("openai/gpt-5-mini", {}), ("openai/gpt-5.1", {}), ("openai/o3-mini", {}),
+     ("openai/mock", {"reasoning_effort": "low"})],
+)  # fmt: skip
+async def test_reasoning_model_gets_no_temperature_by_default(
+    server: OpenAIServer, model: str, settings: dict[str, Any]
+) -> None:
+    await LMJudge(model, api_base=server.url, **settings).judge(question_about())
+    assert "temperature" not in server.calls[0].body
+
+
+async def test_model_that_is_configured_already_keeps_its_own_temperature(server: OpenAIServer) -> None:
+    lm = dspy.LM("openai/mock", api_base=server.url, api_key="k")
+    await LMJudge(lm).judge(question_about())
+    await LMJudge(lm.copy(temperature=0.7)).judge(question_about())
+    assert [call.body.get("temperature") for call in server.calls] == [None, 0.7]
 
 
 async def test_key_is_the_argument_the_environment_variable_or_a_placeholder(
