@@ -11,6 +11,7 @@ import dspy
 from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations.judges._direct import TemplateCache, template_for
+from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
 from rubric_integrations.judges.models.failures import failure_from_error, first_line
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
@@ -112,14 +113,21 @@ class ModelCaller:
                 with context():
                     fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **prompt.inputs)
         except DSPyError as error:
-            raise failure_from_error(error, _spend_of(completions)) from error
+            failure = failure_from_error(error, _spend_of(completions), lm.kwargs)
+            raise failure from _presentable(error, lm)
         except (ValueError, TypeError, ImportError) as error:
             # An error about probabilities is about the reply; any other is about the settings.
             about_reply = self._confidence and bool(completions)
             kind = "parse" if about_reply else "config"
             spend = _spend_of(completions)
-            raise JudgeFailure(kind, first_line(error), retryable=about_reply, spend=spend) from error
+            message = redact(first_line(error), lm.kwargs)
+            raise JudgeFailure(kind, message, retryable=about_reply, spend=spend) from _presentable(error, lm)
         return ParsedReply(fields, _spend_of(completions))
+
+
+def _presentable(error: Exception, lm: dspy.BaseLM) -> Exception | None:
+    """Return the cause of a failure; None if a traceback would show a credential in it."""
+    return error if redact(str(error), lm.kwargs) == str(error) else None
 
 
 def _spend_of(completions: Sequence[Completion]) -> Spend:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import dspy
 from dspy.utils.exceptions import DSPyError, LMConfigurationError
@@ -10,7 +13,8 @@ from dspy.utils.exceptions import DSPyError, LMConfigurationError
 from rubric_integrations.judges.models.keys import key_for_endpoint
 
 
-class ModelOptions(NamedTuple):
+@dataclass(frozen=True)
+class ModelOptions:
     """How a model that is given by its name is called; None leaves a setting to the provider.
 
     Attributes:
@@ -22,14 +26,24 @@ class ModelOptions(NamedTuple):
         max_tokens: The most tokens of a reply, at least 1.
         seed: The sampling seed, for providers that take one.
         reasoning_effort: The effort of a reasoning model, such as `low`.
+        service_tier: The tier that prices and schedules a request, such as `flex`, for providers that have them.
+        headers: HTTP headers that each request has in addition, by name, such as those that a gateway requires. Their
+            values may be secrets, and are not shown anywhere.
     """
 
     api_base: str | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     temperature: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
     reasoning_effort: str | None = None
+    service_tier: str | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the options that are not None, by name."""
+        options = {option.name: getattr(self, option.name) for option in fields(self)}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 NO_OPTIONS = ModelOptions()
@@ -55,7 +69,10 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
         raise ValueError(f"`temperature` must be at least 0, got {options.temperature!r}")
     if options.max_tokens is not None and options.max_tokens < 1:
         raise ValueError(f"`max_tokens` must be at least 1, got {options.max_tokens!r}")
-    settings: dict[str, Any] = {name: value for name, value in options._asdict().items() if value is not None}
+    settings = options.chosen()
+    if headers := settings.pop("headers", None):
+        _check_headers(headers)
+        settings["extra_headers"] = dict(headers)
     if options.api_base and not options.api_key and (key := key_for_endpoint(model, options.api_base)):
         settings["api_key"] = key
     if options.temperature is None:
@@ -86,3 +103,20 @@ def default_temperature(model: str, reasoning_effort: str | None = None) -> floa
     except LMConfigurationError:
         return None
     return 0.0
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(
+                f"`headers` has the name {name!r}: a name has letters, digits and hyphens, such as 'X-Team'"
+            )
+        if not _HEADER_VALUE.fullmatch(value):
+            raise ValueError(
+                f"`headers`: the value of {name!r} must be printable ASCII without line breaks, and not empty: the "
+                "request would be refused, or another one be sent (the value is not shown, since it may be a secret)"
+            )
