@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import dspy
@@ -11,6 +12,7 @@ from dspy.utils.callback import BaseCallback
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.graders import PerCriterionOneShotGrader
 from rubric_integrations.judges import LMJudge
+from tests.judges.questions import MET_REPLY, question_about
 from tests.openai_server import Call, OpenAIServer, Reply
 
 RUBRIC = Rubric([Criterion(requirement=f"r{number}") for number in range(4)])
@@ -120,6 +122,33 @@ def test_refused_default_temperature_is_left_out_and_that_is_remembered(
     assert [call.body.get("temperature") for call in server.calls] == [None] * 4
     # The key of stored judgments is the same before and after.
     assert judge.fingerprint() == fingerprint
+
+
+ANTHROPIC_REPLY = json.dumps(
+    {"id": "m", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
+     "content": [{"type": "text", "text": MET_REPLY}], "usage": {"input_tokens": 1, "output_tokens": 1}}
+).encode()  # fmt: skip
+ANTHROPIC_REFUSAL = b"""{"type": "error", "error": {"type": "invalid_request_error",
+    "message": "`temperature` is deprecated for this model."}}"""
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "refusal", "reply"),
+    [
+        ("anthropic/claude-opus-4-7", {}, ANTHROPIC_REFUSAL, ANTHROPIC_REPLY),
+        # With headers, DSPy sends the request through LiteLLM.
+        ("openai/mock", {"headers": {"X-Team": "evals"}}, TEMPERATURE_REFUSED, None),
+    ],
+)
+async def test_refused_default_temperature_is_left_out_on_every_path(
+    server: OpenAIServer, model: str, settings: dict[str, Any], refusal: bytes, reply: bytes | None
+) -> None:
+    server.script = lambda call: (
+        Reply(status=400, raw=refusal) if "temperature" in call.body else Reply(verdict="MET", raw=reply)
+    )
+    judgment = await LMJudge(model, api_base=server.url, api_key="k", **settings).judge(question_about())
+    assert judgment.verdict == "MET"
+    assert [call.body.get("temperature") for call in server.calls] == [0, None]
 
 
 def test_format_and_default_temperature_that_are_both_refused_are_both_left_out(server: OpenAIServer) -> None:
