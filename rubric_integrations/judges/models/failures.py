@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ from rubric_integrations.judges.credentials import redact
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import Spend
 
+# LiteLLM reports a key that it does not find as an error of the server, which would be retried for minutes.
+_NO_KEY = re.compile(r"Missing credentials|_API_KEY is not set")
+
 
 def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
     """Make a `JudgeFailure` of a DSPy error.
@@ -30,6 +34,8 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
     message = redact(first_line(error), settings)
     if isinstance(error, AdapterParseError):
         return JudgeFailure("parse", message, retryable=True, spend=spend)
+    if _NO_KEY.search(message):
+        return JudgeFailure("config", message, spend=spend)
     if is_retryable_lm_error(error):
         limited = isinstance(error, LMRateLimitError)
         return JudgeFailure(
