@@ -45,7 +45,8 @@ def grade(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="A setting of the model: temperature, max_tokens, seed, reasoning_effort or system_prompt.",
+            help="A setting of the model: temperature, max_tokens, seed, reasoning_effort, service_tier, "
+            "system_prompt or header.NAME.",
         ),
     ] = None,
     strategy: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,9 +25,15 @@ JUDGE_OPTIONS: dict[str, _Kind] = {
     "max_tokens": _WHOLE,
     "seed": _WHOLE,
     "reasoning_effort": _TEXT,
+    "service_tier": _TEXT,
     "system_prompt": _TEXT,
 }
-"""The keys of `--judge-option`: arguments of `LMJudge`. An API key is not one, since a shell stores its history."""
+"""The keys of `--judge-option` beside `header.NAME`: arguments of `LMJudge`.
+
+An API key is not one, since a shell stores its history.
+"""
+
+_HEADER = "header."
 
 
 def has_model(judge: str) -> bool:
@@ -42,7 +49,7 @@ def make_judge(judge: str, api_base: str | None, options: Sequence[str] = ()) ->
     Args:
         judge: The model's name, or `offline`.
         api_base: The base URL of the model's server; None for that of its provider.
-        options: Settings of the model, each `key=value` with a key of `JUDGE_OPTIONS`.
+        options: Settings of the model, each `key=value` with a key of `JUDGE_OPTIONS` or `header.NAME`.
 
     Raises:
         ValueError: The model name is empty, an option is unknown or has a wrong value, or the base URL or an option
@@ -77,22 +84,29 @@ def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:
     """Parse `key=value` texts to arguments of `LMJudge`.
 
     Raises:
-        ValueError: A key is unknown or repeated, or a value has the wrong type. The message of an unknown key does not
-            show the value, which may be a credential.
+        ValueError: A key is unknown or repeated, or a value has the wrong type. The message shows the value only in the
+            last case, since that of a header or an unknown key may be a credential.
 
     Example:
-        >>> parse_judge_options(["temperature=0", "seed=7"])
-        {'temperature': 0.0, 'seed': 7}
+        >>> parse_judge_options(["temperature=0", "seed=7", "header.X-Team=evals"])
+        {'temperature': 0.0, 'seed': 7, 'headers': {'X-Team': 'evals'}}
     """
+    headers: dict[str, str] = {}
     settings: dict[str, Any] = {}
     for option in options:
         key, separator, value = option.partition("=")
         if not separator:
-            raise ValueError(f"`--judge-option` {option!r} must be KEY=VALUE, such as temperature=0")
+            shown = re.split(r"[:\s]", option)[0]
+            raise ValueError(f"`--judge-option` {shown!r} must be KEY=VALUE, such as temperature=0")
+        if key.startswith(_HEADER):
+            _add_header(headers, key, value)
+            continue
         if key not in JUDGE_OPTIONS:
             close = difflib.get_close_matches(key, JUDGE_OPTIONS, n=1)
-            known = ", ".join(JUDGE_OPTIONS)
-            hint = f"did you mean `{close[0]}`?" if close else f"known are {known}"
+            known = f"known are {', '.join(JUDGE_OPTIONS)} and {_HEADER}NAME"
+            hint = f"did you mean `{close[0]}`?" if close else known
+            if key.startswith("header"):
+                hint = f"write `{_HEADER}NAME=VALUE`"
             raise ValueError(f"`--judge-option` {key!r} is not a known key: {hint}")
         if key in settings:
             raise ValueError(f"`--judge-option` has {key!r} twice: the first value would be lost, so remove one")
@@ -101,4 +115,26 @@ def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:
             settings[key] = kind.convert(value)
         except ValueError:
             raise ValueError(f"`--judge-option` {key}={value!r}: must be {kind.name}") from None
-    return settings
+    return settings | ({"headers": headers} if headers else {})
+
+
+def without_header_values(arguments: Sequence[str]) -> list[str]:
+    """Replace the values of `header.NAME=VALUE` in the arguments of a command, which may be secrets.
+
+    Example:
+        >>> without_header_values(["--judge-option", "header.X-Team=evals"])
+        ['--judge-option', 'header.X-Team=VALUE']
+    """
+    return [
+        re.sub(r"^((?:--judge-option=)?header\.[^=]*=).*", r"\1VALUE", argument, flags=re.DOTALL)
+        for argument in arguments
+    ]
+
+
+def _add_header(headers: dict[str, str], key: str, value: str) -> None:
+    name = key.removeprefix(_HEADER)
+    if not name:
+        raise ValueError(f"`--judge-option` {key!r} needs the name of a header: write `{_HEADER}NAME=VALUE`")
+    if name.lower() in map(str.lower, headers):
+        raise ValueError(f"`--judge-option` has {key!r} twice: the first value would be lost, so remove one")
+    headers[name] = value

@@ -1,33 +1,26 @@
-"""Sends one question to a model, by the fast path or through DSPy, and parses the reply.
-
-The reply is requested in the strictest format that DSPy knows for the model: a JSON Schema, or JSON mode. Some servers
-refuse it (DeepSeek, Ollama and vLLM in some versions, older models of OpenAI). A refusal that names the format steps
-down to the next simpler one, which is remembered for the judge's other requests.
-"""
+"""Sends one question to a model, by the fast path or through DSPy, and parses the reply."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast
 
 import dspy
 from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations.judges._direct import TemplateCache, template_for
+from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
 from rubric_integrations.judges.models.failures import failure_from_error, first_line
-from rubric_integrations.judges.prompts.adapter import JudgeAdapter, ReplyFormat
+from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.parse import parse_reply
 from rubric_integrations.judges.prompts.render import PromptInputs
+from rubric_integrations.judges.step_down import REPLY_FORMATS, StepDown
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import NO_SPEND, Spend, total_spend
-
-_REPLY_FORMATS: tuple[ReplyFormat, ...] = get_args(ReplyFormat)
-_NAMES_FORMAT = re.compile(r"response_format|json_(?:schema|object)|json mode|structured[ _]outputs?", re.IGNORECASE)
 
 
 class ParsedReply(NamedTuple):
@@ -38,16 +31,20 @@ class ParsedReply(NamedTuple):
 
 
 class ModelCaller:
-    """The calls of one judge: its prompt templates, and the reply format that its model's server accepts.
+    """The calls of one judge, and its prompt templates.
 
     Args:
         confidence: Whether probabilities are requested, which DSPy decodes outside of the adapter.
+        default_temperature: See `StepDown`.
+
+    Attributes:
+        step_down: The form of the requests, without what the model's server refused.
     """
 
-    def __init__(self, confidence: bool):
+    def __init__(self, confidence: bool, default_temperature: float | None = None):
         self._confidence = confidence
-        self._templates = {reply_format: TemplateCache() for reply_format in _REPLY_FORMATS}
-        self._reply_format: ReplyFormat = _REPLY_FORMATS[0]
+        self._templates = {reply_format: TemplateCache() for reply_format in REPLY_FORMATS}
+        self.step_down = StepDown(default_temperature)
 
     async def call(
         self,
@@ -70,28 +67,25 @@ class ModelCaller:
         Raises:
             JudgeFailure: There was no reply, or none that can be parsed.
         """
-        refused = NO_SPEND
+        refused, form = NO_SPEND, self.step_down.form
+        adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
         while True:
-            reply_format = self._reply_format
-            adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
             adapter = adapter_type.for_inputs(prompt.inputs, prompt.quotable)
-            adapter.reply_format = reply_format
+            adapter.reply_format = form.reply_format
+            model = self.step_down.model_for(lm, form)
             try:
-                reply = await self._send(lm, predict, prompt, [*predict.demos, *examples], adapter)
-                return reply._replace(spend=reply.spend + refused) if refused.calls else reply
+                reply = await self._send(model, predict, prompt, [*predict.demos, *examples], adapter)
             except JudgeFailure as failure:
                 refused = failure.spend = failure.spend + refused
-                if not _refuses_format(failure) or not self._step_down(reply_format):
+                if failure.kind == "parse":
+                    self.step_down.accepted(form)
+                simpler = self.step_down.simpler(form, lm, failure)
+                if simpler is None:
                     raise
-
-    def _step_down(self, refused: ReplyFormat) -> bool:
-        """Use a simpler format than the refused one from now on; False if there is none."""
-        position = _REPLY_FORMATS.index(refused) + 1
-        if position == len(_REPLY_FORMATS):
-            return False
-        # Another request may have stepped down further meanwhile.
-        self._reply_format = _REPLY_FORMATS[max(position, _REPLY_FORMATS.index(self._reply_format))]
-        return True
+                form = simpler
+            else:
+                self.step_down.accepted(form)
+                return reply._replace(spend=reply.spend + refused) if refused.calls else reply
 
     async def _send(
         self, lm: dspy.BaseLM, predict: dspy.Predict, prompt: PromptInputs, demos: Sequence[Any], adapter: JudgeAdapter
@@ -119,18 +113,21 @@ class ModelCaller:
                 with context():
                     fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **prompt.inputs)
         except DSPyError as error:
-            raise failure_from_error(error, _spend_of(completions)) from error
+            failure = failure_from_error(error, _spend_of(completions), lm.kwargs)
+            raise failure from _presentable(error, lm)
         except (ValueError, TypeError, ImportError) as error:
             # An error about probabilities is about the reply; any other is about the settings.
             about_reply = self._confidence and bool(completions)
             kind = "parse" if about_reply else "config"
             spend = _spend_of(completions)
-            raise JudgeFailure(kind, first_line(error), retryable=about_reply, spend=spend) from error
+            message = redact(first_line(error), lm.kwargs)
+            raise JudgeFailure(kind, message, retryable=about_reply, spend=spend) from _presentable(error, lm)
         return ParsedReply(fields, _spend_of(completions))
 
 
-def _refuses_format(failure: JudgeFailure) -> bool:
-    return failure.kind == "config" and bool(_NAMES_FORMAT.search(failure.message))
+def _presentable(error: Exception, lm: dspy.BaseLM) -> Exception | None:
+    """Return the cause of a failure; None if a traceback would show a credential in it."""
+    return error if redact(str(error), lm.kwargs) == str(error) else None
 
 
 def _spend_of(completions: Sequence[Completion]) -> Spend:

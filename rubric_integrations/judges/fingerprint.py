@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import dspy
 
+from rubric_integrations.judges.credentials import public_settings
 from rubric_integrations.judges.saving import prompt_state
 from rubric_integrations.results.labels import LabelledJudgment
 
-# Keyword arguments that hold credentials; excluded from fingerprints, which are written to ledgers.
-_CREDENTIALS = re.compile(r"key|secret|password|credential|headers|auth|token(?!s)", re.IGNORECASE)
-_USER_IN_URL = re.compile(r"(?<=://)[^/@]*@")
+# Settings that change the price and the delay of an answer, and not the answer.
+_IRRELEVANT = frozenset({"service_tier"})
 
 
 def fingerprint_model_judge(
@@ -33,10 +32,7 @@ def fingerprint_model_judge(
         max_examples: How many of them it shows at most.
         confidence: Whether it requests probabilities.
     """
-    settings = {name: value for name, value in lm.kwargs.items() if not _CREDENTIALS.search(name)}
-    for name in ("api_base", "base_url"):
-        if name in settings:
-            settings[name] = _USER_IN_URL.sub("", str(settings[name]))
+    settings = {name: value for name, value in public_settings(lm.kwargs).items() if name not in _IRRELEVANT}
     shown: list[Any] = [example.model_dump(mode="json") for example in examples]
     engine = getattr(getattr(lm, "engine", None), "fingerprint", str)()
     state = [lm.model, settings, engine, prompt_state(module), shown, max_examples, confidence]

@@ -50,6 +50,11 @@ def test_judge_options_reach_the_request_with_their_types(files: Path, server: O
         ("temperature=warm", "temperature='warm': must be a number"),
         ("seed=1.5", "seed='1.5': must be a whole number"),
         ("temperature=-1", "temperature"),
+        ("header.=sk-secret", "needs the name of a header"),
+        ("header.X Team=sk-secret", "`headers` has the name 'X Team'"),
+        ("header.X-Team: sk-secret", "'header.X-Team' must be KEY=VALUE"),
+        ("header.X-Team=", "the value of 'X-Team' must be"),
+        ("headers=sk-secret", "write `header.NAME=VALUE`"),
         ("max_tokens=0", "max_tokens"),
     ],
 )
@@ -58,6 +63,36 @@ def test_judge_option_that_is_unknown_or_has_another_type_exits_with_2(files: Pa
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
     assert words in result.stderr
     assert "sk-secret" not in result.output
+
+
+def test_headers_and_service_tier_reach_the_request_and_no_file(files: Path, server: OpenAIServer) -> None:
+    options = ("header.X-Team=S3CRET=1", "header.X-Budget=7", "service_tier=flex")
+    arguments = [argument for option in options for argument in ("--judge-option", option)]
+    target = ("--judge", "openai/mock", "--api-base", server.url)
+    result = grade(files, *target, *arguments, "--out", files / "run.jsonl")
+    assert result.exit_code == 0, result.output
+    assert server.calls[0].body["service_tier"] == "flex"
+    assert (server.calls[0].headers["x-team"], server.calls[0].headers["x-budget"]) == ("S3CRET=1", "7")
+    written = [file.read_bytes() for file in files.iterdir() if file.is_file()]
+    assert (files / "run.sqlite").exists()
+    assert not [content for content in [*written, result.output.encode()] if b"S3CRET" in content]
+
+
+def test_command_that_resumes_a_run_does_not_show_the_value_of_a_header(
+    files: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--judge", "openai/mock", "--api-base", server.url, "--judge-option", "header.X-Team=S3CRET")
+    monkeypatch.setattr("sys.argv", ["rubric-integrations", "grade", *options, "--judge-option=header.X-Id=S3CRET"])
+    result = grade(files, *options, "--out", files / "run.jsonl", "--max-calls", 1)
+    assert "To go on: rubric-integrations grade" in result.stderr
+    assert "header.X-Team=VALUE" in result.stderr
+    assert "S3CRET" not in result.output
+
+
+def test_header_that_is_repeated_exits_with_2(files: Path) -> None:
+    options = ("--judge-option", "header.X-Team=a", "--judge-option", "header.x-team=b")
+    result = grade(files, "--judge", "openai/m", *options)
+    assert (result.exit_code, "has 'header.x-team' twice" in result.stderr) == (2, True), result.output
 
 
 def test_judge_option_that_is_repeated_or_without_a_model_exits_with_2(files: Path) -> None:

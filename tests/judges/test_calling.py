@@ -1,7 +1,8 @@
-"""A server that refuses the requested reply format gets a simpler one, and the judge remembers which."""
+"""A server that refuses the reply format or the default temperature gets a simpler request, which is remembered."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import dspy
@@ -11,6 +12,7 @@ from dspy.utils.callback import BaseCallback
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.graders import PerCriterionOneShotGrader
 from rubric_integrations.judges import LMJudge
+from tests.judges.questions import MET_REPLY, question_about
 from tests.openai_server import Call, OpenAIServer, Reply
 
 RUBRIC = Rubric([Criterion(requirement=f"r{number}") for number in range(4)])
@@ -88,3 +90,100 @@ def test_format_that_is_refused_in_every_form_is_a_failure(server: OpenAIServer)
     with pytest.raises(JudgeError, match="response_format"):
         Rubric([Criterion(requirement="r")]).grade_sync("text", grader=PerCriterionGrader(judge_for(server, MODELS[0])))
     assert [requested_format(call) for call in server.calls] == ["json_schema", "json_object", "none"]
+
+
+TEMPERATURE_REFUSED = (
+    b'{"error": {"message": "Unsupported value: \'temperature\' does not support 0 with this model."}}'
+)
+
+
+def refusing_temperature(call: Call) -> Reply:
+    return Reply(status=400, raw=TEMPERATURE_REFUSED) if "temperature" in call.body else Reply(verdict="MET")
+
+
+def named_judge(server: OpenAIServer, *, through_dspy: bool = False, **settings: Any) -> LMJudge:
+    judge = LMJudge(MODELS[0], api_base=server.url, **settings)
+    if through_dspy:
+        judge.lm.callbacks.append(BaseCallback())
+    return judge
+
+
+@pytest.mark.parametrize("through_dspy", [False, True])
+def test_refused_default_temperature_is_left_out_and_that_is_remembered(
+    server: OpenAIServer, through_dspy: bool
+) -> None:
+    server.script = refusing_temperature
+    judge = named_judge(server, through_dspy=through_dspy)
+    fingerprint, grader = judge.fingerprint(), PerCriterionGrader(judge, max_retries=0)
+    report = RUBRIC.grade_sync("text", grader=grader)
+    assert (report.score, report.spend.calls) == (1.0, len(server.calls))
+    server.calls.clear()
+    assert RUBRIC.grade_sync("another text", grader=grader).score == 1.0
+    assert [call.body.get("temperature") for call in server.calls] == [None] * 4
+    # The key of stored judgments is the same before and after.
+    assert judge.fingerprint() == fingerprint
+
+
+ANTHROPIC_REPLY = json.dumps(
+    {"id": "m", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
+     "content": [{"type": "text", "text": MET_REPLY}], "usage": {"input_tokens": 1, "output_tokens": 1}}
+).encode()  # fmt: skip
+ANTHROPIC_REFUSAL = b"""{"type": "error", "error": {"type": "invalid_request_error",
+    "message": "`temperature` is deprecated for this model."}}"""
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "refusal", "reply"),
+    [
+        ("anthropic/claude-opus-4-7", {}, ANTHROPIC_REFUSAL, ANTHROPIC_REPLY),
+        # With headers, DSPy sends the request through LiteLLM.
+        ("openai/mock", {"headers": {"X-Team": "evals"}}, TEMPERATURE_REFUSED, None),
+    ],
+)
+async def test_refused_default_temperature_is_left_out_on_every_path(
+    server: OpenAIServer, model: str, settings: dict[str, Any], refusal: bytes, reply: bytes | None
+) -> None:
+    server.script = lambda call: (
+        Reply(status=400, raw=refusal) if "temperature" in call.body else Reply(verdict="MET", raw=reply)
+    )
+    judgment = await LMJudge(model, api_base=server.url, api_key="k", **settings).judge(question_about())
+    assert judgment.verdict == "MET"
+    assert [call.body.get("temperature") for call in server.calls] == [0, None]
+
+
+def test_format_and_default_temperature_that_are_both_refused_are_both_left_out(server: OpenAIServer) -> None:
+    refuse_format = refusing("json_schema", "json_object")
+    server.script = lambda call: refusing_temperature(call) if "temperature" in call.body else refuse_format(call)
+    assert RUBRIC.grade_sync("text", grader=PerCriterionGrader(named_judge(server), max_retries=0)).score == 1.0
+    assert set(server.calls[-1].body) == {"model", "messages"}
+
+
+def test_refused_temperature_of_the_user_is_a_failure_that_names_it(server: OpenAIServer) -> None:
+    server.script = refusing_temperature
+    grader = PerCriterionGrader(named_judge(server, temperature=0.0))
+    with pytest.raises(JudgeError, match="'temperature' does not support 0"):
+        Rubric([Criterion(requirement="r")]).grade_sync("text", grader=grader)
+    assert len(server.calls) == 1
+
+
+def test_refusal_that_only_repeats_the_request_does_not_change_later_requests(server: OpenAIServer) -> None:
+    message = b'{"error": {"message": "too long: {temperature: 0, response_format: {type: json_schema}}"}}'
+    server.script = lambda _call: Reply(status=422, raw=message)
+    grader, rubric = PerCriterionGrader(named_judge(server)), Rubric([Criterion(requirement="r")])
+    with pytest.raises(JudgeError, match="too long"):
+        rubric.grade_sync("text", grader=grader)
+    server.script = lambda _call: Reply(verdict="MET")
+    server.calls.clear()
+    rubric.grade_sync("short", grader=grader)
+    assert (server.calls[0].body["temperature"], requested_format(server.calls[0])) == (0, "json_schema")
+
+
+async def test_optimizer_can_call_a_judge_whose_server_refuses_the_default_temperature(server: OpenAIServer) -> None:
+    server.script = refusing_temperature
+    inputs = {"submission": "a", "kind": "requirement", "criterion": "b"}
+    assert named_judge(server)(**inputs).verdict == "MET"
+    judge = named_judge(server)
+    assert (await judge.acall(**inputs)).verdict == "MET"
+    server.calls.clear()
+    await judge.acall(**inputs)
+    assert len(server.calls) == 1

@@ -33,7 +33,7 @@ EXAMPLE = LabelledJudgment(submission=Submission(response="a"), criterion=BINARY
     [
         {"model": "openai/other"}, {"api_base": "http://host/v1"}, {"temperature": 0.5}, {"max_tokens": 9}, {"seed": 1},
         {"reasoning_effort": "low"}, {"system_prompt": "Be strict."}, {"examples": [EXAMPLE]}, {"max_examples": 2},
-        {"confidence": True},
+        {"confidence": True}, {"headers": {"X-Route": "a"}},
     ],
 )  # fmt: skip
 def test_fingerprint_depends_on_every_setting_but_the_key(change: dict[str, Any]) -> None:
@@ -42,3 +42,23 @@ def test_fingerprint_depends_on_every_setting_but_the_key(change: dict[str, Any]
     another_key: dict[str, Any] = plain | {"api_key": "another"}
     assert LMJudge(**changed).fingerprint() != LMJudge(**plain).fingerprint()
     assert LMJudge(**another_key).fingerprint() == LMJudge(**plain).fingerprint()
+
+
+def test_fingerprint_has_the_names_of_headers_and_not_their_values() -> None:
+    def fingerprint(**headers: str) -> str:
+        return LMJudge("openai/mock", headers=headers or None).fingerprint()
+
+    assert "S3CRET" not in fingerprint(Route="S3CRET")
+    assert fingerprint(Route="S3CRET") == fingerprint(Route="another")
+    assert fingerprint(Route="a", team="b") == fingerprint(Team="c", route="d")
+    assert fingerprint(Route="a") != fingerprint(Team="a") != fingerprint()
+
+
+def test_fingerprint_does_not_depend_on_the_service_tier() -> None:
+    # The tier changes the price and the delay of an answer, and not the answer: what is stored stays valid.
+    assert LMJudge("openai/mock", service_tier="flex").fingerprint() == LMJudge("openai/mock").fingerprint()
+
+
+def test_fingerprint_is_the_same_for_the_default_temperature_and_for_0() -> None:
+    fingerprints = {LMJudge("openai/mock", temperature=zero).fingerprint() for zero in (None, 0, 0.0)}
+    assert len(fingerprints) == 1

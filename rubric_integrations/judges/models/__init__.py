@@ -69,12 +69,11 @@ def to_lm(model: ModelLike, options: ModelOptions = NO_OPTIONS) -> dspy.BaseLM:
     if source is None:
         kinds = ", ".join(["a model name", *(source.description for source in MODEL_SOURCES.values())])
         raise TypeError(f"`model` must be one of: {kinds}; got {type(model).__name__}")
-    for option, value in options._asdict().items():
-        if value is not None:
-            raise ValueError(
-                f"`{option}` goes with a model name, and has no effect on {source.description}: configure the model "
-                "that you pass instead"
-            )
+    for option in options.chosen():
+        raise ValueError(
+            f"`{option}` goes with a model name, and has no effect on {source.description}: configure the model that "
+            "you pass instead"
+        )
     return source.make(model)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from dspy import lm15
@@ -14,23 +16,35 @@ from dspy.utils.exceptions import (
     is_retryable_lm_error,
 )
 
+from rubric_integrations.judges.credentials import redact
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import Spend
 
+# LiteLLM reports a key that it does not find as an error of the server, which would be retried for minutes.
+_NO_KEY = re.compile(r"Missing credentials|_API_KEY is not set")
 
-def failure_from_error(error: DSPyError, spend: Spend) -> JudgeFailure:
-    """Make a `JudgeFailure` of a DSPy error, with what the call cost although it failed."""
+
+def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
+    """Make a `JudgeFailure` of a DSPy error.
+
+    Args:
+        error: The error.
+        spend: What the call cost although it failed.
+        settings: The model's settings, whose credentials the message does not repeat if a server quotes them.
+    """
+    message = redact(first_line(error), settings)
     if isinstance(error, AdapterParseError):
-        return JudgeFailure("parse", first_line(error), retryable=True, spend=spend)
+        return JudgeFailure("parse", message, retryable=True, spend=spend)
+    if _NO_KEY.search(message):
+        return JudgeFailure("config", message, spend=spend)
     if is_retryable_lm_error(error):
         limited = isinstance(error, LMRateLimitError)
         return JudgeFailure(
-            "transport", first_line(error), retryable=True, retry_after=error.retry_after, rate_limited=limited,
-            spend=spend,
-        )  # fmt: skip
+            "transport", message, retryable=True, retry_after=error.retry_after, rate_limited=limited, spend=spend
+        )
     kind = "transport" if type(error) is LMProviderError else "config"
     about_text = isinstance(error, ContextWindowExceededError)
-    return JudgeFailure(kind, first_line(error), about_text=about_text, spend=spend)
+    return JudgeFailure(kind, message, about_text=about_text, spend=spend)
 
 
 def first_line(error: Exception) -> str:

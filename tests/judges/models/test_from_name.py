@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import traceback
 from typing import Any
 
+import dspy
 import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.judges import LMJudge, as_judge
+from rubric_integrations.judges.models import ModelOptions
+from rubric_integrations.results import JudgeFailure
 from tests.judges.questions import question_about
-from tests.openai_server import OpenAIServer
+from tests.openai_server import OpenAIServer, Reply
 
 # The name of each option in a request; DSPy uses the one that replaces `max_tokens` in OpenAI's protocol.
 WIRE_NAMES = {
@@ -18,23 +22,46 @@ WIRE_NAMES = {
     "max_tokens": "max_completion_tokens",
     "seed": "seed",
     "reasoning_effort": "reasoning_effort",
+    "service_tier": "service_tier",
 }
 
 
 @pytest.mark.parametrize(
     ("option", "value"), [("temperature", 0.5), ("temperature", 0), ("max_tokens", 77), ("seed", 3),
-                          ("reasoning_effort", "low")],
+                          ("reasoning_effort", "low"), ("service_tier", "flex")],
 )  # fmt: skip
 async def test_option_reaches_the_request_and_no_other_does(server: OpenAIServer, option: str, value: Any) -> None:
     settings: dict[str, Any] = {option: value}
     await LMJudge("openai/mock", api_base=server.url, **settings).judge(question_about())
     assert server.calls[0].body[WIRE_NAMES[option]] == value
-    assert {"model", "messages", WIRE_NAMES[option]} == set(server.calls[0].body) - {"response_format"}
+    others = set(server.calls[0].body) - {"model", "messages", "response_format", "temperature"}
+    assert others == {WIRE_NAMES[option]} - {"temperature"}
 
 
-async def test_options_are_absent_from_the_request_by_default(server: OpenAIServer) -> None:
-    await LMJudge("openai/mock", api_base=server.url).judge(question_about())
-    assert {"model", "messages"} == set(server.calls[0].body) - {"response_format"}
+@pytest.mark.parametrize("model", ["openai/mock", "openai/gpt-4o-mini", "openai/gpt-5-chat-latest", "gpt-4.1"])
+async def test_temperature_is_0_by_default_and_other_options_are_absent(server: OpenAIServer, model: str) -> None:
+    await LMJudge(model, api_base=server.url).judge(question_about())
+    assert set(server.calls[0].body) - {"response_format"} == {"model", "messages", "temperature"}
+    assert server.calls[0].body["temperature"] == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [("openai/gpt-5-mini", {}), ("openai/gpt-5.1", {}), ("openai/o3-mini", {}),
+     ("openai/mock", {"reasoning_effort": "low"})],
+)  # fmt: skip
+async def test_reasoning_model_gets_no_temperature_by_default(
+    server: OpenAIServer, model: str, settings: dict[str, Any]
+) -> None:
+    await LMJudge(model, api_base=server.url, **settings).judge(question_about())
+    assert "temperature" not in server.calls[0].body
+
+
+async def test_model_that_is_configured_already_keeps_its_own_temperature(server: OpenAIServer) -> None:
+    lm = dspy.LM("openai/mock", api_base=server.url, api_key="k")
+    await LMJudge(lm).judge(question_about())
+    await LMJudge(lm.copy(temperature=0.7)).judge(question_about())
+    assert [call.body.get("temperature") for call in server.calls] == [None, 0.7]
 
 
 async def test_key_is_the_argument_the_environment_variable_or_a_placeholder(
@@ -91,3 +118,42 @@ async def test_unknown_provider_or_missing_key_is_one_clear_line(model: str, wor
 
 async def test_name_without_options_makes_a_fingerprint_that_can_be_read() -> None:
     assert json.loads(LMJudge("openai/mock").fingerprint())[0] == "openai/mock"
+
+
+async def test_headers_are_sent_with_the_key(server: OpenAIServer) -> None:
+    judge = LMJudge("openai/mock", api_base=server.url, api_key="k", headers={"X-Team": "evals", "X-Budget": "7"})
+    assert (await judge.judge(question_about())).verdict == "MET"
+    headers = server.calls[0].headers
+    assert (headers["x-team"], headers["x-budget"], headers["authorization"]) == ("evals", "7", "Bearer k")
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({"X Team": "S3CRET"}, "`headers` has the name 'X Team'"),
+        ({"": "S3CRET"}, "`headers` has the name ''"),
+        ({"X-Team": "S3CRET\r\nHost: evil"}, "the value of 'X-Team' must be"),
+        ({"X-Team": "S3CRET \u20ac"}, "the value of 'X-Team' must be"),
+        ({"X-Team": ""}, "the value of 'X-Team' must be"),
+    ],
+)
+def test_header_that_cannot_be_sent_is_refused_without_its_value(headers: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words) as error:
+        LMJudge("openai/mock", headers=headers)
+    assert "S3CRET" not in str(error.value)
+
+
+def test_repr_of_options_contains_no_secret() -> None:
+    options = ModelOptions(api_base="http://h/v1", api_key="S3CRET", headers={"X-Team": "S3CRET"})
+    assert "S3CRET" not in repr(options) + repr(LMJudge("openai/mock", api_key="S3CRET", headers={"A": "S3CRET"}))
+
+
+@pytest.mark.parametrize("headers", [None, {"X-Token": "S3CRET"}])
+async def test_failure_does_not_repeat_a_secret_that_the_server_quotes(
+    server: OpenAIServer, headers: dict[str, str] | None
+) -> None:
+    server.script = lambda _call: Reply(status=401, raw=b'{"error": {"message": "bad key S3CRET, see the docs"}}')
+    judge = LMJudge("openai/mock", api_base=server.url, api_key="S3CRET", headers=headers)
+    with pytest.raises(JudgeFailure, match=r"bad key \*\*\*, see the docs") as error:
+        await judge.judge(question_about())
+    assert "S3CRET" not in "".join(traceback.format_exception(error.value))

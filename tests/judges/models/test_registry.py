@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import dspy
@@ -21,7 +22,7 @@ MODELS: dict[str, Any] = {
     "function": FakeModel(MET_REPLY),
 }
 OPTIONS = {"api_base": "http://127.0.0.1/v1", "api_key": "k", "temperature": 0.0, "max_tokens": 9, "seed": 0,
-           "reasoning_effort": "low"}  # fmt: skip
+           "reasoning_effort": "low", "service_tier": "flex", "headers": {"X-Team": "evals"}}  # fmt: skip
 
 
 @pytest.mark.parametrize("source", MODEL_SOURCES)
@@ -34,7 +35,7 @@ def test_model_of_each_source_answers_a_question(source: str) -> None:
 @pytest.mark.parametrize("source", MODEL_SOURCES)
 def test_option_with_a_model_that_is_configured_already_is_refused(source: str, option: str) -> None:
     settings: dict[str, Any] = {option: OPTIONS[option]}
-    assert ModelOptions._fields == tuple(OPTIONS)
+    assert [field.name for field in fields(ModelOptions)] == list(OPTIONS)
     with pytest.raises(ValueError, match=rf"`{option}` goes with a model name, and has no effect on"):
         LMJudge(MODELS[source], **settings)
 

@@ -1,0 +1,160 @@
+"""Which key a model that is given by its name sends, to which endpoint, and in which header."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from rubric_integrations.cli.doctor import API_KEYS
+from rubric_integrations.judges import LMJudge
+from rubric_integrations.judges.models.keys import PROVIDER_KEYS
+from rubric_integrations.results import JudgeFailure
+from tests.judges.questions import question_about
+from tests.openai_server import OpenAIServer, Reply
+
+KEY_HEADERS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    for name in os.environ:
+        if name.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")):
+            monkeypatch.delenv(name)
+
+
+async def sent_keys(server: OpenAIServer, model: str, **settings: Any) -> dict[str, str]:
+    """The headers of one request that hold a key; the server refuses the request, whatever its protocol."""
+    server.script = lambda _call: Reply(status=401)
+    with pytest.raises(JudgeFailure):
+        await LMJudge(model, api_base=server.url, **settings).judge(question_about())
+    (call,) = server.calls
+    return {name: call.headers[name] for name in KEY_HEADERS if name in call.headers}
+
+
+# The variable that DSPy or LiteLLM documents for a provider, and the header in which its key goes out.
+DOCUMENTED = [
+    ("openai/gpt-5-mini", "OPENAI_API_KEY", {"authorization": "Bearer own-key"}),
+    ("gpt-5-mini", "OPENAI_API_KEY", {"authorization": "Bearer own-key"}),
+    ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY", {"x-api-key": "own-key"}),
+    ("claude-sonnet-4-5", "ANTHROPIC_API_KEY", {"x-api-key": "own-key"}),
+    ("gemini/gemini-2.5-flash", "GEMINI_API_KEY", {"x-goog-api-key": "own-key"}),
+    ("gemini/gemini-2.5-flash", "GOOGLE_API_KEY", {"x-goog-api-key": "own-key"}),
+    ("azure/deployment", "AZURE_API_KEY", {"api-key": "own-key"}),
+    ("azure/deployment", "AZURE_OPENAI_API_KEY", {"api-key": "own-key"}),
+    ("deepseek/deepseek-chat", "DEEPSEEK_API_KEY", {"authorization": "Bearer own-key"}),
+    ("openrouter/qwen/qwen3", "OPENROUTER_API_KEY", {"authorization": "Bearer own-key"}),
+    ("moonshot/kimi-k3", "MOONSHOT_API_KEY", {"authorization": "Bearer own-key"}),
+    ("hosted_vllm/qwen3", "HOSTED_VLLM_API_KEY", {"authorization": "Bearer own-key"}),
+    ("ollama_chat/llama3.2", "OLLAMA_API_KEY", {"authorization": "Bearer own-key"}),
+    ("together_ai/qwen3", "TOGETHERAI_API_KEY", {"authorization": "Bearer own-key"}),
+]
+
+
+@pytest.mark.parametrize(("model", "variable", "header"), DOCUMENTED)
+async def test_key_of_the_documented_variable_is_sent_in_the_providers_header(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, model: str, variable: str, header: dict[str, str]
+) -> None:
+    monkeypatch.setenv(variable, "own-key")
+    sent = await sent_keys(server, model)
+    assert {name: sent.get(name) for name in header} == header
+
+
+@pytest.mark.parametrize("model", sorted({model for model, *_ in DOCUMENTED if "gpt" not in model}))
+async def test_key_of_openai_is_not_sent_for_the_model_of_another_provider(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    server.script = lambda _call: Reply(status=401)
+    with pytest.raises(JudgeFailure):
+        await LMJudge(model, api_base=server.url).judge(question_about())
+    assert not [call for call in server.calls if "key-of-openai" in str(call.headers)]
+
+
+@pytest.mark.parametrize(
+    ("model", "header"),
+    [
+        ("openai/mock", {"authorization": "Bearer none"}),
+        ("anthropic/claude-sonnet-4-5", {"x-api-key": "none"}),
+        ("gemini/gemini-2.5-flash", {"x-goog-api-key": "none"}),
+        ("deepseek/deepseek-chat", {"authorization": "Bearer none"}),
+        # Local servers, for which DSPy has a placeholder of its own.
+        ("hosted_vllm/qwen3", {"authorization": "Bearer EMPTY"}),
+        ("ollama_chat/llama3.2", {"authorization": "Bearer ollama"}),
+    ],
+)
+async def test_placeholder_is_sent_where_no_key_is_found(
+    server: OpenAIServer, model: str, header: dict[str, str]
+) -> None:
+    assert await sent_keys(server, model) == header
+
+
+async def test_argument_is_sent_in_place_of_the_variable(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+    assert await sent_keys(server, "openai/mock", api_key="argument") == {"authorization": "Bearer argument"}
+
+
+@pytest.mark.parametrize(
+    ("api_base", "variable"),
+    [
+        ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ("https://generativelanguage.googleapis.com/v1beta/openai/", "GEMINI_API_KEY"),
+        ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        ("https://me.openai.azure.com/openai/v1", "AZURE_OPENAI_API_KEY"),
+        ("HTTPS://API.DeepSeek.com:443/v1", "DEEPSEEK_API_KEY"),
+    ],
+)
+def test_endpoint_of_another_provider_gets_that_providers_key(
+    monkeypatch: pytest.MonkeyPatch, api_base: str, variable: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    with pytest.raises(ValueError, match=rf"`api_base` is .*{variable}.* receive OPENAI_API_KEY") as error:
+        LMJudge("openai/m", api_base=api_base.replace("://", "://me:password@"))
+    assert "password" not in str(error.value)
+    monkeypatch.setenv(variable, "own-key")
+    assert LMJudge("openai/m", api_base=api_base).lm.kwargs["api_key"] == "own-key"
+    assert LMJudge("openai/m", api_base=api_base, api_key="argument").lm.kwargs["api_key"] == "argument"
+
+
+@pytest.mark.parametrize(
+    ("model", "api_base"),
+    [("deepseek/deepseek-chat", "https://api.deepseek.com/v1"), ("openai/m", "https://eu.api.openai.com/v1"),
+     ("openai/m", "https://gateway.example.com/v1"), ("azure/d", "https://me.openai.azure.com")],
+)  # fmt: skip
+def test_key_for_the_own_endpoint_or_a_gateway_is_left_to_dspy(
+    monkeypatch: pytest.MonkeyPatch, model: str, api_base: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "key-of-deepseek")
+    assert "api_key" not in LMJudge(model, api_base=api_base).lm.kwargs
+
+
+async def test_base_url_of_the_environment_is_kept(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-the-gateway")
+    await LMJudge("openai/mock").judge(question_about())
+    assert server.calls[0].headers["authorization"] == "Bearer key-of-the-gateway"
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "variables"),
+    [
+        ("azure/deployment", {"api_base": "http://127.0.0.1:9"}, {}),
+        ("openai/mock", {}, {"OPENAI_BASE_URL": "http://127.0.0.1:9"}),
+        ("fireworks_ai/m", {}, {}),
+    ],
+)
+async def test_key_that_litellm_does_not_find_is_a_wrong_setting_and_is_not_retried(
+    monkeypatch: pytest.MonkeyPatch, model: str, settings: dict[str, Any], variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(JudgeFailure, match=r"Missing credentials|is not set") as failure:
+        await LMJudge(model, **settings).judge(question_about())
+    assert (failure.value.kind, failure.value.retryable) == ("config", False)
+
+
+def test_doctor_reports_the_variables_of_all_known_providers() -> None:
+    assert {name for names in PROVIDER_KEYS.values() for name in names} <= set(API_KEYS)
