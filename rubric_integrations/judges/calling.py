@@ -42,9 +42,12 @@ class ModelCaller:
     """
 
     def __init__(self, confidence: bool, default_temperature: float | None = None):
-        self._confidence = confidence
+        self._confidence, self._default_temperature = confidence, default_temperature
         self._templates = {reply_format: TemplateCache() for reply_format in REPLY_FORMATS}
         self.step_down = StepDown(default_temperature)
+
+    def __reduce__(self) -> Any:
+        return ModelCaller, (self._confidence, self._default_temperature)
 
     async def call(
         self,

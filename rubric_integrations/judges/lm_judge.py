@@ -127,14 +127,10 @@ class LMJudge(dspy.Module):
         is_default = isinstance(model, str) and temperature is None
         self._caller = ModelCaller(confidence, self.lm.kwargs.get("temperature") if is_default else None)
 
-        def predictor(signature: type[dspy.Signature]) -> dspy.Predict:
-            return dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
-
-        self.criterion = predictor(with_probabilities(signatures.JudgeCriterion, confidence))
-        self.option = predictor(signatures.JudgeOption)
-        self.scale = predictor(signatures.JudgeScale)
-        self.criteria = predictor(signatures.JudgeBatch)
-        self.whole = predictor(signatures.JudgeOverall)
+        self.criterion, self.option, self.scale, self.criteria, self.whole = (
+            dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
+            for signature in _signatures(confidence).values()
+        )
 
     def with_examples(self, examples: Sequence[LabelledJudgment], max_examples: int = 4) -> LMJudge:
         """Copy this judge with other few-shot examples."""
@@ -151,6 +147,23 @@ class LMJudge(dspy.Module):
     def fingerprint(self) -> str:
         """Describe what this judge's answers depend on: model, endpoint, sampling, instructions and examples."""
         return fingerprint_model_judge(self, self.lm, self.examples, self.max_examples, self.confidence)
+
+    def __copy__(self) -> LMJudge:
+        judge = type(self).__new__(type(self))
+        dspy.Module.__setstate__(judge, dspy.Module.__getstate__(self))
+        return judge
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a pickle, which cannot hold the classes of DSPy's signatures."""
+        state: dict[str, Any] = super().__getstate__()
+        return state | {name: state[name].dump_state(json_mode=False) for name in _signatures(self.confidence)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for name, signature in _signatures(self.confidence).items():
+            predictor = dspy.Predict(signature)
+            predictor.load_state(state[name])
+            setattr(self, name, predictor)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LMJudge:
         """Copy the prompts, so that they can be optimized; the model, with its connections and locks, is shared."""
@@ -270,3 +283,14 @@ class LMJudge(dspy.Module):
         reply = await self._caller.call(self.lm, self.whole, prompt)
         percent = cast("float", reply.fields["overall_score"])
         return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized)
+
+
+def _signatures(confidence: bool) -> dict[str, type[dspy.Signature]]:
+    """Return the signature of each predictor of a judge."""
+    return {
+        "criterion": with_probabilities(signatures.JudgeCriterion, confidence),
+        "option": signatures.JudgeOption,
+        "scale": signatures.JudgeScale,
+        "criteria": signatures.JudgeBatch,
+        "whole": signatures.JudgeOverall,
+    }
