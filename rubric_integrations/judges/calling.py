@@ -19,6 +19,7 @@ from dspy.utils.exceptions import DSPyError
 from rubric_integrations.judges._direct import TemplateCache, template_for
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
 from rubric_integrations.judges.models.failures import failure_from_error, first_line
+from rubric_integrations.judges.models.incomplete import require_answer
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter, ReplyFormat
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.parse import parse_reply
@@ -99,20 +100,25 @@ class ModelCaller:
         signature, context = _with_fields(predict, prompt.inputs), partial(_isolated_context, adapter)
         completions: list[Completion] = []
         fields: Any
+
+        def receive(completion: Completion) -> None:
+            completions.append(completion)
+            adapter.raw_text = completion.text or None
+            require_answer(completion, lm.kwargs)
+
         try:
             template = None
             if not self._confidence:
                 templates = self._templates[adapter.reply_format]
                 template = await template_for(templates, predict, lm, signature, demos, prompt.inputs, context)
             if template is not None:
-                completions.append(await template.complete(prompt.inputs))
+                receive(await template.complete(prompt.inputs))
                 ids = adapter.expected_ids
                 fields = parse_reply(signature, completions[0].text, quotable=adapter.quotable, expected_ids=ids)
             else:
 
                 def record(entry: Mapping[str, Any]) -> None:
-                    completions.append(completion_from_history(entry, caches=lm.cache))
-                    adapter.raw_text = completions[-1].text or None
+                    receive(completion_from_history(entry, caches=lm.cache))
 
                 # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
                 recorded = lm.copy(num_retries=0, update_history=record)

@@ -13,6 +13,7 @@ from dspy.utils.exceptions import (
     is_retryable_lm_error,
 )
 
+from rubric_integrations.judges.models.incomplete import FILTER_CODES, FILTERED
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import Spend
 
@@ -21,6 +22,8 @@ def failure_from_error(error: DSPyError, spend: Spend) -> JudgeFailure:
     """Make a `JudgeFailure` of a DSPy error, with what the call cost although it failed."""
     if isinstance(error, AdapterParseError):
         return JudgeFailure("parse", first_line(error), retryable=True, spend=spend)
+    if getattr(error, "provider_code", None) in FILTER_CODES:
+        return JudgeFailure("parse", f"{FILTERED}: {first_line(error)}", spend=spend)
     if is_retryable_lm_error(error):
         limited = isinstance(error, LMRateLimitError)
         return JudgeFailure(
@@ -35,6 +38,32 @@ def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or the name of its class where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+# The classes by which the SDK of OpenAI reports that a reply did not end as it should.
+_FINISH_REASONS = {"LengthFinishReasonError": "length", "ContentFilterFinishReasonError": "content_filter"}
+
+
+def response_from_error(error: Exception, request: lm15.Request) -> lm15.Response | None:
+    """Make a response of a client's exception that a reply was cut off or filtered; None of any other exception.
+
+    The provider replied, so that the failure is about the reply and not about the client.
+    """
+    finish_reason: Any = _FINISH_REASONS.get(type(error).__name__)
+    if finish_reason is None:
+        return None
+    completion: Any = getattr(error, "completion", None)
+    text: object = completion.choices[0].message.content if completion else None
+    usage: Any = getattr(completion, "usage", None)
+    return lm15.Response(
+        id=None,
+        model=request.model,
+        message=lm15.Message.assistant(text if isinstance(text, str) else ""),
+        finish_reason=finish_reason,
+        usage=lm15.Usage(
+            input_tokens=getattr(usage, "prompt_tokens", None), output_tokens=getattr(usage, "completion_tokens", None)
+        ),
+    )
 
 
 # The classes by which httpx, aiohttp, requests and the SDKs on top of them report that no response arrived.
