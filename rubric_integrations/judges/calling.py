@@ -125,7 +125,7 @@ class ModelCaller:
                 with context():
                     fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **prompt.inputs)
         except DSPyError as error:
-            raise failure_from_error(error, _spend_of(completions)) from error
+            raise failure_from_error(error, _spend_of(completions), lm.kwargs.get("api_base")) from error
         except (ValueError, TypeError, ImportError) as error:
             # An error about probabilities is about the reply; any other is about the settings.
             about_reply = self._confidence and bool(completions)

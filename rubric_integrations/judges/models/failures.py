@@ -13,25 +13,50 @@ from dspy.utils.exceptions import (
     is_retryable_lm_error,
 )
 
+from rubric_integrations.judges.models.error_responses import (
+    ErrorResponse,
+    describe_response,
+    find_response,
+    server_message,
+    wrong_url_hint,
+)
 from rubric_integrations.judges.models.incomplete import FILTER_CODES, FILTERED
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import Spend
 
 
-def failure_from_error(error: DSPyError, spend: Spend) -> JudgeFailure:
-    """Make a `JudgeFailure` of a DSPy error, with what the call cost although it failed."""
+def failure_from_error(error: DSPyError, spend: Spend, api_base: object = None) -> JudgeFailure:
+    """Make a `JudgeFailure` of a DSPy error.
+
+    Args:
+        error: The error.
+        spend: What the call cost although it failed.
+        api_base: The base URL of the model's server, where one is set.
+    """
     if isinstance(error, AdapterParseError):
         return JudgeFailure("parse", first_line(error), retryable=True, spend=spend)
     if getattr(error, "provider_code", None) in FILTER_CODES:
         return JudgeFailure("parse", f"{FILTERED}: {first_line(error)}", spend=spend)
+    message, response = first_line(error), find_response(error)
+    if response is not None and _says_more(response, error):
+        message = f"[{error.model}] {describe_response(response, api_base)}"
+        if response.is_from_wrong_url:
+            return JudgeFailure("config", message, spend=spend)
     if is_retryable_lm_error(error):
         limited = isinstance(error, LMRateLimitError)
         return JudgeFailure(
-            "transport", first_line(error), retryable=True, retry_after=error.retry_after, rate_limited=limited,
+            "transport", message, retryable=True, retry_after=error.retry_after, rate_limited=limited,
             spend=spend,
         )  # fmt: skip
     kind = "transport" if type(error) is LMProviderError else "config"
-    return JudgeFailure(kind, first_line(error), spend=spend)
+    return JudgeFailure(kind, message, spend=spend)
+
+
+def _says_more(response: ErrorResponse, error: DSPyError) -> bool:
+    """Whether a response says more than DSPy's message, which is empty or the source of a web page."""
+    if response.is_from_wrong_url:
+        return True
+    return response.status >= 400 and server_message(response.body) not in str(error)
 
 
 def first_line(error: Exception) -> str:
@@ -82,8 +107,8 @@ def to_lm_error(error: Exception) -> Exception:
     """
     if isinstance(error, lm15.LM15Error):
         return error
-    message = f"{type(error).__name__}: {error}"
     status, retry_after = _status(error), _retry_after(error)
+    message = _client_message(error, status)
     classes = {parent.__name__ for parent in type(error).__mro__}
     if status == 429 or any("ratelimit" in name.lower() for name in classes):
         return lm15.RateLimitError(message, retry_after=retry_after)
@@ -96,6 +121,28 @@ def to_lm_error(error: Exception) -> Exception:
     if isinstance(error, OSError) or classes & _TRANSPORT_CLASSES:
         return lm15.TransportError(message)
     return error
+
+
+def _client_message(error: Exception, status: int | None) -> str:
+    """Return an exception's message, with what the server says where the client leaves it out."""
+    message = f"{type(error).__name__}: {error}"
+    body = _body(error)
+    server_text = server_message(body)
+    # The SDKs of OpenAI and Anthropic have the body in their message, as a Python dictionary.
+    if server_text and server_text not in message and "Error code: " not in message:
+        message = f"{type(error).__name__}: {first_line(error)}: {server_text}"
+    if status is not None and ErrorResponse(status, body or message.encode()).is_from_wrong_url:
+        message = f"{message}. {wrong_url_hint()}"
+    return message
+
+
+def _body(error: Exception) -> bytes:
+    """Return the body of the response that a client's exception holds; empty where it was not read."""
+    try:
+        content: object = getattr(getattr(error, "response", None), "content", None)
+    except Exception:  # noqa: BLE001 -- httpx raises an error of its own for a response that was not read
+        return b""
+    return content if isinstance(content, bytes) else b""
 
 
 def _status(error: Exception) -> int | None:
