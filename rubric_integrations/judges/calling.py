@@ -18,8 +18,9 @@ from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations.judges._direct import TemplateCache, template_for
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
-from rubric_integrations.judges.models.failures import failure_from_error, first_line
+from rubric_integrations.judges.models.failures import failure_from_client_error, failure_from_error, first_line
 from rubric_integrations.judges.models.incomplete import require_answer
+from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter, ReplyFormat
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.parse import parse_reply
@@ -121,9 +122,11 @@ class ModelCaller:
                     receive(completion_from_history(entry, caches=lm.cache))
 
                 # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
-                recorded = lm.copy(num_retries=0, update_history=record)
+                recorded = with_async_call(lm.copy(num_retries=0, update_history=record))
                 with context():
                     fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **prompt.inputs)
+        except JudgeFailure:
+            raise
         except DSPyError as error:
             raise failure_from_error(error, _spend_of(completions), lm.kwargs.get("api_base")) from error
         except (ValueError, TypeError, ImportError) as error:
@@ -132,7 +135,11 @@ class ModelCaller:
             kind = "parse" if about_reply else "config"
             spend = _spend_of(completions)
             raise JudgeFailure(kind, first_line(error), retryable=about_reply, spend=spend) from error
-        return ParsedReply(fields, _spend_of(completions))
+        except Exception as error:  # whatever an LM of a user's own raises
+            raise failure_from_client_error(error, _spend_of(completions)) from error
+        # An LM that replaces DSPy's whole call reports nothing.
+        spend = _spend_of(completions) if completions else Spend(calls=1, usage=None, cost=None)
+        return ParsedReply(fields, spend)
 
 
 def _refuses_format(failure: JudgeFailure) -> bool:

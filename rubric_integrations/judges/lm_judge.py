@@ -12,6 +12,7 @@ from rubric_integrations.judges.calling import ModelCaller, select_fields
 from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
 from rubric_integrations.judges.models import ModelOptions, to_lm, without_framework_cache
+from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts import signatures
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_reply
@@ -50,7 +51,8 @@ class LMJudge(dspy.Module):
 
     Args:
         model: A model name such as `openai/gpt-5-mini`, a `dspy.LM`, a LangChain chat model, or an async function
-            `(system_prompt, user_prompt) -> reply`.
+            `(system_prompt, user_prompt) -> reply`. A `dspy.BaseLM` of your own that has only a synchronous `forward`
+            or `__call__` is called in threads; a call that exceeds the timeout runs on there until it returns.
         api_base: The base URL of an OpenAI-compatible server, such as `http://localhost:8000/v1`. This option and the
             next five go with a model name; other models are configured where they are made.
         api_key: The server's key; by default that of the provider's environment variable.
@@ -163,7 +165,9 @@ class LMJudge(dspy.Module):
         predict = self._predictor_for(inputs)
         with dspy.context(adapter=JudgeAdapter.for_inputs(inputs)):
             return await predict.acall(
-                lm=self.lm, signature=select_fields(cast("Any", predict).signature, tuple(inputs)), **inputs
+                lm=with_async_call(self.lm),
+                signature=select_fields(cast("Any", predict).signature, tuple(inputs)),
+                **inputs,
             )
 
     def _predictor_for(self, inputs: Mapping[str, Any]) -> dspy.Predict:

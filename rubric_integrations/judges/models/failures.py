@@ -52,6 +52,19 @@ def failure_from_error(error: DSPyError, spend: Spend, api_base: object = None) 
     return JudgeFailure(kind, message, spend=spend)
 
 
+def failure_from_client_error(error: Exception, spend: Spend) -> JudgeFailure:
+    """Make a `JudgeFailure` of whatever an LM of a user's own raises, sorted as by `to_lm_error`."""
+    sorted_error = to_lm_error(error)
+    if isinstance(sorted_error, _TEMPORARY):
+        limited = isinstance(sorted_error, lm15.RateLimitError)
+        return JudgeFailure(
+            "transport", first_line(sorted_error), retryable=True, retry_after=sorted_error.retry_after,
+            rate_limited=limited, spend=spend,
+        )  # fmt: skip
+    message = first_line(sorted_error) if sorted_error is not error else f"{type(error).__name__}: {first_line(error)}"
+    return JudgeFailure("config", message, spend=spend)
+
+
 def _says_more(response: ErrorResponse, error: DSPyError) -> bool:
     """Whether a response says more than DSPy's message, which is empty or the source of a web page."""
     if response.is_from_wrong_url:
@@ -90,6 +103,8 @@ def response_from_error(error: Exception, request: lm15.Request) -> lm15.Respons
         ),
     )
 
+
+_TEMPORARY = (lm15.RateLimitError, lm15.TimeoutError, lm15.ServerError, lm15.TransportError)
 
 # The classes by which httpx, aiohttp, requests and the SDKs on top of them report that no response arrived.
 _TRANSPORT_CLASSES = frozenset(
