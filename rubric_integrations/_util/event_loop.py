@@ -27,6 +27,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
     Raises:
         RuntimeError: It was called on the background loop itself, where it would wait for ever.
+        BaseException: Whatever the coroutine raised, also `SystemExit` and `KeyboardInterrupt`.
 
     Example:
         >>> import asyncio
@@ -58,8 +59,18 @@ def _background_loop() -> asyncio.AbstractEventLoop:
             _loop = asyncio.new_event_loop()
             # Python's default is six threads on two cores, which would be a second, hidden limit of the concurrency.
             _loop.set_default_executor(ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="rubric-integrations"))
-            threading.Thread(target=_loop.run_forever, name="rubric-integrations", daemon=True).start()
+            threading.Thread(target=_run_for_ever, args=(_loop,), name="rubric-integrations", daemon=True).start()
         return _loop
+
+
+def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            # Such as `sys.exit()` in a user's judge. asyncio stores it as the result of the task, and ends the loop;
+            # the caller gets it only if the loop goes on, which also serves the callers in other threads.
+            continue
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

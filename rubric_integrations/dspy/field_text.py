@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Mapping
-from enum import Enum
 from typing import Any, cast
 
 import dspy
-from pydantic import BaseModel, RootModel
 
-from rubric_integrations.submission.messages import is_conversation, json_lines
-from rubric_integrations.submission.values import value_text
+from rubric_integrations.submission.messages import json_lines
+from rubric_integrations.submission.values import plain_value, value_text
 
 # The kinds of content parts that are not text, and the name that stands for them in a judge's prompt.
 _BINARY_PARTS = {
@@ -21,8 +17,6 @@ _BINARY_PARTS = {
     "video": "video", "video_url": "video", "input_video": "video",
     "file": "file", "input_file": "file", "document": "document",
 }  # fmt: skip
-
-_DATA_URI = re.compile(r"\s*data:(\w+)/[^,\s]*;base64,[\w+/=\s%-]*")
 
 
 def field_text(value: object) -> str:
@@ -36,43 +30,15 @@ def field_text(value: object) -> str:
         ('print(42)', '{"chart": "[image]"}')
     """
     if isinstance(value, dspy.History):
-        return json_lines([_plain_fields(message) for message in value.messages])
-    # Messages are rendered with their roles; as a list of plain dictionaries they would lose those of LangChain.
-    return value_text(value if is_conversation(value) else _plain(value))
+        return json_lines([plain_value(message, _simplify) for message in value.messages])
+    return value_text(value, _simplify)
 
 
-def _plain(value: object) -> object:
-    """Convert a value, and all values in it, to what JSON can represent."""
-    if isinstance(value, Enum):
-        return _plain(value.value)
-    if isinstance(value, str):
-        data_uri = _DATA_URI.fullmatch(value)
-        return f"[{_BINARY_PARTS.get(data_uri[1], 'file')}]" if data_uri else value
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "[binary]"
-    if type(value).__module__.partition(".")[0] == "PIL":
-        return "[image]"
-    if isinstance(value, dspy.Type) and (text := _type_text(value)) is not None:
-        return text
-    if isinstance(value, RootModel):
-        return _plain(cast("RootModel[object]", value).root)
-    if isinstance(value, BaseModel):
-        return _plain_fields(dict(value))
+def _simplify(value: object) -> object | None:
+    """The text or the fields of a value of DSPy's types; None for any other."""
     if isinstance(value, dspy.Example):
-        return _plain_fields(dict(value.items()))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain_fields({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
-    if isinstance(value, Mapping):
-        return _plain_fields(cast("Mapping[object, object]", value))
-    if isinstance(value, set | frozenset):
-        return sorted(map(_plain, cast("set[object]", value)), key=str)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in cast("list[object]", value)]
-    return value
-
-
-def _plain_fields(fields: Mapping[Any, object]) -> dict[str, object]:
-    return {str(name.value if isinstance(name, Enum) else name): _plain(value) for name, value in fields.items()}
+        return dict(value.items())
+    return _type_text(value) if isinstance(value, dspy.Type) else None
 
 
 def _type_text(value: dspy.Type) -> str | None:

@@ -13,14 +13,16 @@ from dspy.utils.exceptions import DSPyError
 from rubric_integrations.judges._direct import TemplateCache, template_for
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
-from rubric_integrations.judges.models.failures import failure_from_error, first_line
+from rubric_integrations.judges.models.failures import failure_from_client_error, failure_from_error, first_line
+from rubric_integrations.judges.models.incomplete import require_answer
+from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.parse import parse_reply
 from rubric_integrations.judges.prompts.render import PromptInputs
 from rubric_integrations.judges.step_down import REPLY_FORMATS, StepDown
 from rubric_integrations.results.judgment import JudgeFailure
-from rubric_integrations.results.usage import NO_SPEND, Spend, total_spend
+from rubric_integrations.results.usage import NO_SPEND, UNKNOWN_CALL, Spend, total_spend
 
 
 class ParsedReply(NamedTuple):
@@ -96,25 +98,32 @@ class ModelCaller:
         signature, context = _with_fields(predict, prompt.inputs), partial(_isolated_context, adapter)
         completions: list[Completion] = []
         fields: Any
+
+        def receive(completion: Completion) -> None:
+            completions.append(completion)
+            adapter.raw_text = completion.text or None
+            require_answer(completion, lm.kwargs)
+
         try:
             template = None
             if not self._confidence:
                 templates = self._templates[adapter.reply_format]
                 template = await template_for(templates, predict, lm, signature, demos, prompt.inputs, context)
             if template is not None:
-                completions.append(await template.complete(prompt.inputs))
+                receive(await template.complete(prompt.inputs))
                 ids = adapter.expected_ids
                 fields = parse_reply(signature, completions[0].text, quotable=adapter.quotable, expected_ids=ids)
             else:
 
                 def record(entry: Mapping[str, Any]) -> None:
-                    completions.append(completion_from_history(entry, caches=lm.cache))
-                    adapter.raw_text = completions[-1].text or None
+                    receive(completion_from_history(entry, caches=lm.cache))
 
                 # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
-                recorded = lm.copy(num_retries=0, update_history=record)
+                recorded = with_async_call(lm.copy(num_retries=0, update_history=record))
                 with context():
                     fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **prompt.inputs)
+        except JudgeFailure:
+            raise
         except DSPyError as error:
             failure = failure_from_error(error, _spend_of(completions), lm.kwargs)
             raise failure from _presentable(error, lm)
@@ -125,7 +134,11 @@ class ModelCaller:
             spend = _spend_of(completions)
             message = redact(first_line(error), lm.kwargs)
             raise JudgeFailure(kind, message, retryable=about_reply, spend=spend) from _presentable(error, lm)
-        return ParsedReply(fields, _spend_of(completions))
+        except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
+            failure = failure_from_client_error(error, _spend_of(completions), lm.kwargs)
+            raise failure from _presentable(error, lm)
+        # An LM that replaces DSPy's whole call reports nothing.
+        return ParsedReply(fields, _spend_of(completions) if completions else UNKNOWN_CALL)
 
 
 def _presentable(error: Exception, lm: dspy.BaseLM) -> Exception | None:

@@ -15,6 +15,7 @@ from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
 from rubric_integrations.judges.models import ModelOptions, to_lm, without_framework_cache
 from rubric_integrations.judges.models.failures import failure_from_error
+from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts import signatures
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_reply
@@ -55,7 +56,8 @@ class LMJudge(dspy.Module):
 
     Args:
         model: A model name such as `openai/gpt-5-mini`, a `dspy.LM`, a LangChain chat model, or an async function
-            `(system_prompt, user_prompt) -> reply`.
+            `(system_prompt, user_prompt) -> reply`. A `dspy.BaseLM` of your own that has only a synchronous `forward`
+            or `__call__` is called in threads; a call that exceeds the timeout runs on there until it returns.
         api_base: The base URL of an OpenAI-compatible server, such as `http://localhost:8000/v1`. This option and the
             next seven go with a model name; other models are configured where they are made.
         api_key: The server's key; by default that of the provider's environment variable. With `api_base` that is the
@@ -222,7 +224,7 @@ class LMJudge(dspy.Module):
     ) -> tuple[dspy.Predict, dict[str, Any], AbstractContextManager[None]]:
         predict, adapter = self._predictor_for(inputs), JudgeAdapter.for_inputs(inputs)
         adapter.reply_format = form.reply_format
-        lm = self._caller.step_down.model_for(self.lm, form)
+        lm = with_async_call(self._caller.step_down.model_for(self.lm, form))
         signature = select_fields(cast("Any", predict).signature, tuple(inputs))
         return predict, {"lm": lm, "signature": signature, **inputs}, dspy.context(adapter=adapter)
 

@@ -56,7 +56,7 @@ NO_SPEND = Spend()
 """The spend of an answer that needed no call."""
 
 UNKNOWN_CALL = Spend(calls=1, usage=None, cost=None)
-"""The spend of a call that was sent and never answered: the provider may charge for it."""
+"""The spend of a call that was sent, without an answer that says what it cost: the provider may charge for it."""
 
 
 class SpendTotal:

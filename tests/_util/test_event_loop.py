@@ -7,12 +7,18 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import ContextVar
+from typing import Any, cast
 
+import dspy
 import pytest
 
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations._util.event_loop import on_background_loop, run_sync
+from rubric_integrations.checks import register_metric, registry
+from rubric_integrations.dspy import RubricMetric
 
 SETTING: ContextVar[str] = ContextVar("SETTING", default="default")
 
@@ -84,3 +90,103 @@ def test_run_sync_works_in_a_forked_child() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def error_of(call: Callable[[], object]) -> BaseException | None:
+    """Return what a call raises. It is made in a thread, so that a call that never ends fails its test and no more."""
+    caught: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 -- handed to the test
+            caught.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive(), "the call never ended"
+    return caught[0] if caught else None
+
+
+@pytest.mark.parametrize(
+    "end", [SystemExit("no licence"), KeyboardInterrupt()], ids=["SystemExit", "KeyboardInterrupt"]
+)
+@pytest.mark.parametrize("where", ["coroutine", "task", "thread"])
+def test_run_sync_raises_the_end_of_the_program_and_serves_the_next_call(end: BaseException, where: str) -> None:
+    def stop() -> None:
+        raise end
+
+    async def task() -> None:
+        stop()
+
+    async def run() -> None:
+        if where == "coroutine":
+            stop()
+        elif where == "thread":
+            await asyncio.to_thread(stop)
+        else:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(task())
+                group.create_task(asyncio.sleep(60))
+
+    assert error_of(lambda: run_sync(run())) is end
+    assert run_sync(asyncio.sleep(0, result="served")) == "served"
+
+
+def test_run_sync_of_other_threads_survives_the_end_of_the_program() -> None:
+    started, ended = threading.Event(), threading.Event()
+    results: list[str] = []
+
+    async def wait() -> str:
+        started.set()
+        return await asyncio.to_thread(lambda: "done" if ended.wait(10) else "late")
+
+    async def stop() -> None:
+        raise SystemExit(3)
+
+    thread = threading.Thread(target=lambda: results.append(run_sync(wait())), daemon=True)
+    thread.start()
+    assert started.wait(10)
+    assert isinstance(error_of(lambda: run_sync(stop())), SystemExit)
+    ended.set()
+    thread.join(5)
+    assert results == ["done"]
+
+
+def end_program(*_arguments: object) -> Any:
+    sys.exit("no licence")
+
+
+async def end_program_in_a_model(system_prompt: str, user_prompt: str) -> str:
+    return end_program()
+
+
+CALLS: dict[str, Callable[[Rubric, PerCriterionGrader], object]] = {
+    "grade_sync": lambda rubric, grader: rubric.grade_sync("text", grader=grader),
+    "grade_many": lambda rubric, grader: list(grade_many(["one", "two", "three"], rubric, grader)),
+    "RubricMetric": lambda rubric, grader: RubricMetric(rubric, grader=grader)(
+        dspy.Example(question="Q").with_inputs("question"), dspy.Prediction(answer="A")
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("where", ["judge", "check", "metric", "hybrid metric"])
+def test_end_of_the_program_in_a_users_code_ends_the_grade(
+    call: Callable[[Rubric, PerCriterionGrader], object], where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry.CHECKS, "contains", end_program)
+    register_metric("ending")(end_program)
+    custom = {"type": "custom", "config": {"metric_function": "ending"}}
+    checks = {"check": {"contains": "a"}, "metric": {"metric": custom}}
+    criteria = [Criterion(requirement="r"), Criterion(requirement="s", check=cast("Any", checks.get(where)))]
+    hybrid = [{"name": "m", "weight": 0.5, **custom}] if where == "hybrid metric" else []
+    rubric = Rubric(criteria, hybrid_metrics=cast("Any", hybrid))
+    grader = (
+        PerCriterionGrader(generate_fn=end_program_in_a_model) if where == "judge" else PerCriterionGrader("offline")
+    )
+    error = error_of(lambda: call(rubric, grader))
+    assert isinstance(error, SystemExit)
+    assert error.code == "no licence"
+    assert run_sync(asyncio.sleep(0, result="served")) == "served"

@@ -20,7 +20,7 @@ from dspy.clients.call_result import CallResult
 from dspy.clients.costs import estimate_cost
 
 from rubric_integrations.judges._direct.http import HttpReply
-from rubric_integrations.judges.models.completion import Completion, usage_from_mapping
+from rubric_integrations.judges.models.completion import Completion, refusal_of, usage_from_mapping
 from rubric_integrations.results.usage import TokenUsage
 
 
@@ -67,7 +67,8 @@ class ReplyReader:
         result = CallResult.native(response, provider=self.provider)
         output: Any = result.outputs[0]
         text = output.get("text") if isinstance(output, dict) else output
-        return response, Completion(text or "", response.finish_reason, usage_from_mapping(result.usage), None)
+        usage, refusal = usage_from_mapping(result.usage), refusal_of(response)
+        return response, Completion(text or "", response.finish_reason, usage, None, refusal=refusal)
 
     def _specimen_is_read_alike(self) -> bool:
         plain = _parse_plain(_SPECIMEN)
@@ -168,6 +169,7 @@ def _parse_plain(body: bytes) -> _PlainReply | None:
         cached, reasoning = before.get("cached_tokens") or 0, after.get("reasoning_tokens") or 0
         unusual = before.get("cache_write_tokens") or before.get("audio_tokens") or after.get("audio_tokens")
         unusual = unusual or choice["message"].get("tool_calls") or choice.get("logprobs")
+        unusual = unusual or choice["message"].get("refusal")
     except (LookupError, TypeError, ValueError, AttributeError):
         return None
     if unusual or reply.get("error") is not None or not model or finish_reason not in _FINISH_REASONS:

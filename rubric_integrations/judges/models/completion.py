@@ -19,6 +19,7 @@ class Completion(NamedTuple):
         usage: The tokens; None where the provider did not report them.
         cost: US dollars; None where the price is unknown.
         from_cache: Whether DSPy's cache answered, so that there was no call.
+        refusal: The refusal that the model wrote in place of an answer, where the provider tells it apart; else None.
     """
 
     text: str
@@ -26,6 +27,7 @@ class Completion(NamedTuple):
     usage: TokenUsage | None
     cost: float | None
     from_cache: bool = False
+    refusal: str | None = None
 
     @property
     def spend(self) -> Spend:
@@ -51,7 +53,18 @@ def completion_from_history(entry: Mapping[str, Any], caches: bool) -> Completio
         usage=usage,
         cost=entry.get("cost"),
         from_cache=caches and usage is None,
+        refusal=refusal_of(response),
     )
+
+
+def refusal_of(response: Any) -> str | None:
+    """Return the refusal in a response of DSPy or of an SDK; None if there is none."""
+    if isinstance(response, lm15.Response):
+        parts = response.message.parts
+        return "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart)) or None
+    choices: Any = getattr(response, "choices", None)
+    refusal: object = getattr(getattr(choices[0], "message", None), "refusal", None) if choices else None
+    return refusal if isinstance(refusal, str) and refusal else None
 
 
 def usage_from_mapping(usage: Mapping[str, Any] | None) -> TokenUsage | None:

@@ -17,6 +17,14 @@ from dspy.utils.exceptions import (
 )
 
 from rubric_integrations.judges.credentials import redact
+from rubric_integrations.judges.models.error_responses import (
+    ErrorResponse,
+    describe_response,
+    find_response,
+    server_message,
+    wrong_url_hint,
+)
+from rubric_integrations.judges.models.incomplete import FILTER_CODES, FILTERED
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import Spend
 
@@ -32,11 +40,17 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
         spend: What the call cost although it failed.
         settings: The model's settings, whose credentials the message does not repeat if a server quotes them.
     """
-    message = redact(first_line(error), settings)
+    message, response = redact(first_line(error), settings), find_response(error)
     if isinstance(error, AdapterParseError):
         return JudgeFailure("parse", message, retryable=True, spend=spend)
     if _NO_KEY.search(message):
         return JudgeFailure("config", message, spend=spend)
+    if getattr(error, "provider_code", None) in FILTER_CODES:
+        return JudgeFailure("parse", f"{FILTERED}: {message}", about_text=True, spend=spend)
+    if response is not None and _says_more(response, error):
+        message = redact(f"[{error.model}] {describe_response(response, settings.get('api_base'))}", settings)
+        if response.is_from_wrong_url:
+            return JudgeFailure("config", message, spend=spend)
     if is_retryable_lm_error(error):
         limited = isinstance(error, LMRateLimitError)
         return JudgeFailure(
@@ -47,11 +61,59 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
     return JudgeFailure(kind, message, about_text=about_text, spend=spend)
 
 
+def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
+    """Make a `JudgeFailure` of whatever an LM of a user's own raises, sorted as by `to_lm_error`."""
+    sorted_error = to_lm_error(error)
+    if isinstance(sorted_error, _TEMPORARY):
+        limited = isinstance(sorted_error, lm15.RateLimitError)
+        return JudgeFailure(
+            "transport", redact(first_line(sorted_error), settings), retryable=True,
+            retry_after=sorted_error.retry_after, rate_limited=limited, spend=spend,
+        )  # fmt: skip
+    message = first_line(sorted_error) if sorted_error is not error else f"{type(error).__name__}: {first_line(error)}"
+    return JudgeFailure("config", redact(message, settings), spend=spend)
+
+
+def _says_more(response: ErrorResponse, error: DSPyError) -> bool:
+    """Whether a response says more than DSPy's message, which is empty or the source of a web page."""
+    if response.is_from_wrong_url:
+        return True
+    return response.status >= 400 and server_message(response.body) not in str(error)
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or the name of its class where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
+
+# The classes by which the SDK of OpenAI reports that a reply did not end as it should.
+_FINISH_REASONS = {"LengthFinishReasonError": "length", "ContentFilterFinishReasonError": "content_filter"}
+
+
+def response_from_error(error: Exception, request: lm15.Request) -> lm15.Response | None:
+    """Make a response of a client's exception that a reply was cut off or filtered; None of any other exception.
+
+    The provider replied, so that the failure is about the reply and not about the client.
+    """
+    finish_reason: Any = _FINISH_REASONS.get(type(error).__name__)
+    if finish_reason is None:
+        return None
+    completion: Any = getattr(error, "completion", None)
+    text: object = completion.choices[0].message.content if completion else None
+    usage: Any = getattr(completion, "usage", None)
+    return lm15.Response(
+        id=None,
+        model=request.model,
+        message=lm15.Message.assistant(text if isinstance(text, str) else ""),
+        finish_reason=finish_reason,
+        usage=lm15.Usage(
+            input_tokens=getattr(usage, "prompt_tokens", None), output_tokens=getattr(usage, "completion_tokens", None)
+        ),
+    )
+
+
+_TEMPORARY = (lm15.RateLimitError, lm15.TimeoutError, lm15.ServerError, lm15.TransportError)
 
 # The classes by which httpx, aiohttp, requests and the SDKs on top of them report that no response arrived.
 _TRANSPORT_CLASSES = frozenset(
@@ -69,8 +131,8 @@ def to_lm_error(error: Exception) -> Exception:
     """
     if isinstance(error, lm15.LM15Error):
         return error
-    message = f"{type(error).__name__}: {error}"
     status, retry_after = _status(error), _retry_after(error)
+    message = _client_message(error, status)
     classes = {parent.__name__ for parent in type(error).__mro__}
     if status == 429 or any("ratelimit" in name.lower() for name in classes):
         return lm15.RateLimitError(message, retry_after=retry_after)
@@ -83,6 +145,28 @@ def to_lm_error(error: Exception) -> Exception:
     if isinstance(error, OSError) or classes & _TRANSPORT_CLASSES:
         return lm15.TransportError(message)
     return error
+
+
+def _client_message(error: Exception, status: int | None) -> str:
+    """Return an exception's message, with what the server says where the client leaves it out."""
+    message = f"{type(error).__name__}: {error}"
+    body = _body(error)
+    server_text = server_message(body)
+    # The SDKs of OpenAI and Anthropic have the body in their message, as a Python dictionary.
+    if server_text and server_text not in message and "Error code: " not in message:
+        message = f"{type(error).__name__}: {first_line(error)}: {server_text}"
+    if status is not None and ErrorResponse(status, body or message.encode()).is_from_wrong_url:
+        message = f"{message}. {wrong_url_hint()}"
+    return message
+
+
+def _body(error: Exception) -> bytes:
+    """Return the body of the response that a client's exception holds; empty where it was not read."""
+    try:
+        content: object = getattr(getattr(error, "response", None), "content", None)
+    except Exception:  # noqa: BLE001 -- httpx raises an error of its own for a response that was not read
+        return b""
+    return content if isinstance(content, bytes) else b""
 
 
 def _status(error: Exception) -> int | None:

@@ -10,7 +10,7 @@ import dspy
 from dspy import lm15
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.judges.models.failures import to_lm_error
+from rubric_integrations.judges.models.failures import response_from_error, to_lm_error
 
 GenerateFn = Callable[[str, str], Awaitable[str]]
 """`async (system_prompt, user_prompt) -> reply`."""
@@ -46,6 +46,8 @@ class _AsyncFunctionEngine:
             if not isinstance(text, str):
                 raise TypeError(f"`generate_fn` must return the reply's text, but it returned {type(text).__name__}")
         except Exception as error:
+            if (ended := response_from_error(error, request)) is not None:
+                return ended
             raise to_lm_error(error) from error
         message = lm15.Message.assistant(text)
         return lm15.Response(

@@ -11,7 +11,7 @@ import dspy
 from dspy import lm15
 
 from rubric_integrations._util.event_loop import on_background_loop
-from rubric_integrations.judges.models.failures import to_lm_error
+from rubric_integrations.judges.models.failures import response_from_error, to_lm_error
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -20,7 +20,14 @@ _FINISH_REASONS = {
     "length": "length",
     "max_tokens": "length",
     "MAX_TOKENS": "length",
+    "model_context_window_exceeded": "length",
     "content_filter": "content_filter",
+    "refusal": "content_filter",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
 }
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 
@@ -72,6 +79,8 @@ class _Engine:
         try:
             return _response(request, runnable.invoke(messages, **settings))
         except Exception as error:
+            if (ended := response_from_error(error, request)) is not None:
+                return ended
             raise to_lm_error(error) from error
 
     def plan(self, request: lm15.Request) -> tuple[Any, list[Any], dict[str, Any]]:
@@ -112,6 +121,8 @@ class _AsyncEngine:
         try:
             return _response(request, await runnable.ainvoke(messages, **settings))
         except Exception as error:
+            if (ended := response_from_error(error, request)) is not None:
+                return ended
             raise to_lm_error(error) from error
 
 
@@ -153,11 +164,13 @@ def _response(request: lm15.Request, reply: Any) -> lm15.Response:
     text = json.dumps(raw.tool_calls[0]["args"]) if raw.tool_calls else str(raw.text)
     usage: Any = raw.usage_metadata or {}
     metadata: dict[str, Any] = raw.response_metadata or {}
-    finish_reason = _FINISH_REASONS.get(str(metadata.get("finish_reason") or metadata.get("stop_reason")), "stop")
+    reasons = (metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
+    finish_reason = _FINISH_REASONS.get(str(next(filter(None, reasons), None)), "stop")
+    refusal = _refusal(raw)
     return lm15.Response(
         id=raw.id or None,
         model=metadata.get("model_name") or request.model,
-        message=lm15.Message.assistant(text),
+        message=lm15.Message.assistant([lm15.TextPart(text), *([lm15.RefusalPart(refusal)] if refusal else [])]),
         finish_reason=cast("Any", finish_reason),
         usage=lm15.Usage(
             input_tokens=usage.get("input_tokens"),
@@ -166,3 +179,10 @@ def _response(request: lm15.Request, reply: Any) -> lm15.Response:
             cache_read_tokens=(usage.get("input_token_details") or {}).get("cache_read"),
         ),
     )
+
+
+def _refusal(message: Any) -> str:
+    """Return the refusal in a message, which LangChain keeps in one of two places; an empty text if there is none."""
+    blocks: list[Any] = message.content if isinstance(message.content, list) else []
+    refusals = [block.get("refusal") for block in blocks if isinstance(block, Mapping)]
+    return str(message.additional_kwargs.get("refusal") or next(filter(None, refusals), ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import dspy
@@ -57,7 +58,8 @@ async def test_completion_of_the_ordinary_path_has_the_finish_reason(
 
     monkeypatch.setattr(calling, "completion_from_history", record)
     server.script = lambda _call: Reply("MET", finish_reason=reason)
-    await judge_at(server, fast=False).judge(question_about(BINARY))
+    with nullcontext() if reason == "stop" else pytest.raises(JudgeFailure, match="cut off"):
+        await judge_at(server, fast=False).judge(question_about(BINARY))
     assert [completion.finish_reason for completion in completions] == [reason]
     assert completions[0].text == Reply("MET").content
 
