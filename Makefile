@@ -19,7 +19,7 @@ BENCH_VENV := build/bench
 .PHONY: help demo test coverage test-dspy test-wheel test-pythons lint types docs bench clean
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # What users install is enough for the demo; the developers' tools are added to the same environment.
 $(USER_STAMP): pyproject.toml constraints.txt
