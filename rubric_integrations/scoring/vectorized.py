@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import VERDICT_VALUES
@@ -16,6 +15,10 @@ from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.rubric.tree import Node
 from rubric_integrations.scoring.policies import CannotAssess, validate_abstention_policy
+
+# For types alone: DSPy defers the import of NumPy, and before NumPy 2.4 an import of its submodules then fails.
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def score_many(
