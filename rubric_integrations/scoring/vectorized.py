@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import VERDICT_VALUES
@@ -15,10 +16,6 @@ from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.rubric.tree import Node
 from rubric_integrations.scoring.policies import CannotAssess, validate_abstention_policy
-
-# For types alone: DSPy defers the import of NumPy, and before NumPy 2.4 an import of its submodules then fails.
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def score_many(
