@@ -2,26 +2,37 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+USER_STAMP := $(VENV)/.installed-report
 STAMP := $(VENV)/.installed
 PYTEST := -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
 # The lower bound of DSPy in pyproject.toml, and an environment with that release.
 DSPY := $(shell sed -n 's/^  "dspy>=\(.*\)",$$/\1/p' pyproject.toml)
 DSPY_VENV := build/dspy-$(DSPY)
+# The wheel, and the environments that it is checked in.
+WHEEL := build/wheel
+EXTRAS := [langchain,langchain-classic,metrics,pandas,report]
+# The Python versions that pyproject.toml declares.
+PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)",$$/\1/p' pyproject.toml)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.
 BENCH_VENV := build/bench
 
-.PHONY: help demo test coverage test-dspy lint types docs bench clean
+.PHONY: help demo test coverage test-dspy test-wheel test-pythons lint types docs bench clean
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(STAMP): pyproject.toml constraints.txt
+# What users install is enough for the demo; the developers' tools are added to the same environment.
+$(USER_STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[report]'
+	@touch $@
+
+$(STAMP): $(USER_STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## Grade six responses and make the report page: no key, no network service
+demo: $(USER_STAMP) ## Grade six responses and make the report page: no key, no network service
 	$(BIN)/rubric-integrations grade examples/quarterly_margin/rubric.yaml examples/quarterly_margin/responses.jsonl --out run.jsonl --overwrite
 	$(BIN)/rubric-integrations report run.jsonl --output report.html
 
@@ -42,6 +53,28 @@ $(DSPY_VENV)/.installed: $(STAMP)
 	grep -v '^dspy==' constraints.txt > $(DSPY_VENV)/constraints.txt
 	$(BIN)/python -m pip --python $(DSPY_VENV)/bin/python install --quiet --disable-pip-version-check --constraint $(DSPY_VENV)/constraints.txt 'dspy==$(DSPY)'
 	@touch $@
+
+test-wheel: $(STAMP) ## Check the wheel in new environments, with the newest and with the lowest libraries
+	rm -rf $(WHEEL)
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(WHEEL) .
+	$(PYTHON) -m venv $(WHEEL)/newest
+	$(WHEEL)/newest/bin/python -m pip install --quiet --disable-pip-version-check $(WHEEL)/*.whl
+	$(WHEEL)/newest/bin/python tests/wheel/check.py names
+	$(WHEEL)/newest/bin/python -m pip install --quiet --disable-pip-version-check "$$(echo $(WHEEL)/*.whl)$(EXTRAS)" langchain-openai
+	$(WHEEL)/newest/bin/python tests/wheel/check.py readme
+	$(BIN)/python tests/wheel/lowest.py > $(WHEEL)/lowest.txt
+	$(BIN)/uv venv --quiet --python $(BIN)/python $(WHEEL)/lowest
+	$(BIN)/uv pip install --quiet --python $(WHEEL)/lowest --constraint $(WHEEL)/lowest.txt "$$(echo $(WHEEL)/*.whl)$(EXTRAS)" langchain-openai
+	$(WHEEL)/lowest/bin/python tests/wheel/check.py readme
+
+test-pythons: $(PYTHONS:%=test-python%) ## Run the tests with each supported Python that is installed
+
+# pyenv's commands exist for versions that are not selected, and then fail: the version is selected, and the command run.
+test-python%:
+	@if ! PYENV_VERSION=$* python$* -c '' 2>/dev/null; then echo "Python $* is skipped: there is no command python$*"; else \
+	  set -ex; PYENV_VERSION=$* python$* -m venv build/python$*; \
+	  build/python$*/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'; \
+	  build/python$*/bin/python $(PYTEST) --ignore tests/test_notebooks.py; fi
 
 lint: $(STAMP) ## Check style and formatting
 	$(BIN)/ruff check .

@@ -88,12 +88,14 @@ class OpenAIServer:
 
     Attributes:
         script: Makes the response to each request.
+        port: The port to listen on; by default any that is free.
         calls: The requests so far.
         in_flight: The number of requests without a response yet.
         peak: The highest number of them at any time.
     """
 
     script: Script = lambda _call: Reply()
+    port: int = 0
     calls: list[Call] = field(default_factory=list[Call])
     in_flight: int = 0
     peak: int = 0
@@ -105,7 +107,7 @@ class OpenAIServer:
 
         def run() -> None:
             asyncio.set_event_loop(self._loop)
-            self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+            self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", self.port))
             ready.set()
             self._loop.run_forever()
             self._server.close()

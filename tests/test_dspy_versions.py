@@ -18,7 +18,7 @@ def test_installed_dspy_is_a_tested_release() -> None:
 
 def test_lower_bound_of_dspy_is_the_first_tested_release() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    requirements = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["test"]]
     bounds = [match[1] for text in requirements if (match := re.fullmatch(r"dspy(?:\[\w+\])?>=([\d.]+)", text))]
     # pyproject.toml names the first release of a series as "3.4".
     assert [TESTED_DSPY[0].removesuffix(".0")] * 2 == bounds

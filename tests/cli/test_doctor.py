@@ -17,7 +17,7 @@ from tests.cli.commands import run
 
 CANARY = "sk-canary-5f1d9c"
 # Extras for work on this package, which no feature of it needs.
-DEVELOPMENT_EXTRAS = {"bench", "dev", "docs"}
+DEVELOPMENT_EXTRAS = {"bench", "dev", "docs", "test"}
 
 
 @pytest.fixture(autouse=True)

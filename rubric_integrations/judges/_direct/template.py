@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rubric_integrations.judges._direct.capture import CapturedRequest
 
 # The releases of DSPy whose internals this package was tested with.
-TESTED_DSPY = ("3.4.0", "3.4.1")
+TESTED_DSPY = ("3.4.1",)
 
 _SLOT = f"slot{secrets.token_hex(12)}"
 _SLOTS = re.compile(rf"{_SLOT}(\w+){_SLOT}".encode())

@@ -1,0 +1,24 @@
+"""Prints a constraint for each library of the package and of its users' extras: the lowest version that is declared.
+
+python tests/wheel/lowest.py > constraints.txt
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from rubric_integrations._util.extras import EXTRAS
+
+
+def main() -> None:
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    libraries = [library for extra in EXTRAS for library in project["optional-dependencies"][extra]]
+    for library in project["dependencies"] + libraries:
+        name, lowest = re.match(r"([\w.-]+)>=([\w.]+)", library).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        print(f"{name}=={lowest}")
+
+
+if __name__ == "__main__":
+    main()
