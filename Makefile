@@ -5,9 +5,6 @@ BIN := $(VENV)/bin
 USER_STAMP := $(VENV)/.installed-report
 STAMP := $(VENV)/.installed
 PYTEST := -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
-# The lower bound of DSPy in pyproject.toml, and an environment with that release.
-DSPY := $(shell sed -n 's/^  "dspy>=\(.*\)",$$/\1/p' pyproject.toml)
-DSPY_VENV := build/dspy-$(DSPY)
 # The wheel, and the environments that it is checked in.
 WHEEL := build/wheel
 EXTRAS := [langchain,langchain-classic,metrics,pandas,report]
@@ -16,7 +13,7 @@ PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.
 BENCH_VENV := build/bench
 
-.PHONY: help demo test coverage test-dspy test-wheel test-pythons lint types docs bench clean
+.PHONY: help demo test coverage test-wheel test-pythons lint types docs bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,18 +38,6 @@ test: $(STAMP) ## Run the tests on all cores
 
 coverage: $(STAMP) ## Run the tests, and print the branch coverage of the package
 	$(BIN)/python $(PYTEST) --cov
-
-test-dspy: $(DSPY_VENV)/.installed ## Run the tests that depend on DSPy with the lowest release that is supported
-	$(DSPY_VENV)/bin/python $(PYTEST) tests/test_dspy_versions.py tests/judges tests/graders tests/dspy
-
-# It holds DSPY and what that needs otherwise; everything else is read from $(VENV), which saves a minute.
-$(DSPY_VENV)/.installed: $(STAMP)
-	$(BIN)/python -m venv --without-pip $(DSPY_VENV)
-	cd $(DSPY_VENV)/lib/python*/site-packages && \
-	  echo "import site; site.addsitedir('$$(echo $(CURDIR)/$(VENV)/lib/python*/site-packages)')" > shared.pth
-	grep -v '^dspy==' constraints.txt > $(DSPY_VENV)/constraints.txt
-	$(BIN)/python -m pip --python $(DSPY_VENV)/bin/python install --quiet --disable-pip-version-check --constraint $(DSPY_VENV)/constraints.txt 'dspy==$(DSPY)'
-	@touch $@
 
 test-wheel: $(STAMP) ## Check the wheel in new environments, with the newest and with the lowest libraries
 	rm -rf $(WHEEL)

@@ -119,6 +119,9 @@ def grade(
     max_concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent calls to the judge.")] = 64,
     max_retries: Annotated[int, typer.Option(min=0, help="Retries after a failed call or an unreadable reply.")] = 2,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one call.")] = 120.0,
+    max_outage: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for a judge that does not reply, before the run ends.")
+    ] = 300.0,
 ) -> None:
     """Grade responses against a rubric.
 
@@ -142,7 +145,7 @@ def grade(
     files = RunFiles(rubric, responses, out_file, ledger or default_ledger, junit)
     files.check(overwrite=overwrite, resume=resume)
     options = GraderOptions(
-        strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, stop_when_decided
+        strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, max_outage, stop_when_decided
     )  # fmt: skip
     try:
         import_modules(modules or ())

@@ -21,6 +21,7 @@ class GraderOptions(NamedTuple):
         max_retries: Retries after a failed call.
         max_concurrency: Maximum number of concurrent calls.
         timeout: Seconds for one call.
+        max_outage: Seconds for which a judge may not reply before the run ends.
         stop_when_decided: Whether to skip criteria that cannot change `passed`.
     """
 
@@ -30,6 +31,7 @@ class GraderOptions(NamedTuple):
     max_retries: int
     max_concurrency: int
     timeout: float
+    max_outage: float
     stop_when_decided: bool
 
     def make_grader(self, judges: list[Judge]) -> Grader:
@@ -51,7 +53,9 @@ class GraderOptions(NamedTuple):
             "cannot_assess": self.cannot_assess,
             "on_failure": self.on_failure,
             "max_retries": self.max_retries,
-            "limits": CallLimits(max_concurrency=self.max_concurrency, timeout=self.timeout),
+            "limits": CallLimits(
+                max_concurrency=self.max_concurrency, timeout=self.timeout, max_outage=self.max_outage
+            ),
         }
         if self.strategy == "per-criterion":
             return PerCriterionGrader(**shared, stop_when_decided=self.stop_when_decided)

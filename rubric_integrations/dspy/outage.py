@@ -15,6 +15,8 @@ from rubric_integrations.rubric.rubric import Rubric
 MAX_CONFIG_FAILURES, MAX_CHECK_FAILURES = 2, 5
 # Unreadable replies in a row, none readable; with the default of two retries, those to seven questions.
 MAX_UNREADABLE_REPLIES = 20
+# The grades that these replies come from, at least: a judge may refuse to read one text, however often it is asked.
+MIN_UNREADABLE_GRADES = 3
 
 
 class JudgeOutage(BaseException):
@@ -34,7 +36,7 @@ class OutageGuard:
       failures from an outage of a second;
     - two grades that failed because of a wrong model, key or setting, which no waiting changes;
     - five grades that failed because a check or a metric could not be computed;
-    - 20 replies that cannot be read, and none that can.
+    - 20 replies, in at least three grades, that cannot be read, and none that can.
 
     Args:
         max_outage: The seconds without a complete grade after which transport failures are an outage, at least 0. With

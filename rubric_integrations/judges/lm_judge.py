@@ -48,8 +48,8 @@ class LMJudge(dspy.Module):
 
     It can be optimized like any DSPy module: call it with the fields of `JudgeCriterion`, `JudgeOption` or
     `JudgeScale`, on a trainset that `as_example` makes of labelled judgments. Such a trainset exercises only the
-    predictors of the kinds of criteria in it; for GEPA pass `component_selector="all"` (with DSPy 3.4.0 a function
-    that names the predictor), or GEPA would spend its budget on predictors that no example reaches.
+    predictors of the kinds of criteria in it; for GEPA pass `component_selector="all"`, or it would spend
+    its budget on predictors that no example reaches.
 
     `save("judge.json")` writes the instructions and few-shot examples, never the model or its key, and `load` refuses
     those that were made for other signatures.

@@ -59,8 +59,6 @@ async def scripted_reply(system: str, user: str) -> str:
     if "a JSON object" in reply_format:
         return json.dumps({name: fields.get(name, HINT) for name in re.findall(r"`(\w+)`", reply_format)})
     names = re.findall(r"\[\[ ## (\w+) ## \]\]", reply_format)
-    if not names:
-        return HINT  # the GEPA of DSPy 3.4.0 requests new instructions as plain text
     return "\n\n".join(f"[[ ## {name} ## ]]\n{fields.get(name, HINT)}" for name in names)
 
 
