@@ -21,8 +21,9 @@ from rubric_integrations.dspy.report_cache import ReportCache
 from rubric_integrations.dspy.rubric_source import RubricFunction, rubric_of, rubric_or_function
 from rubric_integrations.dspy.score import RubricScore
 from rubric_integrations.formats import RubricLike
-from rubric_integrations.graders import CallLimits, Grader, PerCriterionGrader
+from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.second_round import grade_in_two_rounds
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
@@ -65,10 +66,9 @@ class RubricMetric:
             that `"answer"` is enough for `answer = dspy.ChainOfThought(...)`.
         on_abstain: How an abstention counts: `"skip"` (the default), `"zero"`, `"partial"` or `"fail"`. With
             `grader`, set the grader's `cannot_assess` instead.
-        max_outage: The seconds, at least 0, for which the judge may be unreachable before `JudgeOutage` ends the run:
-            no grade was completed for so long, and calls failed. With `judge`, lost calls are retried for as long. A
-            `grader` has its own `CallLimits.max_outage`, which must not be shorter, or a program would be scored 0. A
-            wrong key, and a judge whose replies are never readable, end the run without waiting.
+        max_outage: The seconds, at least 0, for which the judge may not reply before `JudgeOutage` ends the run; until
+            then lost calls are repeated. By default that of the grader (`CallLimits.max_outage`, 300). A wrong key, and
+            a judge whose replies are never readable, end the run without waiting.
         cache_size: How many reports are cached, so that the same text is not graded twice, and how many rows
             `history` has. With 0 nothing is cached and `history` is empty.
         store: Stores judgments beyond this metric's lifetime, such as a `Ledger` on disk. In `summary`, a judgment
@@ -103,7 +103,7 @@ class RubricMetric:
         feedback: Callable[[EvaluationReport], str] = feedback,
         criteria_for: Mapping[str, Collection[str]] | None = None,
         on_abstain: CannotAssess | None = None,
-        max_outage: float = 300.0,
+        max_outage: float | None = None,
         cache_size: int = 4096,
         store: JudgmentStore | None = None,
     ):
@@ -116,12 +116,12 @@ class RubricMetric:
         if isinstance(cache_size, bool) or cache_size < 0:
             raise ValueError(f"`cache_size` must be at least 0 reports, got {cache_size!r}")
         check_respond(respond)
-        self._cache_size, self._max_outage = cache_size, max_outage
+        self._cache_size = cache_size
         self._start_empty()
         if grader is None:
-            limits = CallLimits(max_outage=max_outage)
-            grader = PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip", limits=limits)
+            grader = PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
         self.rubric = rubric_or_function(rubric)
+        grader = grader.for_run(max_outage=max_outage, warm_prompt_cache=False)
         self.grader = grader if store is None else grader.with_store(store)
         self.query, self.response, self.reference, self.respond = query, response, reference, respond
         self.feedback = feedback
@@ -222,7 +222,7 @@ class RubricMetric:
 
     def _start_empty(self) -> None:
         self._cache, self._history = ReportCache(self._cache_size), MetricHistory(self._cache_size)
-        self._outage_guard = OutageGuard(self._max_outage)
+        self._outage_guard = OutageGuard()
 
     def _case(self, example: Any, pred: Any) -> tuple[Rubric, Submission | None]:
         """The rubric and the submission of a prediction; no submission if there is nothing to grade."""
@@ -243,16 +243,19 @@ class RubricMetric:
 
         def grade() -> EvaluationReport:
             # Checked again: this caller may have waited for another whose failure was the outage.
-            started_at, start = self._outage_guard.start(), time.perf_counter()
+            self._outage_guard.check()
+            start = time.perf_counter()
             try:
                 report = run_sync(grade_in_two_rounds(self.grader, rubric, submission))
             except JudgeError as error:
                 self._history.add(submission, error.report, time.perf_counter() - start, failed=True)
-                self._record_failure(rubric, error.report, started_at)
+                self._outage_guard.record_failure(error.report)
                 raise
+            except JudgeUnusable as reason:
+                self._outage_guard.end_run(reason)
             self._history.add(submission, report, time.perf_counter() - start)
             if report.failed_count:
-                self._record_failure(rubric, report, started_at)
+                self._outage_guard.record_failure(report)
             else:
                 self._outage_guard.record_success()
             return report
@@ -263,9 +266,3 @@ class RubricMetric:
         if not result.is_new:
             self._history.count_call("cached")
         return result.report
-
-    def _record_failure(self, rubric: Rubric, report: EvaluationReport, started_at: float) -> None:
-        down_since = self.grader.call_limiter.down_since
-        # A grade that began during an outage fails with those that waited longer.
-        lost_since = started_at if down_since is None else min(started_at, down_since)
-        self._outage_guard.record_failure(rubric, report, lost_since)

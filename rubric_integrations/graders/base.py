@@ -194,20 +194,29 @@ class Grader(ABC):
             duplicates[fingerprint] += 1
         return self.with_judges(stored)
 
-    def for_run(self, max_concurrency: int, spend_limit: SpendLimit) -> Self:
-        """Copy this grader for a run of many submissions.
+    def for_run(
+        self,
+        max_concurrency: int | None = None,
+        spend_limit: SpendLimit | None = None,
+        *,
+        max_outage: float | None = None,
+        warm_prompt_cache: bool = True,
+    ) -> Self:
+        """Copy this grader for a run of many submissions, which a judge that is down or unusable ends.
 
-        One call about each submission is answered before the others are sent: a provider shares the beginning of a
-        prompt only once it has answered it, and meanwhile other submissions use the concurrency. A judge that turns
-        out to be down or unusable ends the run (`graders/endpoint.py`).
+        See `graders/endpoint.py` for when that is; `grade` then raises `JudgeUnusable`.
 
         Args:
-            max_concurrency: The most calls at the same time, at least 1.
+            max_concurrency: The most calls at the same time, at least 1; by default this grader's own limit, shared.
             spend_limit: Counts and limits the calls of the run.
+            max_outage: The seconds, at least 0, for which the judge may not reply; by default as in `CallLimits`.
+            warm_prompt_cache: Whether one call about each submission is answered before the others are sent: a provider
+                shares the beginning of a prompt only once it has answered it, and meanwhile other submissions use the
+                concurrency.
         """
         grader = copy.copy(self)
-        grader.call_limiter = self.call_limiter.for_run(max_concurrency, spend_limit)
-        grader.warm_prompt_cache = True
+        grader.call_limiter = self.call_limiter.for_run(max_concurrency, spend_limit, max_outage)
+        grader.warm_prompt_cache = warm_prompt_cache
         return grader.with_judges([limit_judge(judge, grader.call_limiter) for judge in self.judges])
 
     def fingerprints(self) -> list[str]:

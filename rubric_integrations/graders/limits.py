@@ -42,7 +42,8 @@ class CallLimiter:
     Args:
         max_retries: Retries after a failed attempt, at least 0. With 0 no call is repeated, whatever failed.
         limits: Concurrency, timeout and outage.
-        spend_limit: The limit on the calls of a run, which it may also end; None for calls outside of a run.
+        in_run: Whether the calls belong to one run, which a judge that cannot be used ends.
+        spend_limit: Counts and limits the calls of a run; None for no limit.
 
     Attributes:
         endpoints: The state of the model behind each judge that uses this limiter.
@@ -51,10 +52,13 @@ class CallLimiter:
         ValueError: `max_retries` is negative.
     """
 
-    def __init__(self, max_retries: int, limits: CallLimits, spend_limit: SpendLimit | None = None):
+    def __init__(
+        self, max_retries: int, limits: CallLimits, *, in_run: bool = False, spend_limit: SpendLimit | None = None
+    ):
         if isinstance(max_retries, bool) or max_retries < 0:
             raise ValueError(f"`max_retries` must be at least 0, got {max_retries!r}")
-        self.max_retries, self.limits, self.spend_limit = max_retries, limits, spend_limit
+        self.max_retries, self.limits = max_retries, limits
+        self._in_run, self.spend_limit = in_run, spend_limit
         self.endpoints: list[Endpoint] = []
         # A semaphore belongs to one event loop; a grader may serve several.
         self._concurrency: WeakKeyDictionary[asyncio.AbstractEventLoop, AdaptiveConcurrency] = WeakKeyDictionary()
@@ -66,14 +70,21 @@ class CallLimiter:
         vars(self).update(state)
         self._concurrency = WeakKeyDictionary()
 
-    def for_run(self, max_concurrency: int, spend_limit: SpendLimit) -> CallLimiter:
-        """Make a limiter with the same retries and timeout for one run."""
-        limits = self.limits.model_copy(update={"max_concurrency": max_concurrency})
-        return CallLimiter(self.max_retries, limits, spend_limit)
+    def for_run(
+        self, max_concurrency: int | None, spend_limit: SpendLimit | None, max_outage: float | None
+    ) -> CallLimiter:
+        """Make a limiter for one run, with the same limits but for those that are given."""
+        changes = {"max_concurrency": max_concurrency, "max_outage": max_outage}
+        changed = {name: value for name, value in changes.items() if value is not None}
+        limits = CallLimits.model_validate({**self.limits.model_dump(), **changed})
+        limiter = CallLimiter(self.max_retries, limits, in_run=True, spend_limit=spend_limit)
+        if max_concurrency is None:
+            limiter._concurrency = self._concurrency
+        return limiter
 
     def new_endpoint(self) -> Endpoint:
         """Return the state of another judge's model."""
-        endpoint = Endpoint(self.limits.max_outage, in_run=self.spend_limit is not None)
+        endpoint = Endpoint(self.limits.max_outage, in_run=self._in_run)
         self.endpoints.append(endpoint)
         return endpoint
 

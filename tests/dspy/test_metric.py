@@ -95,8 +95,8 @@ def test_on_abstain_sets_what_an_abstention_counts(server: OpenAIServer) -> None
     [
         ({}, "needs either"),
         ({"judge": "offline", "grader": PerCriterionGrader("offline")}, "needs either"),
-        ({"judge": "offline", "max_outage": -1}, "`max_outage` must be at least 0 seconds, got -1"),
-        ({"judge": "offline", "max_outage": float("nan")}, "`max_outage` must be at least 0 seconds, got nan"),
+        ({"judge": "offline", "max_outage": -1}, "max_outage"),
+        ({"judge": "offline", "max_outage": float("nan")}, "max_outage"),
         ({"judge": "offline", "cache_size": -1}, "`cache_size` must be at least 0 reports, got -1"),
         ({"judge": "offline", "on_abstain": "ignore"}, "'ignore'"),
         ({"judge": "offline", "respond": "first"}, "`respond` must be 'last' or 'transcript', got 'first'"),

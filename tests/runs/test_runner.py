@@ -17,7 +17,7 @@ from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.results import Judgment
 from rubric_integrations.runs import Ledger, LedgerError
 from tests.openai_server import Call, OpenAIServer, Reply
-from tests.runs.scripted import RUBRIC, SMALL_RUBRIC, InstantJudge, key_of, score, texts, verdict
+from tests.runs.scripted import CRITERION_COUNT, RUBRIC, SMALL_RUBRIC, InstantJudge, key_of, score, texts, verdict
 
 FAULTS: dict[str, Reply] = {
     "500": Reply(status=500),
@@ -62,6 +62,18 @@ def test_run_with_every_fault_gets_each_right_judgment_once(
     record_property(
         "shown", f"faults at {rate:.0%} each (hang {HANG_RATE:.1%}): 480 of 480 judgments, none twice, through {faults}"
     )
+
+
+def test_run_whose_server_often_hangs_gets_each_judgment(server: OpenAIServer) -> None:
+    chance = random.Random(5)
+    server.script = lambda call: Reply(delay=30) if chance.random() < 0.2 else Reply(verdict(call))
+    judge = LMJudge("openai/m", api_base=server.url)
+    grader = PerCriterionGrader(judge, limits=CallLimits(timeout=1.0))
+    run = grade_many(texts(12), RUBRIC, grader)
+    assert [graded.score for graded in run] == pytest.approx([score(i) for i in range(12)])
+    hung = len(server.calls) - 12 * CRITERION_COUNT
+    assert hung > 20
+    assert run.summary.spend.calls == len(server.calls)
 
 
 def test_endless_submissions_are_read_only_as_fast_as_they_are_graded() -> None:
