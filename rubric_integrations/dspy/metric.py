@@ -25,6 +25,7 @@ from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.second_round import grade_in_two_rounds
+from rubric_integrations.judges.stored import StoreError
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.policies import CannotAssess
@@ -139,7 +140,8 @@ class RubricMetric:
 
         Raises:
             JudgeError: A criterion could not be judged, and the grader's `on_failure` is `"raise"`.
-            JudgeOutage: The judge was unreachable for `max_outage` seconds, or cannot be used.
+            JudgeOutage: The judge was unreachable for `max_outage` seconds, cannot be used, or its store cannot be
+                written.
             MisnamedField: `query`, `response` or `reference` names a field that does not exist.
             RubricFunctionError: The function `rubric` failed, or returned no rubric.
         """
@@ -251,7 +253,7 @@ class RubricMetric:
                 self._history.add(submission, error.report, time.perf_counter() - start, failed=True)
                 self._outage_guard.record_failure(error.report)
                 raise
-            except JudgeUnusable as reason:
+            except (JudgeUnusable, StoreError) as reason:
                 self._outage_guard.end_run(reason)
             self._history.add(submission, report, time.perf_counter() - start)
             if report.failed_count:

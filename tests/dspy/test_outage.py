@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import dspy
@@ -11,6 +12,7 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import JudgeOutage, RubricMetric
+from rubric_integrations.judges.stored import Lease, StoreError
 from tests.dspy.programs import (
     DEVSET,
     RUBRIC,
@@ -166,3 +168,16 @@ def test_outage_of_a_moment_with_sixteen_threads_does_not_end_an_evaluation(serv
 
     evaluate(Echo())
     assert metric.summary()["passed"] == 40
+
+
+class FullDisk:
+    """A store that cannot be written."""
+
+    def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
+        raise StoreError("the disk is full")
+
+
+def test_store_that_cannot_be_written_ends_a_run(server: OpenAIServer) -> None:
+    metric = metric_at(server, ONE_CRITERION, store=FullDisk())
+    with pytest.raises(JudgeOutage, match="the disk is full"):
+        metric(DEVSET[0], dspy.Prediction(answer="a"))
