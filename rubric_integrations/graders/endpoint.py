@@ -26,8 +26,8 @@ FIRST_PROBE, LONGEST_PROBE = 0.5, 5.0
 LONGEST_WAIT = 60.0
 # Seconds between two looks of a waiting call at the state: the first, and the longest.
 _FIRST_LOOK, _LONGEST_LOOK = 0.01, 0.25
-# Seconds between two warnings about an outage.
-_WARNING_INTERVAL = 30.0
+# Seconds until the first warning about an outage, and between two.
+_FIRST_WARNING, _WARNING_INTERVAL = 5.0, 30.0
 
 _logger = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class Endpoint:
         now, message = self._clock(), self._last_failure.message
         if now - down_since >= self._max_outage and now < self._probe_at:
             raise JudgeFailure("transport", f"the judge has not replied for {now - down_since:.0f} s: {message}")
-        if now - self._warned_at >= _WARNING_INTERVAL:
+        if now - down_since >= _FIRST_WARNING and now - self._warned_at >= _WARNING_INTERVAL:
             self._warned_at = now
             text = "waiting for the judge, %.0f s so far, up to %.0f s (%s)"
             _logger.warning(text, now - down_since, self._max_outage, message)
