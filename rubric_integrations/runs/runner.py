@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping
 from contextlib import ExitStack, aclosing
 from pathlib import Path
@@ -23,7 +22,11 @@ from rubric_integrations.results.usage import NO_SPEND, Spend
 from rubric_integrations.runs.progress import progress_bar
 from rubric_integrations.runs.rows import as_rows
 from rubric_integrations.runs.summary import Graded, RunSummary
+from rubric_integrations.runs.window import RowWindow
 from rubric_integrations.submission.files import Row
+
+# Finished rows in memory that wait for an earlier one, so that one slow call does not hold up the run.
+MAX_WAITING_ROWS = 1000
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -70,7 +73,7 @@ class Run:
         self._submissions, self._rubric, self._ledger = submissions, as_rubric(rubric), ledger
         self._spend_limit = SpendLimit(max_calls, max_cost)
         self._grader = grader.for_run(max_concurrency, self._spend_limit)
-        # More submissions than calls: while the oldest waits for its last call, the others use the free slots.
+        # More submissions than calls: while one waits for its last call, the others use the free slots.
         self._max_under_way = 2 * max_concurrency
         self._ordered, self._progress = ordered, progress
         self._highest_row_spend: Spend | None = None
@@ -159,45 +162,49 @@ class Run:
                 update_spend()
 
     async def _results(self, grader: Grader, ledger: Ledger | None) -> AsyncGenerator[Graded]:
-        """Yield the results; after the run is stopped, yield those under way and start no more."""
-        tasks: deque[asyncio.Task[Graded]] = deque()
+        """Yield the results; after the run is stopped, or its source fails, yield those under way and start no more."""
+        window = RowWindow(self._max_under_way, MAX_WAITING_ROWS, self._ordered)
+        source_error: Exception | None = None
         try:
             async with aclosing(as_rows(self._submissions)) as rows:
-                async for row in rows:
-                    while tasks and not self._spend_limit.has_room_for(len(tasks) + 1, self._highest_row_spend):
-                        for graded in await self._next_results(tasks):
+                while True:
+                    while not self._has_room(window):
+                        await window.wait()
+                        for graded in self._finished(window):
                             yield graded
                     if self.summary.stopped:
+                        break
+                    try:
+                        row = await anext(rows, None)
+                    except Exception as error:  # noqa: BLE001 -- raised below, after the rows that were read before it
+                        source_error = error
+                        break
+                    if row is None:
                         break
                     if ledger and row.submission:
                         ledger.record_submission(row.id, row.submission)
-                    tasks.append(asyncio.create_task(self._grade(grader, row)))
+                    window.start(self._grade(grader, row))
                     # Lets the task send its first request while the next row is read.
                     await asyncio.sleep(0)
-                    if len(tasks) >= self._max_under_way:
-                        for graded in await self._next_results(tasks):
-                            yield graded
-                    if self.summary.stopped:
-                        break
-            while tasks:
-                for graded in await self._next_results(tasks):
+                    for graded in self._finished(window):
+                        yield graded
+            while window.is_busy:
+                await window.wait()
+                for graded in self._finished(window):
                     yield graded
         finally:
-            for task in tasks:
-                task.cancel()
-            # A task may still be writing to the ledger, which is closed next.
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await window.cancel()
+        if source_error:
+            raise source_error
 
-    async def _next_results(self, tasks: deque[asyncio.Task[Graded]]) -> list[Graded]:
-        """Wait for the next results and remove their tasks; a row that was left ungraded has no result."""
-        if self._ordered:
-            done = {tasks[0]}
-            await asyncio.wait(done)
-        else:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    def _has_room(self, window: RowWindow) -> bool:
+        rows = window.under_way + 1
+        return rows == 1 or (window.has_room and self._spend_limit.has_room_for(rows, self._highest_row_spend))
+
+    def _finished(self, window: RowWindow) -> list[Graded]:
+        """Take the results whose turn it is; a row that was left ungraded has none."""
         results: list[Graded] = []
-        for task in [task for task in tasks if task in done]:
-            tasks.remove(task)
+        for task in window.take():
             try:
                 graded = task.result()
             except RunStopped as reason:

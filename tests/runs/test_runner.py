@@ -15,7 +15,7 @@ from rubric_integrations import PerCriterionGrader, RubricError, Submission, gra
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.results import Judgment
-from rubric_integrations.runs import Ledger, LedgerError
+from rubric_integrations.runs import Ledger, LedgerError, runner
 from tests.openai_server import Call, OpenAIServer, Reply
 from tests.runs.scripted import CRITERION_COUNT, RUBRIC, SMALL_RUBRIC, InstantJudge, key_of, score, texts, verdict
 
@@ -121,6 +121,57 @@ def test_results_come_in_order_or_as_soon_as_they_are_ready(ordered: bool, first
     results = list(grade_many(["slow", "quick", "quick"], SMALL_RUBRIC, grader, ordered=ordered))
     assert results[0].row.id == first
     assert sorted(graded.row.id for graded in results) == ["1", "2", "3"]
+
+
+async def test_row_that_hangs_does_not_hold_up_the_rows_after_it() -> None:
+    release, answered = asyncio.Event(), list[str]()
+
+    class HangingJudge(InstantJudge):
+        async def judge(self, question: Question) -> Judgment:
+            if "number 3 " in question.submission.response:
+                await release.wait()
+            answered.append(question.submission.response)
+            if len(set(answered)) == 59:
+                release.set()
+            return await super().judge(question)
+
+    run = grade_many(texts(60), SMALL_RUBRIC, PerCriterionGrader(HangingJudge()), max_concurrency=4)
+    assert [graded.row.id async for graded in run] == [str(number) for number in range(1, 61)]
+
+
+def test_finished_rows_behind_one_that_hangs_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "MAX_WAITING_ROWS", 10)
+    read, peak = 0, 0
+
+    class SlowFirst(InstantJudge):
+        async def judge(self, question: Question) -> Judgment:
+            nonlocal peak
+            if "number 0 " in question.submission.response:
+                await asyncio.sleep(0.2)
+                peak = read
+            return await super().judge(question)
+
+    def counted() -> Iterator[str]:
+        nonlocal read
+        for text in texts(100):
+            read += 1
+            yield text
+
+    run = grade_many(counted(), SMALL_RUBRIC, PerCriterionGrader(SlowFirst()), max_concurrency=4)
+    assert len(list(run)) == 100
+    assert peak <= 10 + 2 * 4 + 1
+
+
+def test_rows_that_were_read_before_their_source_fails_are_graded() -> None:
+    def failing() -> Iterator[str]:
+        yield from texts(20)
+        raise OSError("the share is gone")
+
+    run = grade_many(failing(), SMALL_RUBRIC, PerCriterionGrader(InstantJudge()))
+    ids: list[str] = []
+    with pytest.raises(OSError, match="the share is gone"):
+        ids.extend(graded.row.id for graded in run)
+    assert run.summary.graded == 20
 
 
 def test_max_cost_ends_a_run_before_a_call_would_exceed_it(tmp_path: Path) -> None:
