@@ -6,14 +6,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question, RunStopped
 from rubric_integrations.judges.stored import StoreError
 from rubric_integrations.judges.validation import ValidatedJudge
-from rubric_integrations.judges.wrappers import JudgeWrapper
+from rubric_integrations.judges.wrappers import JudgeWrapper, innermost
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import UNKNOWN_CALL
 from rubric_integrations.rubric.rubric import Rubric
@@ -34,7 +34,7 @@ class LimitedJudge(JudgeWrapper):
 
     def __init__(self, judge: Judge, limiter: CallLimiter):
         super().__init__(judge)
-        self._limiter, self._endpoint = limiter, limiter.new_endpoint()
+        self._limiter, self._endpoint, self._is_prepared = limiter, limiter.new_endpoint(), False
 
     async def judge(self, question: Question) -> Judgment:
         """Answer one criterion.
@@ -54,9 +54,17 @@ class LimitedJudge(JudgeWrapper):
         return await self._call(partial(self.inner.judge_overall, submission, rubric))
 
     async def _call(self, request: Callable[[], Awaitable[Result]]) -> Result:
+        if not self._is_prepared:
+            await self._prepare()
         limit, call = self._limiter.spend_limit, partial(self._send, request)
         async with self._limiter.concurrency:
             return await self._endpoint.call(partial(limit.call, call) if limit else call)
+
+    async def _prepare(self) -> None:
+        prepare: Any = getattr(innermost(self), "prepare", None)
+        if callable(prepare):
+            await cast("Awaitable[None]", prepare())
+        self._is_prepared = True
 
     async def _send(self, request: Callable[[], Awaitable[Result]]) -> Result:
         concurrency, timeout, sent_at = self._limiter.concurrency, self._limiter.limits.timeout, time.monotonic()

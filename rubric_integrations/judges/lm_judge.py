@@ -15,17 +15,18 @@ from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
 from rubric_integrations.judges.models import ModelOptions, to_lm, without_framework_cache
 from rubric_integrations.judges.models.failures import failure_from_error
+from rubric_integrations.judges.models.prices import load_prices
 from rubric_integrations.judges.models.sync_only import with_async_call
-from rubric_integrations.judges.prompts import signatures
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_reply
-from rubric_integrations.judges.prompts.probabilities import read_probabilities, with_probabilities
+from rubric_integrations.judges.prompts.probabilities import read_probabilities
 from rubric_integrations.judges.prompts.render import (
     describe_batch,
     describe_rubric,
     render_inputs,
     render_question,
 )
+from rubric_integrations.judges.prompts.signatures import judge_signatures
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question
 from rubric_integrations.judges.saving import add_schemas, check_schemas
 from rubric_integrations.judges.step_down import RequestForm
@@ -131,7 +132,7 @@ class LMJudge(dspy.Module):
 
         self.criterion, self.option, self.scale, self.criteria, self.whole = (
             dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
-            for signature in _signatures(confidence).values()
+            for signature in judge_signatures(confidence).values()
         )
 
     def with_examples(self, examples: Sequence[LabelledJudgment], max_examples: int = 4) -> LMJudge:
@@ -146,6 +147,10 @@ class LMJudge(dspy.Module):
         judge.lm = without_framework_cache(self.lm)
         return judge
 
+    async def prepare(self) -> None:
+        """Load what the first call needs, outside of its timeout."""
+        await load_prices(self.lm)
+
     def fingerprint(self) -> str:
         """Describe what this judge's answers depend on: model, endpoint, sampling, instructions and examples."""
         return fingerprint_model_judge(self, self.lm, self.examples, self.max_examples, self.confidence)
@@ -158,11 +163,11 @@ class LMJudge(dspy.Module):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a pickle, which cannot hold the classes of DSPy's signatures."""
         state: dict[str, Any] = super().__getstate__()
-        return state | {name: state[name].dump_state(json_mode=False) for name in _signatures(self.confidence)}
+        return state | {name: state[name].dump_state(json_mode=False) for name in judge_signatures(self.confidence)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for name, signature in _signatures(self.confidence).items():
+        for name, signature in judge_signatures(self.confidence).items():
             predictor = dspy.Predict(signature)
             predictor.load_state(state[name])
             setattr(self, name, predictor)
@@ -285,14 +290,3 @@ class LMJudge(dspy.Module):
         reply = await self._caller.call(self.lm, self.whole, prompt)
         percent = cast("float", reply.fields["overall_score"])
         return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized)
-
-
-def _signatures(confidence: bool) -> dict[str, type[dspy.Signature]]:
-    """Return the signature of each predictor of a judge."""
-    return {
-        "criterion": with_probabilities(signatures.JudgeCriterion, confidence),
-        "option": signatures.JudgeOption,
-        "scale": signatures.JudgeScale,
-        "criteria": signatures.JudgeBatch,
-        "whole": signatures.JudgeOverall,
-    }

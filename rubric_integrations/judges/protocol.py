@@ -85,6 +85,7 @@ class Judge(Protocol):
       prompts). A judge without it cannot be used with a ledger or another store, where the answers of another judge
       would be taken for its own.
     - `without_cache() -> Judge`: the same judge without any cache of responses; used to measure its noise.
+    - `async prepare()`: called before the first call, and outside of its timeout, for what is loaded once.
     - `with_examples(examples, max_examples) -> Judge`: the same judge with labelled judgments as few-shot examples.
     """
 

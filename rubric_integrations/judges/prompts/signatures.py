@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 import dspy
 from pydantic import AliasChoices, BaseModel, Field, field_validator
 
+from rubric_integrations.judges.prompts.probabilities import with_probabilities
 from rubric_integrations.results.judgment import Verdict
 
 _MATERIAL = """
@@ -135,3 +136,18 @@ class JudgeOverall(_Submission):
     criteria: str = dspy.InputField(desc="weight and text of each criterion")
     explanation: str = dspy.OutputField(desc="what earned and what lost most, in a few sentences")
     overall_score: float = dspy.OutputField(desc="from 0 to 100")
+
+
+def judge_signatures(confidence: bool = False) -> dict[str, type[dspy.Signature]]:
+    """Return the signature of each predictor of a judge, by the predictor's name.
+
+    Args:
+        confidence: Whether the probabilities of the verdicts are requested.
+    """
+    return {
+        "criterion": with_probabilities(JudgeCriterion, confidence),
+        "option": JudgeOption,
+        "scale": JudgeScale,
+        "criteria": JudgeBatch,
+        "whole": JudgeOverall,
+    }
