@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question, RunStopped
+from rubric_integrations.judges.spend_limit import PRICE_UNKNOWN, SpendLimitReached
 from rubric_integrations.judges.stored import StoreError
 from rubric_integrations.judges.validation import ValidatedJudge
 from rubric_integrations.judges.wrappers import JudgeWrapper, innermost
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import UNKNOWN_CALL
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
@@ -43,22 +45,49 @@ class LimitedJudge(JudgeWrapper):
             JudgeFailure: The judge has no answer.
             RunStopped: The run that this call is part of ends.
         """
-        return await self._call(partial(self.inner.judge, question))
+        texts = (question.submission, question.guidelines, [question.criterion])
+        return await self._call(partial(self.inner.judge, question), *texts)
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria in one request; raises as `judge` does."""
-        return await self._call(partial(self.inner.judge_batch, questions))
+        first = next(iter(questions.values()))
+        criteria = [question.criterion for question in questions.values()]
+        return await self._call(
+            partial(self.inner.judge_batch, questions), first.submission, first.guidelines, criteria
+        )
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
         """Score a whole submission; raises as `judge` does."""
-        return await self._call(partial(self.inner.judge_overall, submission, rubric))
+        request = partial(self.inner.judge_overall, submission, rubric)
+        return await self._call(request, submission, rubric.instructions, rubric.criteria)
 
-    async def _call(self, request: Callable[[], Awaitable[Result]]) -> Result:
+    async def _call(
+        self,
+        request: Callable[[], Awaitable[Result]],
+        submission: Submission,
+        guidelines: str,
+        criteria: Sequence[Criterion],
+    ) -> Result:
         if not self._is_prepared:
             await self._prepare()
         limit, call = self._limiter.spend_limit, partial(self._send, request)
+        if limit is not None:
+            has_limit = limit.max_cost is not None
+            highest_cost = self._highest_cost(submission, guidelines, criteria) if has_limit else None
+            call = partial(limit.call, call, highest_cost)
         async with self._limiter.concurrency:
-            return await self._endpoint.call(partial(limit.call, call) if limit else call)
+            return await self._endpoint.call(call)
+
+    def _highest_cost(self, submission: Submission, guidelines: str, criteria: Sequence[Criterion]) -> float | None:
+        """The most that a call can cost; None where the judge cannot say."""
+        bound: Any = getattr(innermost(self), "highest_cost", None)
+        if not callable(bound):
+            return None
+        texts = [submission.model_dump_json(), guidelines, *(criterion.model_dump_json() for criterion in criteria)]
+        cost = cast("float | None", bound(sum(len(text.encode("utf-8", "replace")) for text in texts)))
+        if cost is None:
+            raise SpendLimitReached(PRICE_UNKNOWN)
+        return cost
 
     async def _prepare(self) -> None:
         prepare: Any = getattr(innermost(self), "prepare", None)

@@ -15,7 +15,7 @@ from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
 from rubric_integrations.judges.models import ModelOptions, to_lm, without_framework_cache
 from rubric_integrations.judges.models.failures import failure_from_error
-from rubric_integrations.judges.models.prices import load_prices
+from rubric_integrations.judges.models.prices import highest_cost, load_prices, prompt_bytes
 from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_reply
@@ -150,6 +150,10 @@ class LMJudge(dspy.Module):
     async def prepare(self) -> None:
         """Load what the first call needs, outside of its timeout."""
         await load_prices(self.lm)
+
+    def highest_cost(self, text_bytes: int) -> float | None:
+        """Return the most that a call about texts of so many bytes can cost, in US dollars; None if it is unknown."""
+        return highest_cost(self.lm, prompt_bytes(text_bytes, self.dump_state(), self.examples))
 
     def fingerprint(self) -> str:
         """Describe what this judge's answers depend on: model, endpoint, sampling, instructions and examples."""

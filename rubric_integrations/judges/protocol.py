@@ -85,6 +85,8 @@ class Judge(Protocol):
       prompts). A judge without it cannot be used with a ledger or another store, where the answers of another judge
       would be taken for its own.
     - `without_cache() -> Judge`: the same judge without any cache of responses; used to measure its noise.
+    - `highest_cost(text_bytes: int) -> float | None`: the most that a call about texts of so many bytes can cost, in US
+      dollars, so that `max_cost` of a run holds; None if the price is not known.
     - `async prepare()`: called before the first call, and outside of its timeout, for what is loaded once.
     - `with_examples(examples, max_examples) -> Judge`: the same judge with labelled judgments as few-shot examples.
     """

@@ -19,6 +19,9 @@ _ROUNDING = 1e-9
 _PAUSE = 0.005
 
 
+PRICE_UNKNOWN = "the price of a call is not known, so that `max_cost` cannot be enforced: use `max_calls`"
+
+
 class SpendLimitReached(RunStopped):
     """The next call would exceed `max_calls` or `max_cost`."""
 
@@ -26,10 +29,10 @@ class SpendLimitReached(RunStopped):
 class SpendLimit:
     """The limit on the calls of a run and on their cost, shared by all its tasks and threads.
 
-    A call is allowed only if the limits hold even where it, and every call under way, costs as much as the most
-    expensive call so far. Otherwise it waits for the calls under way, and is then refused. So that there is a most
-    expensive call, the first call is made alone. A call that was sent and never answered counts for `max_cost` as the
-    most expensive one, although its cost is unknown.
+    Before a call is sent, the most that it can cost is reserved. If the limit does not allow that, the call waits for
+    the calls under way, and is then refused. A judge that cannot say what a call may cost is assumed to cost at most
+    what its most expensive call did; so that there is one, the first call is made alone. A call that was sent and never
+    answered counts for `max_cost` with what was reserved, although its cost is unknown.
 
     Args:
         max_calls: Requests to models, at least 0; None for no limit.
@@ -45,9 +48,11 @@ class SpendLimit:
                 raise ValueError(f"`{name}` must be at least 0, got {limit!r}")
         self.max_calls, self.max_cost = max_calls, max_cost
         self._total = SpendTotal()
-        self._started = self._under_way = self._unanswered = 0
-        self._known_cost, self._has_unknown_price = 0.0, False
+        self._started = self._under_way = 0
+        # What was paid, or may have been; and what the calls under way may cost.
+        self._counted = self._reserved = 0.0
         self._highest_cost: float | None = None
+        self._has_unknown_price = False
         self._lock = threading.Lock()
 
     @property
@@ -71,18 +76,21 @@ class SpendLimit:
             return rows <= 1
         with self._lock:
             calls = self._total.spend.calls + rows * highest.calls
-            cost = self._known_cost + rows * (highest.cost or 0.0)
-        return (self.max_calls is None or calls <= self.max_calls) and (
-            self.max_cost is None or cost <= self.max_cost + _ROUNDING
-        )
+            cost = self._counted + rows * (highest.cost or 0.0)
+        has_calls = self.max_calls is None or calls <= self.max_calls
+        return has_calls and (self.max_cost is None or cost <= self.max_cost + _ROUNDING)
 
-    async def call(self, request: Callable[[], Awaitable[Result]]) -> Result:
+    async def call(self, request: Callable[[], Awaitable[Result]], highest_cost: float | None = None) -> Result:
         """Make one call, and count what it cost, also if it fails.
+
+        Args:
+            request: Makes the call.
+            highest_cost: The most that it can cost, in US dollars; None where the judge cannot say.
 
         Raises:
             SpendLimitReached: The limits do not allow another call.
         """
-        while not self._start():  # noqa: ASYNC110 -- shared by several event loops, which an asyncio.Event is not
+        while (reserved := self._start(highest_cost)) is None:  # noqa: ASYNC110 -- shared by several event loops
             await asyncio.sleep(_PAUSE)
         # Also if the call is cancelled: it was sent.
         spend, is_answered = UNKNOWN_CALL, False
@@ -94,46 +102,49 @@ class SpendLimit:
             spend = failure.spend
             raise
         finally:
-            self._end(spend, is_answered)
+            self._end(spend, reserved, is_answered)
 
-    def _start(self) -> bool:
-        """Count a call as started, and return True; False if the caller has to wait for the calls under way."""
+    def _start(self, highest_cost: float | None) -> float | None:
+        """Count a call as started, and return what is reserved for it; None if it has to wait for those under way."""
         with self._lock:
             if self.max_calls is not None and self._started >= self.max_calls:
                 raise SpendLimitReached(f"`max_calls` of {self.max_calls} is reached")
-            if self.max_cost is not None and not self._fits_cost(self.max_cost):
-                return False
+            reserved = 0.0
+            if self.max_cost is not None:
+                if self._has_unknown_price:
+                    raise SpendLimitReached(PRICE_UNKNOWN)
+                if highest_cost is None and self._highest_cost is None and self._under_way:
+                    return None
+                reserved = (self._highest_cost or 0.0) if highest_cost is None else highest_cost
+                if not self._fits(self.max_cost, reserved):
+                    return None
             self._started += 1
             self._under_way += 1
-            return True
+            self._reserved += reserved
+            return reserved
 
-    def _fits_cost(self, max_cost: float) -> bool:
-        if self._has_unknown_price:
-            raise SpendLimitReached(
-                "the price of a call is not known, so that `max_cost` cannot be enforced: use `max_calls`"
-            )
-        if self._highest_cost is None and self._under_way:
-            return False
-        highest = self._highest_cost or 0.0
-        spent = self._known_cost + self._unanswered * highest
-        if spent + (self._under_way + 1) * highest <= max_cost + _ROUNDING and spent < max_cost:
+    def _fits(self, max_cost: float, reserved: float) -> bool:
+        if self._counted < max_cost and self._counted + self._reserved + reserved <= max_cost + _ROUNDING:
             return True
         if self._under_way:
             return False
         raise SpendLimitReached(
-            f"`max_cost` of ${max_cost:g} is reached: ${spent:.4f} are spent, and a call costs up to ${highest:.4f}"
+            f"`max_cost` of ${max_cost:g} is reached: ${self._counted:.4f} are spent, and the next call may cost "
+            f"${reserved:.4f} (less with a lower `max_tokens`)"
         )
 
-    def _end(self, spend: Spend, is_answered: bool) -> None:
+    def _end(self, spend: Spend, reserved: float, is_answered: bool) -> None:
         with self._lock:
             self._under_way -= 1
+            # Sums of prices miss their exact value by a rounding error, which must not grow over a long run.
+            self._reserved = self._reserved - reserved if self._under_way else 0.0
             self._total.add(spend)
             # What is one call here may have been several requests of the judge.
             self._started += max(0, spend.calls - 1)
             if spend.cost is not None:
-                self._known_cost += spend.cost
+                self._counted += spend.cost
                 self._highest_cost = max(self._highest_cost or 0.0, spend.cost)
             elif is_answered:
                 self._has_unknown_price = True
             else:
-                self._unanswered += 1
+                self._counted += reserved

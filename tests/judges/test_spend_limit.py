@@ -7,6 +7,8 @@ from functools import partial
 from itertools import cycle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rubric_integrations.judges import Question
 from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitReached
@@ -106,3 +108,28 @@ def test_room_for_rows_is_what_the_most_expensive_row_leaves() -> None:
     assert [SpendLimit(max_calls=7).has_room_for(rows, None) for rows in (1, 2)] == [True, False]
     assert [SpendLimit(max_calls=7).has_room_for(rows, row) for rows in (1, 2, 3)] == [True, True, False]
     assert [SpendLimit(max_cost=0.7).has_room_for(rows, row) for rows in (1, 2, 3)] == [True, True, False]
+
+
+@given(costs=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60), max_cost=st.floats(0.0, 10.0))
+async def test_max_cost_is_never_exceeded_where_the_highest_cost_of_a_call_is_known(
+    costs: list[float], max_cost: float
+) -> None:
+    limit = SpendLimit(max_cost=max_cost)
+
+    async def request(cost: float) -> Judgment:
+        await asyncio.sleep(0)
+        return Judgment(verdict="MET", value=1.0, spend=Spend(calls=1, cost=cost))
+
+    # Cheap calls first, as in a run whose texts grow.
+    calls = (limit.call(partial(request, cost), highest_cost=1.0) for cost in sorted(costs))
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert limit.spend.cost is not None
+    assert limit.spend.cost <= max_cost + 1e-9
+
+
+async def test_calls_are_made_at_the_same_time_as_far_as_their_highest_costs_allow() -> None:
+    limit, judge = SpendLimit(max_cost=1.0), priced_judge(0.001)
+    request = partial(judge.judge, QUESTION)
+    results = await asyncio.gather(*(limit.call(request, highest_cost=0.2) for _ in range(40)), return_exceptions=True)
+    assert all(isinstance(result, Judgment) for result in results)
+    assert 2 <= judge.peak <= 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
@@ -186,6 +187,38 @@ def test_max_cost_ends_a_run_before_a_call_would_exceed_it(tmp_path: Path) -> No
     resumed = grade_many(texts(100), SMALL_RUBRIC, PerCriterionGrader(judge), ledger=path)
     assert len(list(resumed)) == 100
     assert (judge.calls, resumed.summary.reused, resumed.summary.stopped) == (300, 90, None)
+
+
+def priced_reply(sent: int, received: int) -> Reply:
+    body = {
+        "model": "gpt-4.1",
+        "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": Reply().content}}],
+        "usage": {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received},
+    }
+    return Reply(raw=json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_max_cost_holds_though_calls_become_more_expensive_or_cheaper(server: OpenAIServer, grows: bool) -> None:
+    def script(call: Call) -> Reply:
+        share = min(1.0, call.number / 40)
+        return priced_reply(1_000, round(2_000 * (share if grows else 1 - share)))
+
+    server.script = script
+    grader = PerCriterionGrader(LMJudge("openai/gpt-4.1", api_base=server.url, max_tokens=2_000))
+    run = grade_many(texts(200), SMALL_RUBRIC, grader, max_cost=0.5)
+    list(run)
+    assert run.summary.spend.cost is not None
+    assert 0.4 < run.summary.spend.cost <= 0.5
+    assert "`max_cost` of $0.5 is reached" in str(run.summary.stopped)
+
+
+def test_max_cost_of_a_model_without_a_known_price_is_refused_before_a_call(server: OpenAIServer) -> None:
+    grader = PerCriterionGrader(LMJudge("openai/my-own", api_base=server.url))
+    run = grade_many(texts(3), SMALL_RUBRIC, grader, max_cost=0.5)
+    assert list(run) == []
+    assert "use `max_calls`" in str(run.summary.stopped)
+    assert server.calls == []
 
 
 @pytest.mark.parametrize(("max_calls", "done", "calls"), [(7, 2, 7), (3, 1, 3), (2, 0, 2), (24, 8, 24), (100, 8, 24)])
