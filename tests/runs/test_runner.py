@@ -163,7 +163,7 @@ def test_rows_are_graded_at_the_same_time_far_from_a_limit() -> None:
     judge = WatchedJudge()
     run = grade_many(texts(40), SMALL_RUBRIC, PerCriterionGrader(judge), max_concurrency=16, max_calls=130)
     assert len(list(run)) == 40
-    assert judge.peak == 16
+    assert judge.peak > 2 * len(SMALL_RUBRIC)  # row by row, it would be the criteria of one
 
 
 def test_limit_lets_a_run_finish_whose_judgments_are_stored(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_first_call_of_a_submission_is_answered_before_the_others_are_sent() -> 
     assert all(graded.score == 1.0 for graded in run)
     assert set(judge.begun.values()) == {12}
     # The calls of other submissions use the slots meanwhile.
-    assert judge.peak == 16
+    assert judge.peak > 2 * len(SMALL_RUBRIC)  # row by row, it would be the criteria of one
 
 
 def test_run_iterated_twice_gets_its_judgments_from_the_ledger_and_counts_on(tmp_path: Path) -> None:
