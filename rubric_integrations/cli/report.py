@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import out, refuse
+from rubric_integrations.cli.console import err, out, refuse
 from rubric_integrations.cli.output_checks import PAGE
 from rubric_integrations.cli.output_file import OutputFile
 
@@ -35,7 +36,11 @@ def report(
         refuse(f"`runs` are {len(runs)} files: name one, or two to compare")
     file = OutputFile(output, option="--output", overwrite=overwrite, inputs=runs, replaces=PAGE)
     try:
-        loaded = [read_run(path) for path in runs]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            loaded = [read_run(path) for path in runs]
+        for warning in caught:
+            err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
         if not mixed and (mismatch := rubric_mismatch(loaded)):
             refuse(f"`runs` are of different rubrics: {mismatch}: pass --mixed to show them nevertheless")
         page = report_page(loaded, title)
