@@ -187,9 +187,9 @@ def grade(
     if run.summary.judge_is_unusable and not run.summary.graded:
         err.print(plain(f"No row was graded: {run.summary.stopped}"), style="red", soft_wrap=True)
         raise typer.Exit(Exit.JUDGE_FAILED)
-    print_results(results.first, run.summary, loaded, out_file, quiet=quiet)
+    print_results(results.first, run.summary, loaded, None if results.partial else out_file, quiet=quiet)
     if run.summary.stopped:
-        print_how_to_resume(f"Stopped: {run.summary.stopped}.", run.summary, files.ledger)
+        print_how_to_resume(f"Stopped: {run.summary.stopped}.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.JUDGE_FAILED if run.summary.judge_is_unusable else Exit.STOPPED)
     failed_gates = list(results.tally.failures(run.summary))
     for failed_gate in failed_gates:

@@ -102,9 +102,8 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 def _is_of_database(path: Path) -> bool:
     """Whether a path is an SQLite database, or a file that SQLite keeps beside one."""
-    name = path.name
-    bases = [path.with_name(name.removesuffix(suffix)) for suffix in _BESIDE_LEDGER if name.endswith(suffix)]
-    return any(_head(base, len(_SQLITE)) == _SQLITE for base in [path, *bases] if base.name)
+    names = [path.name, *(path.name.removesuffix(suffix) for suffix in _BESIDE_LEDGER)]
+    return any(_head(path.parent / name, len(_SQLITE)) == _SQLITE for name in names)
 
 
 def _is_rubric(path: Path) -> bool:
@@ -122,6 +121,9 @@ def _is_rubric(path: Path) -> bool:
 
 def _head(path: Path, size: int = _HEAD) -> bytes:
     try:
+        # To open a pipe would wait for its writer.
+        if not path.is_file():
+            return b""
         with path.open("rb") as file:
             return file.read(size)
     except OSError:

@@ -53,6 +53,7 @@ class OutputFile:
         self._partial = partial_path(path)
         self._keep_partial = keep_partial
         self._is_direct = not is_regular(path)
+        self._is_unfinished = False
         self._file: TextIO | None = None
 
     @property
@@ -69,6 +70,10 @@ class OutputFile:
             self._file.flush()
         except OSError as error:
             refuse(unwritable(self.path, error))
+
+    def leave_unfinished(self) -> None:
+        """At the end of the block, leave the text in the file beside this one if this one existed before."""
+        self._is_unfinished = not self._is_new
 
     def __enter__(self) -> Self:
         try:
@@ -92,7 +97,7 @@ class OutputFile:
             if self._is_direct:
                 return
             is_empty = self._partial.stat().st_size == 0
-            if kind is None:
+            if kind is None and not self._is_unfinished:
                 self._publish()
             elif is_empty or not self._keep_partial:
                 self._partial.unlink(missing_ok=True)

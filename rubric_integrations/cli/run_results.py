@@ -57,6 +57,9 @@ class RunResults:
         """Iterate the run to its end, and write its results."""
         for graded in run:
             self._add(graded)
+        if run.summary.stopped and self._out:
+            # The reports of some rows must not replace those of all rows, which an earlier run may have written.
+            self._out.leave_unfinished()
         if self._junit_file and self._junit:
             self._junit_file.write(self._junit.to_xml(run.summary.seconds))
 

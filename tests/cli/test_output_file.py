@@ -366,3 +366,27 @@ def _writes_a_file(call: ast.Call) -> bool:
         re.fullmatch("[wax+][bt+]*|[rb]+\\+b?", str(mode)) for mode in modes
     )
     return (is_method and name in {"write_text", "write_bytes"}) or opens_to_write
+
+
+@pytest.mark.parametrize("name", ["-wal", "-shm", "run-wal"])
+def test_output_with_the_name_of_a_suffix_of_a_ledger_is_written(files: Path, name: str) -> None:
+    assert grade(files, "--out", files / name).exit_code == 0
+    assert len(read_lines(files / name)) == 3
+
+
+def test_run_that_a_limit_ends_does_not_replace_the_reports_of_a_finished_one(
+    files: Path, server: OpenAIServer
+) -> None:
+    server.script = lambda _call: Reply("MET")
+    out = files / "run.jsonl"
+    options = ("--judge", "openai/m", "--api-base", server.url, "--out", out)
+    assert grade(files, *options).exit_code == 0
+    finished = out.read_bytes()
+    (files / "rubric.yaml").write_text("- {weight: 1, requirement: Is short}\n")
+    result = grade(files, *options, "--max-calls", 0)
+    assert (result.exit_code, out.read_bytes()) == (4, finished)
+    result = grade(files, *options, "--max-calls", 1)
+    assert (result.exit_code, out.read_bytes()) == (4, finished)
+    assert f"Reports: {out}" not in result.stdout
+    assert str(files / "run.jsonl.partial") in result.stderr
+    assert len(read_lines(files / "run.jsonl.partial")) == 1
