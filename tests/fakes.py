@@ -178,8 +178,9 @@ class FakeStore:
     def stored(self) -> Mapping[str, Judgment]:
         return self.rows
 
-    async def store(self, judgments: Mapping[str, Judgment]) -> None:
-        self.rows |= judgments
+    async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
+        self.rows = {**judgments, **self.rows}
+        return {key: self.rows[key] for key in judgments}
 
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
         self.failures.append(failure)

@@ -9,8 +9,7 @@ import typer
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import err, refuse
-from rubric_integrations.cli.documents import write_document
-from rubric_integrations.cli.output_file import refuse_inputs
+from rubric_integrations.cli.documents import open_document, write_document
 
 
 def convert(
@@ -19,6 +18,7 @@ def convert(
     output: Annotated[
         Path | None, typer.Option(help="The file to write, .json or .yaml. By default YAML on stdout.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output if it exists.")] = False,
 ) -> None:
     """Write a rubric in another format. Each part that the format cannot hold is listed on stderr.
 
@@ -28,11 +28,11 @@ def convert(
     from rubric_integrations import formats
     from rubric_integrations.rubric.rubric import Rubric
 
-    refuse_inputs("--output", output, [rubric])
+    file = open_document(output, overwrite=overwrite, inputs=[rubric])
     try:
         document, losses = formats.write_document(Rubric.from_file(rubric), to)
     except ValueError as error:  # a RubricError, or an unknown format, whose message names the known ones
         refuse(str(error))
-    write_document(document, output)
+    write_document(document, file)
     for loss in losses:
         err.print(plain(f"lost: {loss}"), style="yellow", soft_wrap=True)

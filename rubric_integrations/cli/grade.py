@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -20,6 +20,7 @@ from rubric_integrations.cli.judge_option import has_model, make_judges
 from rubric_integrations.cli.run_files import RunFiles
 
 if TYPE_CHECKING:
+    from rubric_integrations.runs.ledger import Ledger
     from rubric_integrations.runs.summary import RunSummary
     from rubric_integrations.submission.files import Row
 
@@ -63,7 +64,9 @@ def grade(
     out_file: Annotated[
         Path | None, typer.Option("--out", help="Write one full report per line to this file (JSONL).")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of --out and --junit if they exist.")
+    ] = False,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -143,7 +146,7 @@ def grade(
     judges = judge or ["offline"]
     default_ledger = out_file.with_suffix(".sqlite") if out_file and has_model(judges[0]) else None
     files = RunFiles(rubric, responses, out_file, ledger or default_ledger, junit)
-    files.check(overwrite=overwrite, resume=resume)
+    outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(
         strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, max_outage, stop_when_decided
     )  # fmt: skip
@@ -163,31 +166,44 @@ def grade(
         refuse(f"{responses}: is empty: there is nothing to grade")
     if not has_model(judges[0]) and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
+    gates = Gates(gate, min_score, min_pass_rate, min_coverage, max_failed)
+    results = RunResults(
+        outputs, gates, rubric=loaded.name, suite=loaded.name or rubric.stem, judge=", ".join(judges)
+    )  # fmt: skip
+    store = _open_ledger(files.ledger) if files.ledger and resume is not False else None
     run = grade_many(
-        rows, loaded, grader, ledger=None if resume is False else files.ledger, max_concurrency=max_concurrency,
+        rows, loaded, grader, ledger=store, max_concurrency=max_concurrency,
         progress=len(rows) > 1 and not quiet, max_cost=max_cost, max_calls=max_calls,
     )  # fmt: skip
-    gates = Gates(gate, min_score, min_pass_rate, min_coverage, max_failed)
-    results = RunResults(files, gates, loaded.name, ", ".join(judges))
     try:
-        with results.open(), _sigterm_interrupts():
+        # The ledger first: if it cannot be used, no file of an earlier run has been touched.
+        with store or nullcontext(), results.open(), _sigterm_interrupts():
             results.collect(run)
     except StoreError as error:
-        refuse(str(error))
+        refuse(f"{error}; the reports so far are in {results.partial}" if results.partial else str(error))
     except KeyboardInterrupt:
         print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.INTERRUPTED) from None
     if run.summary.judge_is_unusable and not run.summary.graded:
         err.print(plain(f"No row was graded: {run.summary.stopped}"), style="red", soft_wrap=True)
         raise typer.Exit(Exit.JUDGE_FAILED)
-    print_results(results.first, run.summary, loaded, out_file, quiet=quiet)
+    print_results(results.first, run.summary, loaded, None if results.partial else out_file, quiet=quiet)
     if run.summary.stopped:
-        print_how_to_resume(f"Stopped: {run.summary.stopped}.", run.summary, files.ledger)
+        print_how_to_resume(f"Stopped: {run.summary.stopped}.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.JUDGE_FAILED if run.summary.judge_is_unusable else Exit.STOPPED)
     failed_gates = list(results.tally.failures(run.summary))
     for failed_gate in failed_gates:
         print_failed_gate(failed_gate)
     raise typer.Exit(_exit_code(run.summary, bool(failed_gates), max_failed or 0))
+
+
+def _open_ledger(path: Path) -> Ledger:
+    from rubric_integrations.runs.ledger import Ledger, LedgerError
+
+    try:
+        return Ledger(path)
+    except LedgerError as error:
+        refuse(str(error))
 
 
 class _Rows:

@@ -9,8 +9,7 @@ import typer
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import err, refuse
-from rubric_integrations.cli.documents import write_document
-from rubric_integrations.cli.output_file import refuse_inputs
+from rubric_integrations.cli.documents import open_document, write_document
 
 
 def migrate(
@@ -19,6 +18,7 @@ def migrate(
     output: Annotated[
         Path | None, typer.Option(help="The file to write, .json or .yaml. By default YAML on stdout.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output if it exists.")] = False,
 ) -> None:
     """Update an OpenRubricRL file to the current schema: adds a `version`, and an `explanation` to every example.
 
@@ -28,12 +28,12 @@ def migrate(
     from rubric_integrations.formats.parsing import load
     from rubric_integrations.rubric.errors import RubricError
 
-    refuse_inputs("--output", output, [rubric])
+    file = open_document(output, overwrite=overwrite, inputs=[rubric])
     try:
         document, changes = openrubricrl.migrate(load(rubric)[0], to_version)
         openrubricrl.read(document, str(rubric))
     except RubricError as error:
         refuse(str(error))
-    write_document(document, output)
+    write_document(document, file)
     for change in changes or ["nothing to change"]:
         err.print(plain(change), soft_wrap=True)

@@ -1,8 +1,9 @@
-"""Files that commands write: never one that the command reads, and complete or not at all."""
+"""The files that commands write, all of them here: none is lost, and each appears complete or not at all."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,58 +11,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from rubric_integrations.cli.console import refuse, unwritable
-
-# SQLite keeps these files beside a database that is open.
-_LEDGER_SUFFIXES = ("", "-wal", "-shm", "-journal")
-
-
-def partial_path(path: Path) -> Path:
-    """Return the file that is written until `path` is complete: beside it, with the suffix `.partial`."""
-    target = path.resolve()
-    return target.with_name(f"{target.name}.partial")
-
-
-def ledger_files(ledger: Path | None) -> list[Path]:
-    """Return the files of a ledger: the database, and those that SQLite keeps beside it."""
-    return [ledger.with_name(ledger.name + suffix) for suffix in _LEDGER_SUFFIXES] if ledger else []
-
-
-def refuse_inputs(option: str, output: Path | None, inputs: Iterable[Path]) -> None:
-    """Refuse an output file that is one of the command's inputs, under any name, before anything is written.
-
-    Args:
-        option: The option that names the output, for the message.
-        output: The file to write; None if there is none.
-        inputs: The files that the command reads, or writes by another option.
-    """
-    if output is None:
-        return
-    for path in inputs:
-        if _is_same_file(output, path):
-            refuse(
-                f"`{option}` {output} is {path}, which is read by this command or is one of its other files: name "
-                "another file, since this one would be overwritten"
-            )
-        if is_regular(output) and _is_same_file(partial_path(output), path):
-            refuse(
-                f"`{option}` {output} is written as {partial_path(output).name} until it is complete, and that file is "
-                "read by this command: name another file"
-            )
-
-
-def _is_same_file(one: Path, other: Path) -> bool:
-    # `samefile` knows links and the case rules of the file system; `resolve` compares files that do not exist yet.
-    try:
-        return one.resolve() == other.resolve() or one.samefile(other)
-    except (OSError, RuntimeError):
-        return False
-
-
-def is_regular(path: Path) -> bool:
-    """Return whether a path is a file or none yet, not a device, a pipe or a folder."""
-    # Where a shell redirects its output to a file, /dev/stdout is that file, which the shell must not lose by a rename.
-    is_device = path.absolute().parts[1:2] in (("dev",), ("proc",))
-    return not is_device and (path.is_file() or not path.exists())
+from rubric_integrations.cli.output_checks import is_regular, partial_path, refuse_existing, refuse_inputs
 
 
 class OutputFile:
@@ -72,17 +22,38 @@ class OutputFile:
     written directly. If the file cannot be written, the command ends with `Exit.BAD_INPUT`. A lone surrogate is written
     as its escape, `\ud800`, which JSON reads back.
 
+    The constructor ends the command with `Exit.BAD_INPUT` if this file must not be written: see `output_checks`.
+
     Args:
         path: The file.
+        option: The option that names it, for the messages.
+        overwrite: Whether the user allows to replace an existing file.
+        inputs: The files that the command reads, or writes by another option; these are never replaced.
+        replaces: How an existing file begins that may be replaced without `overwrite`; None if there is no such file.
+        may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
         keep_partial: Whether the file beside it remains if the block ends with an exception.
     """
 
-    def __init__(self, path: Path, *, keep_partial: bool = False):
+    def __init__(
+        self,
+        path: Path,
+        *,
+        option: str,
+        overwrite: bool,
+        inputs: Iterable[Path] = (),
+        replaces: re.Pattern[bytes] | None = None,
+        may_be_rubric: bool = False,
+        keep_partial: bool = False,
+    ):
+        refuse_inputs(option, path, inputs)
+        refuse_existing(option, path, overwrite=overwrite, replaces=replaces, may_be_rubric=may_be_rubric)
         self.path = path
+        self._is_new = not path.exists()
         self._target = path.resolve()
         self._partial = partial_path(path)
         self._keep_partial = keep_partial
         self._is_direct = not is_regular(path)
+        self._is_unfinished = False
         self._file: TextIO | None = None
 
     @property
@@ -99,6 +70,10 @@ class OutputFile:
             self._file.flush()
         except OSError as error:
             refuse(unwritable(self.path, error))
+
+    def leave_unfinished(self) -> None:
+        """At the end of the block, leave the text in the file beside this one if this one existed before."""
+        self._is_unfinished = not self._is_new
 
     def __enter__(self) -> Self:
         try:
@@ -122,10 +97,18 @@ class OutputFile:
             if self._is_direct:
                 return
             is_empty = self._partial.stat().st_size == 0
-            if kind is None:
-                self._partial.replace(self._target)
+            if kind is None and not self._is_unfinished:
+                self._publish()
             elif is_empty or not self._keep_partial:
                 self._partial.unlink(missing_ok=True)
         except OSError as failure:
             if kind is None:
                 refuse(unwritable(self.path, failure))
+
+    def _publish(self) -> None:
+        if self._is_new and self._target.exists():
+            refuse(
+                f"{self.path}: exists now, and did not when this command began: it is unchanged, and what it was to "
+                f"contain is in {self._partial}"
+            )
+        self._partial.replace(self._target)

@@ -20,6 +20,7 @@ def probe(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the model, such as temperature=0.")
     ] = None,
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the full report to this file (JSON).")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False,
     max_concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent calls to the judge.")] = 64,
 ) -> None:
     """Measure how often attacks in a submission change a judge's verdict.
@@ -31,13 +32,12 @@ def probe(
     """
     from rubric_integrations.redteam.table import run_probe
 
-    if out_file and out_file.exists():
-        refuse(f"{out_file}: exists: name another file; this one would have been overwritten")
+    report_file = OutputFile(out_file, option="--out", overwrite=overwrite) if out_file else None
     try:
         with ExitStack() as stack:
             # Opened first, so that no call is paid for if the file cannot be written.
-            file = stack.enter_context(OutputFile(out_file)) if out_file else None
-            report = run_probe(make_judge(judge, api_base, judge_option or ()), None, max_concurrency, out)
+            file = stack.enter_context(report_file) if report_file else None
+            report = run_probe(make_judge(judge, api_base, judge_option or ()), max_concurrency, out)
             if file:
                 file.write(report.model_dump_json(indent=2) + "\n")
     except (ValueError, TypeError) as error:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import out, refuse
-from rubric_integrations.cli.output_file import OutputFile, refuse_inputs
+from rubric_integrations.cli.console import err, out, refuse
+from rubric_integrations.cli.output_checks import PAGE
+from rubric_integrations.cli.output_file import OutputFile
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="A file that `grade --out` wrote, or two to compare.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file of --output if it exists and is no report page.")
+    ] = False,
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Allow runs of different rubrics, whose scores measure different things.")
     ] = False,
@@ -29,15 +34,19 @@ def report(
 
     if len(runs) > 2:
         refuse(f"`runs` are {len(runs)} files: name one, or two to compare")
-    refuse_inputs("--output", output, runs)
+    file = OutputFile(output, option="--output", overwrite=overwrite, inputs=runs, replaces=PAGE)
     try:
-        loaded = [read_run(path) for path in runs]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            loaded = [read_run(path) for path in runs]
+        for warning in caught:
+            err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
         if not mixed and (mismatch := rubric_mismatch(loaded)):
             refuse(f"`runs` are of different rubrics: {mismatch}: pass --mixed to show them nevertheless")
         page = report_page(loaded, title)
     except (RunFileError, ImportError) as error:
         refuse(str(error))
-    with OutputFile(output) as file:
+    with file:
         file.write(page)
     size = len(page.encode("utf-8", "replace")) / 1000
     out.print(plain(f"{output}: {size:,.0f} kB. Open it in a browser."), soft_wrap=True)

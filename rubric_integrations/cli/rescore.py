@@ -11,7 +11,8 @@ import typer
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import err, out, refuse
-from rubric_integrations.cli.output_file import OutputFile, ledger_files, refuse_inputs
+from rubric_integrations.cli.output_checks import ledger_files
+from rubric_integrations.cli.output_file import OutputFile
 
 if TYPE_CHECKING:
     from rubric_integrations.runs.rescoring import Rescored
@@ -27,6 +28,7 @@ def rescore(
     out_file: Annotated[
         Path | None, typer.Option("--out", help="Write one full report per line to this file (JSONL).")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False,
     cannot_assess: Annotated[
         Literal["skip", "zero", "partial", "fail"] | None,
         typer.Option(help="How an abstention counts; by default as in the run."),
@@ -47,14 +49,15 @@ def rescore(
 
     if not ledger.exists():
         refuse(f"{ledger}: there is no such ledger")
-    refuse_inputs("--out", out_file, [*ledger_files(ledger), rubric])
+    inputs = [*ledger_files(ledger), rubric]
+    file = OutputFile(out_file, option="--out", overwrite=overwrite, inputs=inputs) if out_file else None
     ranked: list[Graded] = []
     count = missing = incomplete = 0
     scores = 0.0
     try:
         new_rubric = Rubric.from_file(rubric)
         with Ledger(ledger) as opened, ExitStack() as stack:
-            sink = stack.enter_context(OutputFile(out_file)) if out_file else None
+            sink = stack.enter_context(file) if file else None
             for result in rescore_ledger(opened, new_rubric, cannot_assess):
                 count += 1
                 missing += result.missing

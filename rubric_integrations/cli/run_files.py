@@ -6,7 +6,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rubric_integrations.cli.console import refuse
-from rubric_integrations.cli.output_file import is_regular, ledger_files, partial_path, refuse_inputs
+from rubric_integrations.cli.output_checks import JUNIT_FILE, RUN_FILE, ledger_files, partial_path
+from rubric_integrations.cli.output_file import OutputFile
+
+
+class RunOutputs(NamedTuple):
+    """The files that a run writes, not opened yet.
+
+    Attributes:
+        out: The file of the reports; None if they are not written.
+        junit: The JUnit file; None if it is not written.
+    """
+
+    out: OutputFile | None
+    junit: OutputFile | None
 
 
 class RunFiles(NamedTuple):
@@ -31,18 +44,23 @@ class RunFiles(NamedTuple):
         """Whether the ledger exists."""
         return self.ledger is not None and self.ledger.exists()
 
-    def check(self, *, overwrite: bool, resume: bool | None) -> None:
-        """Refuse a run that would overwrite a file unintentionally, or that cannot be resumed.
+    def open_outputs(self, *, overwrite: bool, resume: bool | None) -> RunOutputs:
+        """Return the files to write, and refuse a run that would overwrite another file, or that cannot be resumed.
 
         Args:
-            overwrite: Whether the file of the reports may be replaced.
+            overwrite: Whether existing files may be replaced.
             resume: Whether to reuse the judgments of the ledger; None means: if it exists.
         """
         inputs = [self.rubric, self.responses, *ledger_files(self.ledger)]
-        refuse_inputs("--out", self.out, inputs)
-        refuse_inputs("--junit", self.junit, [*inputs, *([self.out, partial_path(self.out)] if self.out else ())])
+        own = [self.out, partial_path(self.out)] if self.out else []
+        # A resumed run writes the reports again, from the judgments of the ledger.
+        replaces = RUN_FILE if self.has_ledger and resume is not False else None
+        out = self.out and OutputFile(
+            self.out, option="--out", overwrite=overwrite, inputs=inputs, replaces=replaces, keep_partial=True
+        )
+        junit = self.junit and OutputFile(
+            self.junit, option="--junit", overwrite=overwrite, inputs=[*inputs, *own], replaces=JUNIT_FILE
+        )
         if resume and not self.has_ledger:
             refuse(f"--resume: there is no ledger {self.ledger or ''}: name it with --ledger, or leave --resume out")
-        resumes = self.has_ledger and resume is not False
-        if self.out and is_regular(self.out) and self.out.exists() and not (overwrite or resumes):
-            refuse(f"{self.out}: exists: name another file, or pass --overwrite, which deletes its contents")
+        return RunOutputs(out, junit)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from rubric_integrations.cli.gates import Gates, GateTally
 from rubric_integrations.cli.grade_output import FirstResults
-from rubric_integrations.cli.output_file import OutputFile
 from rubric_integrations.reporting.junit import JUnitReport
 
 if TYPE_CHECKING:
-    from rubric_integrations.cli.run_files import RunFiles
+    from rubric_integrations.cli.run_files import RunOutputs
     from rubric_integrations.runs.runner import Run
     from rubric_integrations.runs.summary import Graded
 
@@ -23,9 +22,10 @@ class RunResults:
     """The results of one run, as they come.
 
     Args:
-        files: The files of the run.
+        outputs: The files to write.
         gates: The gates of the run.
         rubric: The rubric's name, for the files.
+        suite: The name of the suite in the JUnit file.
         judge: The judges' names, for the files.
 
     Attributes:
@@ -33,12 +33,11 @@ class RunResults:
         tally: What the gates need.
     """
 
-    def __init__(self, files: RunFiles, gates: Gates, rubric: str | None, judge: str):
+    def __init__(self, outputs: RunOutputs, gates: Gates, *, rubric: str | None, suite: str, judge: str):
         self.first, self.tally = FirstResults(), GateTally(gates)
         self._labels = {"rubric": rubric, "judge": judge}
-        self._out = OutputFile(files.out, keep_partial=True) if files.out else None
-        self._junit_file = OutputFile(files.junit) if files.junit else None
-        self._junit = JUnitReport(rubric or files.rubric.stem) if files.junit else None
+        self._out, self._junit_file = outputs
+        self._junit = JUnitReport(suite) if self._junit_file else None
 
     @property
     def partial(self) -> Path | None:
@@ -58,6 +57,9 @@ class RunResults:
         """Iterate the run to its end, and write its results."""
         for graded in run:
             self._add(graded)
+        if run.summary.stopped and self._out:
+            # The reports of some rows must not replace those of all rows, which an earlier run may have written.
+            self._out.leave_unfinished()
         if self._junit_file and self._junit:
             self._junit_file.write(self._junit.to_xml(run.summary.seconds))
 

@@ -42,8 +42,12 @@ class Lease(Protocol):
         """The judgments that the store already has, by key."""
         ...
 
-    async def store(self, judgments: Mapping[str, Judgment]) -> None:
-        """Store judgments by key. They are safe when this returns, also if the caller is cancelled meanwhile."""
+    async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
+        """Store judgments by key, and return those that the store keeps, by the same keys.
+
+        They are safe when this returns, also if the caller is cancelled meanwhile. A judgment that is already stored is
+        kept: if the lease expired, because this process was suspended, another one has requested it meanwhile.
+        """
         ...
 
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
@@ -104,8 +108,8 @@ class StoredJudge(JudgeWrapper):
             except JudgeFailure as failure:
                 lease.record_failure(key, failure)
                 raise
-            await lease.store({key: judgment})
-            return judgment
+            kept = (await lease.store({key: judgment}))[key]
+            return revalidate_stored(question.criterion, kept, question.may_abstain)
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria; those that the store lacks are requested together.
@@ -118,26 +122,29 @@ class StoredJudge(JudgeWrapper):
             for number, question in questions.items()
         }
         async with self._store.lease(list(keys.values())) as lease:
-            stored = {
-                number: revalidate_stored(questions[number].criterion, lease.stored[key], questions[number].may_abstain)
-                for number, key in keys.items()
-                if key in lease.stored
-            }
-            spend = total_spend(judgment.spend for judgment in stored.values())
-            answers = {number: judgment.model_copy(update={"spend": NO_SPEND}) for number, judgment in stored.items()}
+            stored = {number: lease.stored[key] for number, key in keys.items() if key in lease.stored}
+            from_store = _stored_batch(questions, stored)
             missing = {number: question for number, question in questions.items() if number not in stored}
             if not missing:
-                return BatchResult(answers, {}, spend)
+                return from_store
             try:
                 batch = await super().judge_batch(missing)
             except JudgeFailure as failure:
                 for number in missing:
                     lease.record_failure(keys[number], failure)
                 raise
-            await lease.store(_with_shared_spend({keys[n]: answer for n, answer in batch.answers.items()}, batch.spend))
+            kept = await lease.store(
+                _with_shared_spend({keys[number]: answer for number, answer in batch.answers.items()}, batch.spend)
+            )
             for number, fault in batch.faults.items():
                 lease.record_failure(keys[number], JudgeFailure("parse", fault, retryable=True))
-        return BatchResult({**answers, **batch.answers}, batch.faults, spend + batch.spend)
+        requested = _stored_batch(questions, {number: kept[keys[number]] for number in batch.answers})
+        return BatchResult(
+            {**from_store.answers, **requested.answers},
+            {**from_store.faults, **batch.faults, **requested.faults},
+            # A request without any answer is stored nowhere, and was paid for nevertheless.
+            from_store.spend + (requested.spend if batch.answers else batch.spend),
+        )
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
         """Score a whole submission, from the store if it has the score.
@@ -148,9 +155,7 @@ class StoredJudge(JudgeWrapper):
         key = self._digest("whole", submission, rubric.instructions, describe_rubric(rubric))
         async with self._store.lease([key]) as lease:
             if key in lease.stored:
-                stored = lease.stored[key]
-                score = OverallResult(float(stored.verdict), stored.reason, stored.spend, stored.neutralized)
-                return validate_overall(score)
+                return _stored_score(lease.stored[key])
             try:
                 overall = await super().judge_overall(submission, rubric)
             except JudgeFailure as failure:
@@ -160,8 +165,7 @@ class StoredJudge(JudgeWrapper):
             # A store holds judgments: the score stands in place of the verdict.
             verdict = repr(float(percent))
             judgment = Judgment(verdict=verdict, value=None, reason=reason, spend=spend, neutralized=neutralized)
-            await lease.store({key: judgment})
-            return overall
+            return _stored_score((await lease.store({key: judgment}))[key])
 
     def _key(self, form: str, question: Question, batch_criteria: Sequence[object]) -> str:
         examples = [example.model_dump(mode="json") for example in question.criterion.examples]
@@ -187,6 +191,25 @@ def _shared_digest(
 
 def _shown_inputs(criterion: Criterion) -> dict[str, str]:
     return criterion_inputs(Question(Submission(response="-"), criterion))
+
+
+def _stored_batch(questions: Mapping[int, Question], stored: Mapping[int, Judgment]) -> BatchResult:
+    """Make a result of stored judgments; one that is no answer to its criterion any more is a fault of that one."""
+    answers: dict[int, Judgment] = {}
+    faults: dict[int, str] = {}
+    for number, judgment in stored.items():
+        question = questions[number]
+        try:
+            valid = revalidate_stored(question.criterion, judgment, question.may_abstain)
+        except JudgeFailure as failure:
+            faults[number] = str(failure).removeprefix(f"{failure.kind}: ")
+        else:
+            answers[number] = valid.model_copy(update={"spend": NO_SPEND})
+    return BatchResult(answers, faults, total_spend(judgment.spend for judgment in stored.values()))
+
+
+def _stored_score(stored: Judgment) -> OverallResult:
+    return validate_overall(OverallResult(float(stored.verdict), stored.reason, stored.spend, stored.neutralized))
 
 
 def _with_shared_spend(judgments: Mapping[str, Judgment], spend: Spend) -> dict[str, Judgment]:

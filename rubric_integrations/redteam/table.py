@@ -1,10 +1,8 @@
-"""Runs a probe from the command line: progress bar, table of success rates by family, and the report as a file."""
+"""Runs a probe from the command line: a progress bar and a table of success rates by family."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -68,32 +66,26 @@ def print_probe(report: ProbeReport, console: Console) -> None:
     )
 
 
-def run_probe(judge: JudgeLike, out: Path | None, max_concurrency: int, console: Console) -> ProbeReport:
+def run_probe(judge: JudgeLike, max_concurrency: int, console: Console) -> ProbeReport:
     """Probe a judge with the whole catalogue and print the result.
 
     Args:
         judge: The judge to probe; anything that a grader accepts as `judge`.
-        out: The file for the report as JSON. It is opened first, so that no call is paid for if it cannot be written.
         max_concurrency: Maximum number of concurrent calls.
         console: The console to print to.
 
     Raises:
         ValueError: A setting is missing or out of range.
         TypeError: `judge` cannot judge.
-        OSError: `out` cannot be written.
     """
-    with ExitStack() as stack:
-        sink = stack.enter_context(out.open("w", encoding="utf-8")) if out else None
-        columns = (TextColumn("Probing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task("")
+    columns = (TextColumn("Probing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("")
 
-            def advance(done: int, total: int) -> None:
-                bar.update(task, completed=done, total=total)
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
 
-            probing = probe(judge, limits=CallLimits(max_concurrency=max_concurrency), progress=advance)
-            report = asyncio.run(probing)
-        if sink:
-            sink.write(report.model_dump_json(indent=2) + "\n")
+        probing = probe(judge, limits=CallLimits(max_concurrency=max_concurrency), progress=advance)
+        report = asyncio.run(probing)
     print_probe(report, console)
     return report

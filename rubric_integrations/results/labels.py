@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
+from rubric_integrations._util.json_lines import read_json_lines
 from rubric_integrations._util.records import Record
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import Criterion, Kind
@@ -52,7 +52,7 @@ class LabelsError(ValueError):
 
 
 def read_labels(path: str | Path, rubric: Rubric) -> list[LabelledJudgment]:
-    """Read the corrected verdicts that a report page exports.
+    """Read the corrected verdicts that a report page exports; a last line that was cut off is skipped with a warning.
 
     Args:
         path: A JSON Lines file with one label per line: `criterion` (its name in the rubric), `requirement`,
@@ -64,15 +64,8 @@ def read_labels(path: str | Path, rubric: Rubric) -> list[LabelledJudgment]:
     """
     criteria = dict(zip(rubric.keys, rubric.criteria, strict=True))
     labels: list[LabelledJudgment] = []
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabelsError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, fields in _read_lines(Path(path)):
         try:
-            fields = json.loads(line)
             criterion = criteria[fields["criterion"]]
             requirement = fields.get("requirement", criterion.requirement)
             if requirement != criterion.requirement:
@@ -94,6 +87,15 @@ def read_labels(path: str | Path, rubric: Rubric) -> list[LabelledJudgment]:
         except (ValueError, TypeError) as error:
             raise LabelsError(f"{path}:{number}: is not a label for this rubric: {error_line(error)}") from None
     return labels
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    try:
+        yield from read_json_lines(path)
+    except OSError as error:
+        raise LabelsError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise LabelsError(f"{error}: name a file of labels, which has one JSON object per line") from None
 
 
 def select_examples(

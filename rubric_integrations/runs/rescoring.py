@@ -124,8 +124,9 @@ class _RecordedJudge:
 class _ReadOnlyLease(NamedTuple):
     stored: Mapping[str, Judgment]
 
-    async def store(self, judgments: Mapping[str, Judgment]) -> None:
-        """Do nothing: no judgment is requested here."""
+    async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
+        """Store nothing: no judgment is requested here."""
+        return judgments
 
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
         """Do nothing: a judgment that is missing is not a failure of the judge."""

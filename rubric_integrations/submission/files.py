@@ -7,12 +7,12 @@ is wrong as a whole is one error.
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
+from rubric_integrations._util.json_lines import parse_json
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.rows import (
     USUAL_COLUMNS,
@@ -107,6 +107,7 @@ def _convert(path: Path, entries: Iterator[_Entry], query: str | None, columns: 
     # Rows before the first that has a response: if there is none, the file gets one error in place of theirs.
     waiting: list[Row] = []
     refusal: str | None = None
+    repeated: str | None = None
     is_right = False
     for entry in entries:
         if entry.fields is None:
@@ -117,11 +118,13 @@ def _convert(path: Path, entries: Iterator[_Entry], query: str | None, columns: 
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
             row = read_row(entry.fields, entry.number, query, columns)
-            if is_right and (first := places.setdefault(row.id, entry.place)) != entry.place:
-                raise ResponsesError(
-                    f"{path}: the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the "
-                    "grades of one could be taken for the other's"
+            if (first := places.setdefault(row.id, entry.place)) != entry.place:
+                repeated = repeated or (
+                    f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
+                    "could be taken for the other's"
                 )
+        if is_right and repeated:
+            raise ResponsesError(f"{path}: {repeated}")
         waiting.append(row)
         if len(waiting) >= _MAX_WITHOUT_RESPONSE:
             if refusal and not is_right:
@@ -141,10 +144,9 @@ def _read_jsonl(path: Path, columns: Columns) -> Iterator[_Entry]:
             if not line.strip():
                 continue
             try:
-                data = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                message = f"line {number} is not JSON: {str(error) or 'nested too deeply'}"
-                yield _Entry(number, f"line {number}", None, message)
+                data = parse_json(line)
+            except ValueError as error:
+                yield _Entry(number, f"line {number}", None, f"line {number} {error}")
                 continue
             yield _json_entry(data, number, f"line {number}", columns)
 
@@ -152,10 +154,10 @@ def _read_jsonl(path: Path, columns: Columns) -> Iterator[_Entry]:
 def _read_json(path: Path, columns: Columns) -> Iterator[_Entry]:
     text = path.read_text(encoding="utf-8-sig")
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = parse_json(text)
+    except ValueError as error:
         if text.lstrip().startswith("["):
-            raise ResponsesError(f"{path}: is not JSON: {str(error) or 'nested too deeply'}") from None
+            raise ResponsesError(f"{path}: {error}") from None
         data = None
     first = cast("list[Any]", data)[0] if isinstance(data, list) and data else None
     is_row = isinstance(first, Mapping) and missing_column(cast("Mapping[str, Any]", first), columns) is None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -13,9 +16,13 @@ from pathlib import Path
 import pytest
 import typer
 
+import rubric_integrations
 from rubric_integrations.cli.output_file import OutputFile
+from rubric_integrations.runs.ledger import Ledger, LedgerError
 from tests.cli.commands import grade, read_lines, run
 from tests.openai_server import OpenAIServer, Reply
+
+PACKAGE = Path(rubric_integrations.__file__).parent
 
 
 def same_path(path: Path, _folder: Path) -> Path:
@@ -120,7 +127,7 @@ def test_output_file_that_fails_keeps_the_old_file_and_removes_or_keeps_the_part
     path.write_text("old")
 
     def fail(keep_partial: bool, text: str) -> None:
-        with OutputFile(path, keep_partial=keep_partial) as file:
+        with OutputFile(path, option="--out", overwrite=True, keep_partial=keep_partial) as file:
             file.write(text)
             raise KeyboardInterrupt
 
@@ -138,21 +145,21 @@ def test_output_file_through_a_symbolic_link_keeps_the_link_and_the_mode(tmp_pat
     target.write_text("old")
     target.chmod(0o640)
     link.symlink_to(target)
-    with OutputFile(link) as file:
+    with OutputFile(link, option="--out", overwrite=True) as file:
         file.write("new")
     assert link.is_symlink()
     assert (target.read_text(), stat.S_IMODE(target.stat().st_mode)) == ("new", 0o640)
 
 
 def test_output_file_that_is_a_device_is_written_and_stays_a_device() -> None:
-    with OutputFile(Path(os.devnull)) as file:
+    with OutputFile(Path(os.devnull), option="--out", overwrite=False) as file:
         file.write("text")
     assert not Path(os.devnull).is_file()
 
 
 def test_output_file_with_a_lone_surrogate_is_valid_json(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    with OutputFile(path) as file:
+    with OutputFile(path, option="--out", overwrite=False) as file:
         file.write(json.dumps({"id": "a\ud800é"}, ensure_ascii=False) + "\n")
     assert path.read_bytes() == b'{"id": "a\\ud800\xc3\xa9"}\n'
     assert read_lines(path) == [{"id": "a\ud800é"}]
@@ -160,7 +167,7 @@ def test_output_file_with_a_lone_surrogate_is_valid_json(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("place", ["missing/a.txt", "."])
 def test_output_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path, place: str) -> None:
-    with pytest.raises(typer.Exit), OutputFile(tmp_path / place):
+    with pytest.raises(typer.Exit), OutputFile(tmp_path / place, option="--out", overwrite=False):
         pytest.fail("the body ran")
 
 
@@ -213,3 +220,173 @@ def test_grade_with_out_dev_stdout_streams_the_reports(files: Path, is_pipe: boo
     assert process.returncode == 0
     assert text.count('"submission"') == 3
     assert "3 of 3 graded" in text
+
+
+@pytest.fixture
+def finished(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a finished run, its ledger, another ledger and another rubric."""
+    monkeypatch.chdir(files)
+    assert grade(files, "--out", files / "run.jsonl", "--ledger", files / "run.sqlite").exit_code == 0
+    shutil.copy(files / "run.sqlite", files / "other.sqlite")
+    shutil.copy(files / "run.jsonl", files / "other.jsonl")
+    shutil.copy(files / "rubric.yaml", files / "other.yaml")
+    return files
+
+
+OLD = {"name": "old", "scale": {"min": 0, "max": 10}, "criteria": [{"name": "c", "description": "d", "weight": 1}]}
+WRITERS = [
+    ("grade", "rubric.yaml", "responses.jsonl", "--out"),
+    ("grade", "rubric.yaml", "responses.jsonl", "--junit"),
+    ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite", "--out"),
+    ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite", "--junit"),
+    ("rescore", "run.sqlite", "--rubric", "rubric.yaml", "--out"),
+    ("report", "run.jsonl", "--output"),
+    ("convert", "rubric.yaml", "--to", "native", "--output"),
+    ("migrate", "old.json", "--output"),
+    ("schema", "--output"),
+    ("probe", "--judge", "openai/m", "--out"),
+]
+
+
+@pytest.mark.parametrize("options", [(), ("--overwrite",)])
+@pytest.mark.parametrize("command", WRITERS)
+def test_command_never_replaces_another_ledger(finished: Path, command: tuple[str, ...], options: tuple[str]) -> None:
+    content = (finished / "other.sqlite").read_bytes()
+    (finished / "old.json").write_text(json.dumps(OLD))
+    for name in ("other.sqlite", "other.sqlite-wal"):
+        result = run(*command, name, *options)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+        assert "a ledger" in result.stderr
+    assert (finished / "other.sqlite").read_bytes() == content
+    assert not (finished / "other.sqlite-wal").exists()
+
+
+@pytest.mark.parametrize("command", [command for command in WRITERS if command[0] in ("grade", "rescore", "report")])
+def test_command_never_replaces_a_rubric_by_something_else(finished: Path, command: tuple[str, ...]) -> None:
+    content = (finished / "other.yaml").read_bytes()
+    result = run(*command, "other.yaml", "--overwrite")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert "is a rubric" in result.stderr
+    assert (finished / "other.yaml").read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "other.jsonl", "other.yaml"])
+@pytest.mark.parametrize("command", [command for command in WRITERS if "--ledger" not in command])
+def test_command_replaces_another_file_only_with_overwrite(finished: Path, command: tuple[str, ...], name: str) -> None:
+    (finished / "notes.txt").write_text("mine")
+    (finished / "old.json").write_text(json.dumps(OLD))
+    content = (finished / name).read_bytes()
+    result = run(*command, name)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert f"{name}: exists: name another file, or pass --overwrite" in result.stderr
+    assert (finished / name).read_bytes() == content
+    if command[0] != "probe" and name != "other.yaml":
+        assert run(*command, name, "--overwrite").exit_code == 0
+
+
+def test_resumed_run_replaces_reports_but_no_other_file(finished: Path) -> None:
+    (finished / "notes.txt").write_text("mine")
+    resumed = ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite")
+    assert run(*resumed, "--out", "notes.txt").exit_code == 2
+    assert (finished / "notes.txt").read_text() == "mine"
+    assert run(*resumed, "--out", "other.jsonl").exit_code == 0
+    assert len(read_lines(finished / "other.jsonl")) == 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report", "run.jsonl", "--output", "page.html"),
+        ("grade", "rubric.yaml", "responses.jsonl", "--junit", "junit.xml"),
+    ],
+)
+def test_page_and_junit_file_are_replaced_by_new_ones(finished: Path, command: tuple[str, ...]) -> None:
+    assert run(*command).exit_code == 0
+    written = (finished / command[-1]).read_bytes()
+    assert run(*command).exit_code == 0
+    assert len((finished / command[-1]).read_bytes()) == len(written)
+
+
+def test_output_file_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+
+    def write() -> None:
+        with OutputFile(path, option="--out", overwrite=False) as file:
+            file.write("new")
+            path.write_text("another program's")
+
+    with pytest.raises(typer.Exit):
+        write()
+    assert (path.read_text(), (tmp_path / "a.txt.partial").read_text()) == ("another program's", "new")
+
+
+def test_damaged_ledger_leaves_the_partial_reports_of_an_interrupted_run(finished: Path) -> None:
+    (finished / "new.jsonl.partial").write_text("reports\n")
+    (finished / "bad.sqlite").write_text("no ledger")
+    result = grade(finished, "--out", finished / "new.jsonl", "--ledger", finished / "bad.sqlite")
+    assert (result.exit_code, "is not a ledger" in result.stderr) == (2, True)
+    assert (finished / "new.jsonl.partial").read_text() == "reports\n"
+    assert not (finished / "new.jsonl").exists()
+
+
+def test_ledger_that_fails_during_a_run_names_the_file_of_the_reports_so_far(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def record_submission(_ledger: Ledger, row_id: str, _submission: object) -> None:
+        if row_id == "4":
+            raise LedgerError("the disk is full")
+
+    monkeypatch.setattr(Ledger, "record_submission", record_submission)
+    options = ("--ledger", files / "run.sqlite", "--out", files / "run.jsonl", "--max-concurrency", 1)
+    result = grade(files, *options)
+    assert result.exit_code == 2
+    assert "the disk is full" in result.stderr
+    assert str(files / "run.jsonl.partial") in result.stderr
+    assert len(read_lines(files / "run.jsonl.partial")) >= 1
+
+
+def test_files_are_written_in_one_module_only() -> None:
+    writers = set[str]()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and _writes_a_file(node):
+                writers.add(path.relative_to(PACKAGE).as_posix())
+    assert writers == {"cli/output_file.py"}
+
+
+def _writes_a_file(call: ast.Call) -> bool:
+    is_method = isinstance(call.func, ast.Attribute)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    modes = [
+        value.value
+        for value in [*call.args, *(keyword.value for keyword in call.keywords)]
+        if isinstance(value, ast.Constant)
+    ]
+    opens_to_write = name in {"open", "fdopen"} and any(
+        re.fullmatch("[wax+][bt+]*|[rb]+\\+b?", str(mode)) for mode in modes
+    )
+    return (is_method and name in {"write_text", "write_bytes"}) or opens_to_write
+
+
+@pytest.mark.parametrize("name", ["-wal", "-shm", "run-wal"])
+def test_output_with_the_name_of_a_suffix_of_a_ledger_is_written(files: Path, name: str) -> None:
+    assert grade(files, "--out", files / name).exit_code == 0
+    assert len(read_lines(files / name)) == 3
+
+
+def test_run_that_a_limit_ends_does_not_replace_the_reports_of_a_finished_one(
+    files: Path, server: OpenAIServer
+) -> None:
+    server.script = lambda _call: Reply("MET")
+    out = files / "run.jsonl"
+    options = ("--judge", "openai/m", "--api-base", server.url, "--out", out)
+    assert grade(files, *options).exit_code == 0
+    finished = out.read_bytes()
+    (files / "rubric.yaml").write_text("- {weight: 1, requirement: Is short}\n")
+    result = grade(files, *options, "--max-calls", 0)
+    assert (result.exit_code, out.read_bytes()) == (4, finished)
+    result = grade(files, *options, "--max-calls", 1)
+    assert (result.exit_code, out.read_bytes()) == (4, finished)
+    assert f"Reports: {out}" not in result.stdout
+    assert str(files / "run.jsonl.partial") in result.stderr
+    assert len(read_lines(files / "run.jsonl.partial")) == 1

@@ -66,3 +66,11 @@ def test_report_of_two_runs_of_one_rubric_compares_them(files: Path) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         assert grade(files, "--out", files / name).exit_code == 0
     assert run("report", files / "a.jsonl", files / "b.jsonl", "--output", files / "page.html").exit_code == 0
+
+
+def test_report_of_a_run_that_was_cut_off_says_so_in_one_line(files: Path) -> None:
+    assert grade(files, "--out", files / "run.jsonl").exit_code == 0
+    (files / "run.jsonl").write_bytes((files / "run.jsonl").read_bytes()[:-9])
+    result = run("report", files / "run.jsonl", "--output", files / "page.html")
+    assert result.exit_code == 0
+    assert result.stderr == f"{files / 'run.jsonl'}:3: is cut off, as by a crash, and is skipped\n"

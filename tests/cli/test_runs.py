@@ -157,7 +157,7 @@ def test_rescore_with_new_weights_makes_no_call_and_counts_new_requirements(
 
     def rescore(rubric: Rubric) -> tuple[str, list[Any]]:
         (tmp_path / "new.yaml").write_text(rubric.to_yaml())
-        files = [str(tmp_path / "run.sqlite"), "--rubric", str(tmp_path / "new.yaml"), "--out"]
+        files = [str(tmp_path / "run.sqlite"), "--rubric", str(tmp_path / "new.yaml"), "--overwrite", "--out"]
         result = run_command(tmp_path, "rescore", *files, str(tmp_path / "new.jsonl"))
         assert result.exit_code == 0
         lines = (tmp_path / "new.jsonl").read_text().splitlines()

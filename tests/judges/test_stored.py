@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import dspy
@@ -10,10 +11,10 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, Option, PerCriterionGrader, Rubric, Scale
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.graders import GRADERS, OptionDisplay, PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.graders import GRADERS, Grader, OptionDisplay, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import JudgmentStore, LMJudge
 from rubric_integrations.judges.stored import StoredJudge
-from rubric_integrations.results import JudgeFailure, Judgment
+from rubric_integrations.results import JudgeFailure, Judgment, Spend
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, FakeStore, batch_of
 from tests.judges.questions import BINARY, question_about
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -253,3 +254,47 @@ def test_metrics_share_a_store_and_noise_does_not_use_it(server: OpenAIServer) -
     assert len(server.calls) == 1
     metrics[0].noise([(example, pred)], repeats=3)
     assert len(server.calls) == 4
+
+
+class OvertakenStore(FakeStore):
+    """A store in which another process has stored a judgment by the time that this one stores its own."""
+
+    def __init__(self, verdict: str, value: float | None):
+        super().__init__()
+        self.theirs = Judgment(verdict=verdict, value=value, reason="theirs", spend=Spend(calls=3))
+
+    async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
+        self.rows |= dict.fromkeys(list(judgments)[:1], self.theirs)
+        return await super().store(judgments)
+
+
+@pytest.mark.parametrize(
+    ("grader", "verdict", "value"),
+    [
+        (PerCriterionGrader(FakeJudge(fingerprint="f")), "UNMET", 0.0),
+        (PerCriterionOneShotGrader(FakeBatchJudge(batch_of({1: "MET", 2: "MET"}), fingerprint="f")), "UNMET", 0.0),
+        (RubricAsJudgeGrader(FakeOverallJudge(100, fingerprint="f")), "50.0", None),
+    ],
+    ids=["criterion", "batch", "whole"],
+)
+def test_judgment_that_comes_too_late_is_the_stored_one(grader: Grader, verdict: str, value: float | None) -> None:
+    store = OvertakenStore(verdict, value)
+    stored = grader.with_store(store)
+    rubric = Rubric([Criterion(requirement="Is kind"), Criterion(requirement="Is apt")])
+    first, again = (rubric.grade_sync("a", grader=stored) for _ in range(2))
+    assert first.score in (0.0, 0.5)
+    assert first == again
+
+
+def test_one_stored_batch_verdict_that_is_no_answer_fails_its_criterion_only() -> None:
+    store = FakeStore()
+    judge = FakeBatchJudge(batch_of({1: "MET", 2: "MET"}), fingerprint="f")
+    grader = PerCriterionOneShotGrader(judge, on_failure="abstain", max_retries=1).with_store(store)
+    rubric = Rubric([Criterion(requirement="Is kind"), Criterion(requirement="Is apt")])
+    assert rubric.grade_sync("a", grader=grader).score == 1.0
+    first = next(iter(store.rows))
+    store.rows[first] = store.rows[first].model_copy(update={"verdict": "YES"})
+    report = rubric.grade_sync("a", grader=grader)
+    assert [row.verdict for row in report.criteria] == [None, "MET"]
+    assert "a stored judgment is not valid" in (report.criteria[0].error or "")
+    assert len(judge.requests) == 1

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.redteam import ProbeReport, behavioural
+from rubric_integrations.redteam import behavioural
 from rubric_integrations.redteam.table import run_probe
 from tests.openai_server import OpenAIServer
 from tests.redteam.scripts import gullible
 
 
-def test_run_probe_prints_the_table_and_writes_the_report(
-    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_probe_prints_the_table(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     # The real checks take seconds, and `test_structural.py` covers them.
     breaches = {"look_alike: Cyrillic": "it was read as MET"}
     monkeypatch.setattr(behavioural, "find_breach", lambda attack: breaches.get(attack.name))  # pyright: ignore
     server.script = gullible
-    console, out = Console(file=StringIO(), width=160), tmp_path / "probe.json"
-    report = run_probe(LMJudge("openai/mock", api_base=server.url), out, 16, console)
+    console = Console(file=StringIO(), width=160)
+    report = run_probe(LMJudge("openai/mock", api_base=server.url), 16, console)
     assert isinstance(console.file, StringIO)
     output = console.file.getvalue()
     assert "instruction" in output
@@ -31,4 +28,3 @@ def test_run_probe_prints_the_table_and_writes_the_report(
     assert "6 of 6 verdicts were right" in output
     assert f"1 of {report.structural} structural attacks succeeded" in output
     assert "STRUCTURAL ATTACK SUCCEEDED: look_alike: Cyrillic: it was read as MET" in output
-    assert ProbeReport.model_validate_json(out.read_text(encoding="utf-8")) == report

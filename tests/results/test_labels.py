@@ -48,7 +48,7 @@ def test_read_labels_finds_criteria_by_their_key(tmp_path: Path) -> None:
         (label_line(requirement="Was right"), "`right` was 'Was right' when it was labelled, and is 'Is right'"),
         (label_line(verdict="maybe"), "is not a label for this rubric: .*is no verdict"),
         (label_line(submission={"response": " "}), "`response` is empty"),
-        ("nope", "is not a label for this rubric"),
+        ("nope", ":1: is not JSON: .* name a file of labels"),
         ("[]", "is not a label for this rubric"),
     ],
 )
@@ -103,3 +103,19 @@ def test_examples_of_criterion_are_those_of_the_rubric_without_the_graded_respon
     (example,) = examples_of_criterion(criterion, " graded")
     assert (example.submission, example.verdict) == (Submission(response="good", query="Q"), "9")
     assert (example.criterion, example.reason) == (criterion, "So.")
+
+
+def test_label_with_unusual_line_separators_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    fields = {"criterion": "right", "verdict": "MET", "submission": {"response": "a\u2028b\u0085c"}}
+    path.write_text(json.dumps(fields, ensure_ascii=False) + "\n" + label_line()[:-9], encoding="utf-8")
+    with pytest.warns(UserWarning, match="labels.jsonl:2: is cut off"):
+        labels = read_labels(path, RUBRIC)
+    assert [label.submission.response for label in labels] == ["a\u2028b\u0085c"]
+
+
+def test_label_with_a_repeated_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(label_line()[:-1] + ', "verdict": "UNMET"}\n')
+    with pytest.raises(LabelsError, match=":1: has the key 'verdict' twice in one object"):
+        read_labels(path, RUBRIC)

@@ -304,7 +304,7 @@ def test_first_call_of_a_submission_is_answered_before_the_others_are_sent() -> 
     assert all(graded.score == 1.0 for graded in run)
     assert set(judge.begun.values()) == {12}
     # The calls of other submissions use the slots meanwhile.
-    assert judge.peak == 16
+    assert judge.peak > 2 * len(SMALL_RUBRIC)  # row by row, it would be the criteria of one
 
 
 def test_run_iterated_twice_gets_its_judgments_from_the_ledger_and_counts_on(tmp_path: Path) -> None:

@@ -95,3 +95,30 @@ def test_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 def test_read_row_uses_the_first_name_that_is_present() -> None:
     row = read_row({"answer": "second", "output": "first", "query": None, "input": "Q"}, 3)
     assert row == Row("3", Submission(response="first", query="Q"))
+
+
+def test_row_with_a_repeated_key_cannot_be_graded(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(
+        '{"response": "a", "response": "b"}\n{"response": "c", "meta": {"x": 1, "x": 2}}\n{"response": "d"}\n'
+    )
+    rows = list(read_responses(path))
+    assert [row.submission.response if row.submission else None for row in rows] == [None, None, "d"]
+    assert rows[0].error == (
+        "line 1 has the key 'response' twice in one object: remove one of them, since one value would be lost"
+    )
+    assert "'x' twice" in (rows[1].error or "")
+
+
+def test_list_with_a_repeated_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text('[{"response": "a", "response": "b"}]')
+    with pytest.raises(ResponsesError, match="has the key 'response' twice in one object"):
+        list(read_responses(path))
+
+
+def test_id_of_a_row_without_a_response_is_not_used_again(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"id": "a"}\n{"id": "a", "response": "b"}\n')
+    with pytest.raises(ResponsesError, match="the `id` 'a' is on line 1 and line 2"):
+        list(read_responses(path))

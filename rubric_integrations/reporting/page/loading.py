@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 from pydantic import ValidationError
 
+from rubric_integrations._util.json_lines import read_json_lines
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.submission.submission import Submission
 
@@ -84,14 +84,12 @@ class RunFile(NamedTuple):
 def read_run(path: Path) -> RunFile:
     """Read a file that `grade --out` wrote.
 
+    A last line that a crash has cut off is skipped with a warning.
+
     Raises:
         RunFileError: The file cannot be read, is empty, or has a line that is not a grade.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    objects = list(_objects(path, lines))
+    objects = list(_objects(path))
     if not objects:
         raise RunFileError(f"{path}: is empty: name a file that `grade --out` wrote")
     rows: list[GradedRow] = []
@@ -110,19 +108,16 @@ def read_run(path: Path) -> RunFile:
     return RunFile(path.stem, _text(first.get("rubric")), _text(first.get("judge")), tuple(rows))
 
 
-def _objects(path: Path, lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            fields = json.loads(line)
-        except ValueError:
-            raise RunFileError(f"{path}:{number}: is not JSON: name a file that `grade --out` wrote") from None
-        if not isinstance(fields, dict):
-            raise RunFileError(
-                f"{path}:{number}: is {type(fields).__name__}, not an object: name a file that `grade --out` wrote"
-            )
-        yield number, cast("dict[str, Any]", fields)
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        for number, fields in read_json_lines(path):
+            if not isinstance(fields, dict):
+                raise ValueError(f"{path}:{number}: is {type(fields).__name__}, not an object")
+            yield number, cast("dict[str, Any]", fields)
+    except OSError as error:
+        raise RunFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise RunFileError(f"{error}: name a file that `grade --out` wrote") from None
 
 
 def rubric_mismatch(runs: Sequence[RunFile]) -> str:

@@ -1,7 +1,8 @@
 """A file of judgments, so that each is requested once, by any number of tasks, threads and processes, across crashes.
 
 `store` has the `Ledger`, which uses the others: `sqlite` opens the file and lends one connection to all threads,
-`leases` decides who may request a judgment, and `batching` joins concurrent reads or writes into one transaction.
+`rows` writes judgments, `leases` decides who may request a judgment, and `batching` joins concurrent reads or writes
+into one transaction.
 """
 
 from rubric_integrations.runs.ledger.sqlite import LedgerError

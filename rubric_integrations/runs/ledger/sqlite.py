@@ -61,6 +61,8 @@ class LedgerFile:
         # Reentrant: while this thread holds it, the garbage collector may run here and release an abandoned lease.
         self.lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
+        # The device and the number of the file: under its name, there may be another file later.
+        self._identity: tuple[int, int] | None = None
         self._closed = False
         _files.add(self)
         with self.working():
@@ -77,8 +79,10 @@ class LedgerFile:
             if self._closed:
                 raise LedgerError(f"the ledger {self._name!r} is closed: keep it open until all grades are done")
             try:
+                self._refuse_other_file()
                 if self._db is None:
                     self._db = self._connect()
+                    self._identity = self._find_identity()
                 yield self._db
             except sqlite3.OperationalError as error:
                 raise LedgerError(
@@ -161,6 +165,25 @@ class LedgerFile:
                 f"`path` {self._name!r} is on a disk where processes cannot share it: name a file on a local disk"
             )
         db.execute("PRAGMA synchronous = NORMAL")
+
+    def _find_identity(self) -> tuple[int, int] | None:
+        try:
+            state = self._path.stat()
+        except OSError:
+            return None
+        return state.st_dev, state.st_ino
+
+    def _refuse_other_file(self) -> None:
+        """Raise if the file that was opened is no longer there: SQLite would write to it as long as it is open.
+
+        Raises:
+            LedgerError: It was deleted or renamed, or there is another one in its place.
+        """
+        if self._identity is not None and self._find_identity() != self._identity:
+            raise LedgerError(
+                f"`path` {self._name!r} was deleted, renamed or replaced while it was open: put the file back, if you "
+                "have it, and start again; without this error, further judgments would be paid for and lost"
+            )
 
     def _refuse_foreign_file(self) -> None:
         """Raise if the file exists and is not a ledger of this version, without writing to it.

@@ -12,13 +12,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from pydantic_core import PydanticSerializationError
-
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import FailureKind, JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, SpendTotal
 from rubric_integrations.runs.ledger.batching import Batcher
 from rubric_integrations.runs.ledger.leases import Leases
+from rubric_integrations.runs.ledger.rows import store_rows
 from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
 from rubric_integrations.submission.submission import Submission
 
@@ -220,25 +219,18 @@ class Ledger:
             self._state.reused += 1
         return judgment
 
-    def _store_batch(self, batch: Sequence[Mapping[str, Judgment]]) -> list[None]:
-        now = time.time()
-        rows = [(key, _to_json(judgment), now) for judgments in batch for key, judgment in judgments.items()]
+    def _store_batch(self, batch: Sequence[Mapping[str, Judgment]]) -> list[dict[str, Judgment]]:
+        """Store the judgments of several callers, and return for each caller those that are kept."""
+        judgments = {key: judgment for mine in reversed(batch) for key, judgment in mine.items()}
         with self._file.writing() as db:
-            # A judgment that is already stored is not replaced: if this owner's lease expired, another caller has
-            # requested the judgment meanwhile, and others may have read that one.
-            db.executemany(
-                "INSERT INTO judgments VALUES (?, 'stored', ?, ?, NULL) ON CONFLICT (key) DO UPDATE"
-                " SET status = 'stored', judgment = excluded.judgment, at = excluded.at, owner = NULL"
-                " WHERE status = 'leased'",
-                rows,
-            )
+            earlier = store_rows(db, judgments)
             state = self._state
-            state.leases.mark_stored(key for key, _, _ in rows)
-            state.stored += len(rows)
-            for judgments in batch:
-                for judgment in judgments.values():
-                    state.spend_total.add(judgment.spend)
-        return [None] * len(batch)
+            state.leases.mark_stored(judgments)
+            state.stored += len(judgments) - len(earlier)
+            for key in judgments.keys() - earlier.keys():
+                state.spend_total.add(judgments[key].spend)
+        kept = judgments | {key: self._read(key, text) for key, text in earlier.items()}
+        return [{key: kept[key] for key in mine} for mine in batch]
 
     def _record_failure(self, key: str, failure: JudgeFailure) -> None:
         # A message may hold half of a surrogate pair, which SQLite cannot store.
@@ -251,10 +243,13 @@ class Ledger:
             )
 
 
+_StoreBatch = Callable[[Sequence[Mapping[str, Judgment]]], Sequence[Mapping[str, Judgment]]]
+
+
 class _ProcessState:
     """The state of a ledger in one process: a forked child has leases of its own, and its counts begin at zero."""
 
-    def __init__(self, file: LedgerFile, store_batch: Callable[[Sequence[Mapping[str, Judgment]]], Sequence[None]]):
+    def __init__(self, file: LedgerFile, store_batch: _StoreBatch):
         self.pid = os.getpid()
         self.leases, self.store = Leases(file), Batcher(store_batch)
         self.stored = self.reused = 0
@@ -264,24 +259,17 @@ class _ProcessState:
 class _Lease:
     def __init__(
         self,
-        store: Callable[[Mapping[str, Judgment]], Awaitable[None]],
+        store: Callable[[Mapping[str, Judgment]], Awaitable[Mapping[str, Judgment]]],
         record_failure: Callable[[str, JudgeFailure], None],
     ):
         self._store, self._record_failure = store, record_failure
         self.held: set[str] = set()
         self.stored: dict[str, Judgment] = {}
 
-    async def store(self, judgments: Mapping[str, Judgment]) -> None:
-        await self._store(judgments)
+    async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
+        kept = await self._store(judgments)
         self.held.difference_update(judgments)
+        return kept
 
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
         self._record_failure(key, failure)
-
-
-def _to_json(judgment: Judgment) -> str:
-    try:
-        return judgment.model_dump_json()
-    except PydanticSerializationError:
-        # A reason with half of a surrogate pair has no UTF-8 form; `json.dumps` writes it as an escape.
-        return json.dumps(judgment.model_dump())

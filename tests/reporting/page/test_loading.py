@@ -38,3 +38,25 @@ def test_file_that_is_no_run_is_refused_with_its_line(tmp_path: Path, text: str,
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFileError, match="cannot be read: No such file"):
         read_run(tmp_path / "run.jsonl")
+
+
+def write_run(path: Path) -> list[str]:
+    responses = ["right=MET error=UNMET tone=plain \u2028 and \u0085 \x1c", "right=MET error=UNMET tone=plain"]
+    graded = grade_many(responses, RUBRIC, PerCriterionGrader(EchoJudge()))
+    lines = [json.dumps(result.to_dict(), ensure_ascii=False) + "\n" for result in graded]
+    path.write_text("".join(lines), encoding="utf-8")
+    return responses
+
+
+def test_run_with_unusual_line_separators_is_read_back(tmp_path: Path) -> None:
+    responses = write_run(tmp_path / "run.jsonl")
+    run = read_run(tmp_path / "run.jsonl")
+    assert [row.submission.response if row.submission else None for row in run.rows] == responses
+
+
+def test_run_with_a_torn_last_line_is_read_without_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write_run(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.warns(UserWarning, match="run.jsonl:2: is cut off"):
+        assert len(read_run(path).rows) == 1

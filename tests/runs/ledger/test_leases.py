@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from rubric_integrations import PerCriterionGrader, Rubric
+from rubric_integrations.graders import CallLimits
+from rubric_integrations.judges import Question
 from rubric_integrations.runs import Ledger, LedgerError
 from rubric_integrations.runs.ledger import leases
+from tests.fakes import FakeJudge
 from tests.runs.ledger.callers import KEY, KEYS, MET, kill, read_line, request, start_process
 
 
@@ -186,3 +190,54 @@ async def test_lease_that_could_not_be_released_expires(path: Path, monkeypatch:
         db.execute("DROP TRIGGER no")
         assert await request(ledger, KEY) == [KEY]
         db.close()
+
+
+async def test_report_of_a_process_paused_past_its_lease_has_the_judgment_of_the_ledger(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.1)
+
+    def send_no_heartbeat(_leases: leases.Leases) -> None:
+        """Do as a process that is paused."""
+
+    monkeypatch.setattr(leases.Leases, "renew", send_no_heartbeat)
+    overtaken = asyncio.Event()
+
+    async def late_answer(_question: Question) -> str:
+        await overtaken.wait()
+        return "MET"
+
+    rubric = Rubric.from_dict([{"weight": 1, "requirement": "Is kind"}])
+    with Ledger(path) as ledger, Ledger(path) as other:
+        paused = PerCriterionGrader(FakeJudge(late_answer, fingerprint="f")).with_store(ledger)
+        report = asyncio.create_task(rubric.grade("a", grader=paused))
+        await asyncio.sleep(0.01)
+        quick = PerCriterionGrader(FakeJudge("UNMET", fingerprint="f")).with_store(other)
+        kept = await rubric.grade("a", grader=quick)
+        overtaken.set()
+        assert (await report).criteria == kept.criteria
+        assert (ledger.stored, other.stored, len(ledger)) == (0, 1, 1)
+
+
+async def test_wait_for_the_claim_of_another_does_not_count_against_the_timeout(path: Path) -> None:
+    rubric = Rubric.from_dict([{"weight": 1, "requirement": "Is kind"}])
+    is_waiting, release = asyncio.Event(), asyncio.Event()
+
+    async def slow_answer(_question: Question) -> str:
+        is_waiting.set()
+        await release.wait()
+        return "MET"
+
+    with Ledger(path) as ledger, Ledger(path) as other:
+        holder = PerCriterionGrader(FakeJudge(slow_answer, fingerprint="f")).with_store(ledger)
+        held = asyncio.create_task(rubric.grade("a", grader=holder))
+        await is_waiting.wait()
+        limits = CallLimits(timeout=0.02, max_outage=0)
+        waiter = PerCriterionGrader(FakeJudge(fingerprint="f"), limits=limits, max_retries=0).with_store(other)
+        waiting = asyncio.create_task(rubric.grade("a", grader=waiter))
+        # Ten times the timeout.
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        release.set()
+        assert (await waiting).score == (await held).score == 1.0
+        assert (ledger.stored, other.reused) == (1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from rubric_integrations import PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.runs import Ledger, LedgerError
 from rubric_integrations.runs.ledger.sqlite import APPLICATION_ID, SCHEMA_VERSION
+from tests.fakes import FakeJudge
 from tests.runs.ledger.callers import FULL, KEYS, request
 
 
@@ -175,3 +178,49 @@ def test_read_only_folder_is_refused_in_one_line(path: Path, exists: bool) -> No
             Ledger(path)
     finally:
         path.parent.chmod(0o700)
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def rename(path: Path) -> None:
+    path.rename(path.with_name("renamed.sqlite"))
+
+
+def replace_by_a_copy(path: Path) -> None:
+    copy = path.with_name("copy.sqlite")
+    shutil.copy(path, copy)
+    copy.replace(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not delete or rename an open file")
+@pytest.mark.parametrize("change", [delete, rename, replace_by_a_copy])
+def test_run_whose_ledger_is_deleted_or_renamed_ends_with_an_error(path: Path, change: Callable[[Path], None]) -> None:
+    texts = iter(["one", "two", "three"])
+    rubric = Rubric.from_dict([{"weight": 1, "requirement": "Is kind"}])
+    judge = FakeJudge(fingerprint="f")
+    run = iter(grade_many(texts, rubric, PerCriterionGrader(judge), ledger=path, max_concurrency=1))
+    assert next(run).score == 1.0
+    requested = len(judge.questions)
+    change(path)
+    with pytest.raises(LedgerError, match="was deleted, renamed or replaced while it was open") as caught:
+        list(run)
+    assert repr(str(path)) in str(caught.value)
+    assert len(judge.questions) == requested
+    # Nobody made a new, empty ledger in its place.
+    assert path.exists() == (change is replace_by_a_copy)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork here")
+def test_ledger_that_is_deleted_before_a_fork_is_not_created_again(path: Path) -> None:
+    with Ledger(path) as ledger:
+        assert len(ledger) == 0
+        path.unlink()
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+        with pytest.raises(LedgerError, match="was deleted"):
+            len(ledger)
+        assert not path.exists()

@@ -40,10 +40,10 @@ async def test_judgment_after_reopening_is_equal_in_every_field(path: Path, judg
 async def test_judgment_stored_twice_keeps_the_first(path: Path) -> None:
     with Ledger(path) as ledger:
         async with ledger.lease([KEY, KEY]) as lease:
-            await lease.store({KEY: FULL})
-            await lease.store({KEY: MET})
+            assert await lease.store({KEY: FULL}) == {KEY: FULL}
+            assert await lease.store({KEY: MET, KEYS[1]: MET}) == {KEY: FULL, KEYS[1]: MET}
         assert await stored_judgment(ledger) == FULL
-        assert (len(ledger), ledger.stored, ledger.spend) == (1, 2, FULL.spend + MET.spend)
+        assert (len(ledger), ledger.stored, ledger.spend) == (2, 2, FULL.spend + MET.spend)
 
 
 async def test_judgments_of_a_killed_process_are_all_stored(path: Path) -> None:

@@ -1,0 +1,78 @@
+"""Reads JSON without losing any of it silently: texts, and the JSON Lines files that this library writes."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class RepeatedKeyError(ValueError):
+    """An object in JSON has the same key twice."""
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON, in which no object may have a key twice.
+
+    Raises:
+        RepeatedKeyError: An object has a key twice, of which Python would silently use the last.
+        ValueError: The text is not JSON, or is nested too deeply. The message continues a sentence about the text.
+
+    Example:
+        >>> parse_json('{"a": 1, "a": 2}')
+        Traceback (most recent call last):
+            ...
+        rubric_integrations._util.json_lines.RepeatedKeyError: has the key 'a' twice in one object: remove one of \
+them, since one value would be lost
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except RepeatedKeyError:
+        raise
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise ValueError(f"is not JSON: {reason}") from None
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the number, from 1, and the value of each line that is not blank.
+
+    Only a newline ends a line: a text may contain other separators, such as U+2028, which JSON does not escape. A last
+    line that a crash has cut off is skipped with a warning.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: A line is not JSON; the message begins with the file and the number of the line.
+    """
+    with path.open("rb") as lines:
+        has_values = False
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            place = f"{path}:{number}:"
+            try:
+                value = parse_json(line.decode())
+            except RepeatedKeyError as error:
+                raise ValueError(f"{place} {error}") from None
+            except ValueError as error:
+                # Each line is written with its newline. A file with nothing but such a line is another kind of file.
+                if not line.endswith(b"\n") and has_values:
+                    warnings.warn(f"{place} is cut off, as by a crash, and is skipped", stacklevel=2)
+                    return
+                is_text = not isinstance(error, UnicodeDecodeError)
+                raise ValueError(f"{place} {error if is_text else 'is not text: save the file as UTF-8'}") from None
+            has_values = True
+            yield number, value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in fields:
+            raise RepeatedKeyError(
+                f"has the key {key!r} twice in one object: remove one of them, since one value would be lost"
+            )
+        fields[key] = value
+    return fields
