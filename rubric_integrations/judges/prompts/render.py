@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rubric_integrations._util.text_cache import cache_by_text
-from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code, looks_quotable
+from rubric_integrations.judges.prompts.quotation import looks_quotable
+from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.rubric.criterion import Criterion, Option, Scale
 from rubric_integrations.rubric.rubric import Rubric
