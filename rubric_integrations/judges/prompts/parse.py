@@ -173,7 +173,7 @@ def _parse_field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
         raise ValueError(f"`{name}` is {value!r}, not one of {', '.join(map(str, get_args(annotation)))}")
     if isinstance(value, bool):
         raise ValueError(f"`{name}` is {value!r}, which is no answer")
-    if isinstance(value, str) and name != "explanation" and parse_verdict(value) == "CANNOT_ASSESS":
+    if isinstance(value, str) and annotation is not str and parse_verdict(value) == "CANNOT_ASSESS":
         value = "CANNOT_ASSESS"
     if annotation is str and isinstance(value, int | float):
         value = str(value)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations.judges.prompts.parse import parse_reply
-from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion
+from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOption
 from tests.judges.questions import UNMET_REPLY
 
 
@@ -99,6 +99,11 @@ def test_reply_that_is_ambiguous_is_no_answer(reply: str, quotable: bool) -> Non
 def test_entry_of_a_batch_with_two_answers_is_refused(entry: str) -> None:
     with pytest.raises(AdapterParseError):
         parse_reply(JudgeBatch, f'{{"judgments": [{entry}]}}', quotable=True)
+
+
+def test_option_is_parsed_as_the_judge_wrote_it_also_if_it_looks_like_an_abstention() -> None:
+    reply = '{"explanation": "", "choice": "Cannot assess."}'
+    assert parse_reply(JudgeOption, reply, quotable=True)["choice"] == "Cannot assess."
 
 
 @given(st.text(max_size=200))
