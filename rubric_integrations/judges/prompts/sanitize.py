@@ -2,11 +2,12 @@
 
 Three families of text can forge the structure of a DSPy prompt: field headers (`[[ ## verdict ## ]]`), which would
 begin a section; the markers of DSPy's custom types, which would become an image block in the request; and the control
-tokens of chat templates (`<|im_start|>`), which reach local servers that tokenize the whole text. One inserted space
-breaks each of them and leaves it readable. The same holds for their look-alikes: characters that a tokenizer may
-normalize to ASCII, and markers that invisible characters split. Then the text is enclosed in a fence, which it cannot
-close because its author cannot know the fence's code. The end of a judge's thinking, `</think>`, is broken for the sake
-of the reply: a judge that quotes it would turn the rest of the quotation into its answer.
+tokens of chat templates (`<|im_start|>`), which reach local servers that tokenize the whole text. Tokens are recognized
+by their shape, since every family of models has its own; some ordinary text, such as `[INFO]`, has the same shape. One
+inserted space breaks each of them and leaves it readable. The same holds for their look-alikes: characters that a
+tokenizer may normalize to ASCII, and markers that invisible characters split. Then the text is enclosed in a fence,
+which it cannot close because its author cannot know the fence's code. The end of a judge's thinking, `</think>`, is
+broken for the sake of the reply: a judge that quotes it would turn the rest of the quotation into its answer.
 """
 
 from __future__ import annotations
@@ -25,10 +26,15 @@ _FORGERIES = re.compile(
     r"\[(?=\[\s*#)"  # [[ ## field ## ]]
     r"|<(?=<CUSTOM-TYPE-)"  # <<CUSTOM-TYPE-START-IDENTIFIER>>
     r"|<(?=<(?:/|\\)?SYS>)"  # <<SYS>>, Llama 2
-    r"|<(?=\|[\w\s./\u2581-]{1,64}\|>)"  # <|im_start|>; DeepSeek's <｜begin▁of▁sentence｜>
+    r"|[<\[](?=\|[\w\s./\u2581-]{1,64}\|[>\]])"  # <|im_start|>; DeepSeek's <｜begin▁of▁sentence｜>; [|user|]
     r"|<(?=\|\w{1,64}>|\w{1,64}\|>)"  # <|turn> and <turn|>, Gemma 4
-    r"|<(?=(?:start_of_turn|end_of_turn|bos|eos|bos_token|eos_token|sop|s|/s|/think|/thinking)>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\])",
+    r"|<(?=(?:bos|eos|sop|eod|pad|unk|mask|cls|sep|s|/s|/think|/thinking)>)"
+    r"|<(?=(?:unused|reserved)\d{1,6}>)"
+    # Names in angle brackets with `_` or `:`, such as <extra_id_1>. The space at the end leaves XML and code valid.
+    r"|</?(?:_[^\W_]{1,32}|[^\W_]{1,32}[_:][^\W_]{1,32})(?:[_:][^\W_]{1,32}){0,8}(?=>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\])"
+    r"|\[/?(?-i:[a-z]?[A-Z][A-Z0-9_]{2,40})(?=\])"  # [THINK], [gMASK]: capitals in square brackets
+    r"|\](?=~!?\w{1,16}[\[\]])|\[(?=\w{1,16}~\[)",  # ]~b] and [e~[, MiniMax
     re.IGNORECASE,
 )
 
@@ -68,7 +74,7 @@ def neutralize(text: str) -> str:
         return _FORGERIES.sub(lambda match: match.group() + " ", valid)
     folded = [_fold_char(char) for char in valid]
     positions = [position for position, chars in enumerate(folded) for _ in chars]
-    forged = {positions[match.start()] for match in _FORGERIES.finditer("".join(folded))}
+    forged = {positions[match.end() - 1] for match in _FORGERIES.finditer("".join(folded))}
     return "".join(char + " " if position in forged else char for position, char in enumerate(valid))
 
 
