@@ -26,7 +26,7 @@ def satisfies_schema(check: Check, response: str) -> str:
         JudgeFailure: Of kind `check`: the schema refers to a schema outside itself, or a pattern in it took too long.
     """
     try:
-        instance = json.loads(response)
+        instance = json.loads(response, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return "is not JSON"
     # The empty registry keeps a `$ref` from requesting a schema from the network.
@@ -36,6 +36,11 @@ def satisfies_schema(check: Check, response: str) -> str:
     except Unresolvable as unresolvable:
         raise JudgeFailure("check", f"the schema refers to {unresolvable.ref!r}, which is not in it") from None
     return f"at {error.json_path}: {error.message}"[:MAX_REASON] if error else ""
+
+
+def _refuse(constant: str) -> float:
+    """Refuse NaN and the infinities, which Python reads although JSON has no such numbers: no bound excludes NaN."""
+    raise ValueError(constant)
 
 
 def _match_pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:

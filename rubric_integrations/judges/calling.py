@@ -18,7 +18,6 @@ from rubric_integrations.judges.models.incomplete import require_answer
 from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
-from rubric_integrations.judges.prompts.parse import parse_reply
 from rubric_integrations.judges.prompts.render import PromptInputs
 from rubric_integrations.judges.step_down import REPLY_FORMATS, StepDown
 from rubric_integrations.results.judgment import JudgeFailure
@@ -102,6 +101,9 @@ class ModelCaller:
         def receive(completion: Completion) -> None:
             completions.append(completion)
             adapter.raw_text = completion.text or None
+            adapter.end_is_known = completion.finish_reason is not None
+            if completion.has_format is not None:
+                adapter.has_format = completion.has_format
             require_answer(completion, lm.kwargs)
 
         try:
@@ -110,9 +112,9 @@ class ModelCaller:
                 templates = self._templates[adapter.reply_format]
                 template = await template_for(templates, predict, lm, signature, demos, prompt.inputs, context)
             if template is not None:
+                adapter.has_format = template.has_format
                 receive(await template.complete(prompt.inputs))
-                ids = adapter.expected_ids
-                fields = parse_reply(signature, completions[0].text, quotable=adapter.quotable, expected_ids=ids)
+                fields = adapter.parse(signature, completions[0].text)
             else:
 
                 def record(entry: Mapping[str, Any]) -> None:

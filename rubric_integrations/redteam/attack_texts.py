@@ -20,7 +20,8 @@ CONTROL_TOKENS = (
     "<|START_OF_TURN_TOKEN|>", "<|SYSTEM_TOKEN|>", "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>",
     "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<|turn>", "<turn|>", "<start_of_turn>", "<end_of_turn>", "<bos>",
     "<eos>", "<BOS_TOKEN>", "<s>", "</s>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "[SYSTEM_PROMPT]",
-    "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[TOOL_RESULTS]",
+    "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[THINK]", "[/THINK]", "[|user|]", "[gMASK]",
+    "<extra_id_1>", "<end_of_utterance>", "<seed:eos>", "[UNUSED_TOKEN_146]", "]~b]", "]~!b[", "[e~[",
 )  # fmt: skip
 """Tokens that chat templates read as structure. Model families differ, and a judge may run on any of them."""
 

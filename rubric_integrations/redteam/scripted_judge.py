@@ -33,10 +33,13 @@ _RUBRIC = Rubric([_YEAR, _PLACE])
 
 
 class ScriptedEngine:
-    """A DSPy engine that records the last request and answers it with `reply`."""
+    """A DSPy engine that records the last request and answers it with `reply`.
 
-    supports_response_schema = True
-    supported_params = frozenset({"response_format"})
+    It takes no JSON format, so that replies are read as leniently as those of any model.
+    """
+
+    supports_response_schema = False
+    supported_params: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.reply = "{}"

@@ -12,11 +12,12 @@ from dspy.utils.callback import BaseCallback
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.graders import PerCriterionOneShotGrader
 from rubric_integrations.judges import LMJudge
+from rubric_integrations.results import JudgeFailure
 from tests.judges.questions import MET_REPLY, question_about
 from tests.openai_server import Call, OpenAIServer, Reply
 
 RUBRIC = Rubric([Criterion(requirement=f"r{number}") for number in range(4)])
-# A model for which DSPy sends a JSON Schema, and one for which it sends JSON mode.
+# A model for which DSPy sends a JSON Schema, and one that it does not know, for which it requests no format.
 MODELS = ["openai/gpt-4o-mini", "openai/mock"]
 
 
@@ -63,6 +64,33 @@ def test_refused_json_mode_steps_down_to_no_format(server: OpenAIServer, model: 
     server.calls.clear()
     RUBRIC.grade_sync("text", grader=PerCriterionGrader(judge_for(server, model), max_retries=0))
     assert requested_format(server.calls[-1]) == "none"
+
+
+@pytest.mark.parametrize("through_dspy", [False, True])
+@pytest.mark.parametrize(
+    ("model", "refused", "is_read"),
+    [
+        (MODELS[0], (), False),
+        (MODELS[0], ("json_schema",), False),
+        (MODELS[0], ("json_schema", "json_object"), True),
+        (MODELS[1], (), True),
+    ],
+    ids=["schema", "JSON mode", "refused", "not requested"],
+)
+async def test_prose_around_a_reply_is_read_only_if_the_server_accepts_no_json_format(
+    server: OpenAIServer, model: str, refused: tuple[str, ...], is_read: bool, through_dspy: bool
+) -> None:
+    refuses = refusing(*refused)
+    prose = Reply(text=f"Here is my judgment:\n\n```json\n{MET_REPLY}\n```\n\nI hope it helps.")
+    server.script = lambda call: reply if (reply := refuses(call)).status == 400 else prose
+    judge = judge_for(server, model, through_dspy=through_dspy)
+    # The second question is sent from a template that the first one made.
+    for response in ("The Nile.", "The Rhine."):
+        if is_read:
+            assert (await judge.judge(question_about(response=response))).verdict == "MET"
+        else:
+            with pytest.raises(JudgeFailure, match="not a JSON object alone"):
+                await judge.judge(question_about(response=response))
 
 
 def test_one_shot_request_steps_down_too(server: OpenAIServer) -> None:

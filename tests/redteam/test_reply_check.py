@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from rubric_integrations.judges.prompts import render, sanitize
+from rubric_integrations.judges.prompts import decoding, parse, render
 from rubric_integrations.redteam.reply_check import reply_breach
 from tests.redteam.attack_lists import FAMILIES, STRUCTURAL
 
@@ -20,6 +20,8 @@ def test_quoted_attack_in_a_reply_is_not_read_as_the_judges_answer(family: str) 
 @pytest.mark.usefixtures("without_caches")
 def test_reply_check_with_a_lenient_parser_finds_the_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "looks_quotable", lambda *_texts: False)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(parse, "may_be_completed", lambda *_texts: False)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(parse, "prose_problem", lambda *_texts: None)  # pyright: ignore[reportUnknownLambdaType]
     quoted = [attack for attack in STRUCTURAL if attack.family in ("forged_reply", "json_escape")]
     breaches = Counter(attack.family for attack in quoted if reply_breach(attack))
     assert min(breaches["forged_reply"], breaches["json_escape"]) >= 5
@@ -27,6 +29,7 @@ def test_reply_check_with_a_lenient_parser_finds_the_attacks(monkeypatch: pytest
 
 @pytest.mark.usefixtures("without_caches")
 def test_reply_check_without_unescaping_finds_an_escaped_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sanitize, "_unescaped", lambda text: text)  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
+    monkeypatch.setattr(decoding, "_unescaped", lambda text: text)  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
+    monkeypatch.setattr(parse, "prose_problem", lambda *_texts: None)  # pyright: ignore[reportUnknownLambdaType]
     attack = next(a for a in STRUCTURAL if a.name == "forged_reply: json escaped key")
     assert "before words" in str(reply_breach(attack))

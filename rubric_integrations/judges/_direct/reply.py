@@ -20,7 +20,7 @@ from dspy.clients.call_result import CallResult
 from dspy.clients.costs import estimate_cost
 
 from rubric_integrations.judges._direct.http import HttpReply
-from rubric_integrations.judges.models.completion import Completion, refusal_of, usage_from_mapping
+from rubric_integrations.judges.models.completion import Completion, finish_reason_of, refusal_of, usage_from_mapping
 from rubric_integrations.results.usage import TokenUsage
 
 
@@ -68,7 +68,7 @@ class ReplyReader:
         output: Any = result.outputs[0]
         text = output.get("text") if isinstance(output, dict) else output
         usage, refusal = usage_from_mapping(result.usage), refusal_of(response)
-        return response, Completion(text or "", response.finish_reason, usage, None, refusal=refusal)
+        return response, Completion(text or "", finish_reason_of(response), usage, None, refusal=refusal)
 
     def _specimen_is_read_alike(self) -> bool:
         plain = _parse_plain(_SPECIMEN)

@@ -7,6 +7,7 @@ place of its texts, up to the bytes of the HTTP request; the others put their te
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import warnings
@@ -38,10 +39,15 @@ _MAX_TEMPLATES = 256
 
 
 class PromptTemplate:
-    """A request to an OpenAI-compatible endpoint with slots in place of the texts."""
+    """A request to an OpenAI-compatible endpoint with slots in place of the texts.
+
+    Attributes:
+        has_format: Whether it requests a JSON format.
+    """
 
     def __init__(self, lm: dspy.LM, request: CapturedRequest):
         self._lm, self._request = lm, request
+        self.has_format = "response_format" in json.loads(request.body)
         # By turns, bytes that are the same in all requests, and the name of a slot.
         self._parts = _SLOTS.split(request.body)
         self._names = [name.decode() for name in self._parts[1::2]]

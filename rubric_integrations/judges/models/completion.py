@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any, NamedTuple, cast
 
 from dspy import lm15
 
 from rubric_integrations.results.usage import Spend, TokenUsage
+
+HAS_FORMAT = "has_format"
+"""The key of `provider_data` under which our own engines report whether they requested a JSON format."""
+
+FINISH_REASON = "finish_reason"
+"""The key under which they report why a reply ended, or None if they do not know."""
+
+NORMAL_ENDS = frozenset(
+    {"stop", "STOP", "end_turn", "stop_sequence", "eos", "eos_token", "completed", "COMPLETE",
+     "tool_call", "tool_calls", "tool_use", "function_call"}
+)  # fmt: skip
+"""What providers call the end of a whole reply."""
+
+# Where a finish reason is: in chat completions, Anthropic's messages, Gemini's, OpenAI's responses, and of our engines.
+_FINISH_REASONS: tuple[tuple[str | int, ...], ...] = (
+    ("choices", 0, "finish_reason"), ("stop_reason",), ("candidates", 0, "finishReason"), ("status",), (FINISH_REASON,),
+)  # fmt: skip
 
 
 class Completion(NamedTuple):
@@ -20,6 +38,7 @@ class Completion(NamedTuple):
         cost: US dollars; None where the price is unknown.
         from_cache: Whether DSPy's cache answered, so that there was no call.
         refusal: The refusal that the model wrote in place of an answer, where the provider tells it apart; else None.
+        has_format: Whether the client requested a JSON format, where only the client knows; else None.
     """
 
     text: str
@@ -28,6 +47,7 @@ class Completion(NamedTuple):
     cost: float | None
     from_cache: bool = False
     refusal: str | None = None
+    has_format: bool | None = None
 
     @property
     def spend(self) -> Spend:
@@ -49,11 +69,12 @@ def completion_from_history(entry: Mapping[str, Any], caches: bool) -> Completio
     usage = usage_from_mapping(entry.get("usage"))
     return Completion(
         text=_raw_text(response) or (text if isinstance(text, str) else ""),
-        finish_reason=_finish_reason(response),
+        finish_reason=finish_reason_of(response),
         usage=usage,
         cost=entry.get("cost"),
         from_cache=caches and usage is None,
         refusal=refusal_of(response),
+        has_format=_provider_data(response).get(HAS_FORMAT),
     )
 
 
@@ -79,12 +100,30 @@ def usage_from_mapping(usage: Mapping[str, Any] | None) -> TokenUsage | None:
     )
 
 
-def _finish_reason(response: Any) -> str | None:
+def finish_reason_of(response: Any) -> str | None:
+    """Return why a reply ended; None where nothing reports it.
+
+    DSPy calls a reply `stop` whose end it does not know. What the provider sent is looked at first: nothing there means
+    that the end is unknown, and a name that DSPy does not know stays as it is.
+    """
     reason: object = getattr(response, "finish_reason", None)
     if reason is None:
         choices: Any = getattr(response, "choices", None)
         reason = getattr(choices[0], "finish_reason", None) if choices else None
-    return reason if isinstance(reason, str) else None
+    if reason == "stop" and (data := _provider_data(response)):
+        for path in _FINISH_REASONS:
+            try:
+                reason = reduce(lambda value, key: value[key], path, cast("Any", data))
+            except (LookupError, TypeError):
+                continue
+            break
+        reason = "stop" if reason in NORMAL_ENDS else reason
+    return reason if isinstance(reason, str) and reason else None
+
+
+def _provider_data(response: Any) -> Mapping[str, Any]:
+    data: object = getattr(response, "provider_data", None)
+    return cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
 
 
 def _raw_text(response: Any) -> str | None:

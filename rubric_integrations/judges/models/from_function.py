@@ -10,6 +10,7 @@ import dspy
 from dspy import lm15
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.judges.models.completion import FINISH_REASON, HAS_FORMAT
 from rubric_integrations.judges.models.failures import response_from_error, to_lm_error
 
 GenerateFn = Callable[[str, str], Awaitable[str]]
@@ -51,7 +52,8 @@ class _AsyncFunctionEngine:
             raise to_lm_error(error) from error
         message = lm15.Message.assistant(text)
         return lm15.Response(
-            id=None, model=request.model, message=message, finish_reason="stop", usage=lm15.Usage()
+            id=None, model=request.model, message=message, finish_reason="stop", usage=lm15.Usage(),
+            provider_data={FINISH_REASON: None, HAS_FORMAT: False},
         )  # fmt: skip
 
 

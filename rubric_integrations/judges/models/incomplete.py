@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rubric_integrations.judges.models.completion import Completion
+from rubric_integrations.judges.models.completion import NORMAL_ENDS, Completion
 from rubric_integrations.results.judgment import JudgeFailure
 
 FILTERED = "the model's safety system or the provider's content filter stopped the reply"
@@ -56,6 +56,8 @@ def _problem(completion: Completion, settings: Mapping[str, Any]) -> str | None:
     is_empty = not completion.text.strip()
     if completion.finish_reason == "length":
         return _cut_off(is_empty, settings.get("max_completion_tokens") or settings.get("max_tokens"))
+    if completion.finish_reason is not None and completion.finish_reason not in NORMAL_ENDS:
+        return f"the reply ended for the reason {completion.finish_reason!r}, so that it may not be whole"
     if is_empty:
         return (
             "the reply is empty, although nothing cut it off: use a model that follows the prompt's form of the reply"

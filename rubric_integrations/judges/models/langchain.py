@@ -11,6 +11,7 @@ import dspy
 from dspy import lm15
 
 from rubric_integrations._util.event_loop import on_background_loop
+from rubric_integrations.judges.models.completion import FINISH_REASON, HAS_FORMAT
 from rubric_integrations.judges.models.failures import response_from_error, to_lm_error
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _FINISH_REASONS = {
     "PROHIBITED_CONTENT": "content_filter",
     "SPII": "content_filter",
 }
+_REASON_NAMES = ("finish_reason", "stop_reason", "done_reason")
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 
 
@@ -77,7 +79,7 @@ class _Engine:
     def complete(self, request: lm15.Request) -> lm15.Response:
         runnable, messages, settings = self.plan(request)
         try:
-            return _response(request, runnable.invoke(messages, **settings))
+            return self.response(request, runnable, runnable.invoke(messages, **settings))
         except Exception as error:
             if (ended := response_from_error(error, request)) is not None:
                 return ended
@@ -90,12 +92,19 @@ class _Engine:
         schema = _schema(config.response_format) if self._structured else None
         runnable: Any = self.model
         if schema is not None:
-            try:
-                # As a dict: with a pydantic class, the client validates the reply and raises before it can be read.
-                runnable = _without_parser(self.model.with_structured_output(schema, include_raw=True))
-            except (NotImplementedError, ValueError, TypeError):
-                self._structured = False  # such as the fake models of langchain-core
+            runnable = _structured(self.model, schema)
+            if runnable is None:
+                self._structured, runnable = False, self.model
         return runnable, _messages(request), {name: value for name, value in settings.items() if value is not None}
+
+    def response(self, request: lm15.Request, runnable: Any, reply: Any) -> lm15.Response:
+        """Make DSPy's response of what the runnable of `plan` returned."""
+        raw: Any = reply["raw"] if isinstance(reply, dict) else reply
+        tools: Any = getattr(runnable, "kwargs", {}).get("tools")
+        has_format = self._structured and _schema(request.config.response_format) is not None
+        if raw.tool_calls and not tools and not str(raw.text).strip():
+            self._structured = False  # a tool of which nobody can tell whether it is strict
+        return _response(request, raw, has_format, is_strict_tool=bool(tools))
 
     def fingerprint(self) -> str:
         """Return the model's class and those settings that LangChain lists as identifying, without secrets."""
@@ -119,11 +128,35 @@ class _AsyncEngine:
             return await asyncio.to_thread(self._engine.complete, request)
         runnable, messages, settings = self._engine.plan(request)
         try:
-            return _response(request, await runnable.ainvoke(messages, **settings))
+            return self._engine.response(request, runnable, await runnable.ainvoke(messages, **settings))
         except Exception as error:
             if (ended := response_from_error(error, request)) is not None:
                 return ended
             raise to_lm_error(error) from error
+
+
+def _structured(model: Any, schema: dict[str, Any]) -> Any:
+    """Bind a schema to a model in a way that leaves the model's own text of the reply; None where there is none.
+
+    LangChain parses the arguments of a tool, and hands on the value: a field that the model gave twice is there once,
+    and nothing can tell that a quotation forged it. Only a strict tool rules that out. So where the model's usual way
+    is a tool that is not strict, the schema is requested as the form of the reply's text, or else not at all.
+    """
+    for method in ({}, {"method": "json_schema"}):
+        try:
+            # As a dict: with a pydantic class, the client validates the reply and raises before it can be read.
+            runnable = _without_parser(model.with_structured_output(schema, include_raw=True, **method))
+        except (NotImplementedError, ValueError, TypeError):
+            continue  # such as the fake models of langchain-core
+        tools: Any = getattr(runnable, "kwargs", {}).get("tools") or ()
+        if all(_is_strict(tool) for tool in tools):
+            return runnable
+    return None
+
+
+def _is_strict(tool: Any) -> bool:
+    definition = cast("Mapping[str, Any]", tool) if isinstance(tool, Mapping) else {}
+    return (definition.get("function") or definition).get("strict") is True
 
 
 def _without_parser(structured: Any) -> Any:
@@ -158,20 +191,20 @@ def _text(parts: Any) -> str:
     return "".join(part.text for part in parts)
 
 
-def _response(request: lm15.Request, reply: Any) -> lm15.Response:
-    raw: Any = reply["raw"] if isinstance(reply, dict) else reply
+def _response(request: lm15.Request, raw: Any, has_format: bool, is_strict_tool: bool) -> lm15.Response:
     # Not LangChain's own `parsed`: it repairs a reply that is cut off, and a failure would become a score.
-    text = json.dumps(raw.tool_calls[0]["args"]) if raw.tool_calls else str(raw.text)
+    text = json.dumps(raw.tool_calls[0]["args"]) if raw.tool_calls and is_strict_tool else str(raw.text)
     usage: Any = raw.usage_metadata or {}
     metadata: dict[str, Any] = raw.response_metadata or {}
-    reasons = (metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
-    finish_reason = _FINISH_REASONS.get(str(next(filter(None, reasons), None)), "stop")
+    reason = next(filter(None, (metadata.get(name) for name in _REASON_NAMES)), None)
+    finish_reason = _FINISH_REASONS.get(str(reason), "stop")
     refusal = _refusal(raw)
     return lm15.Response(
         id=raw.id or None,
         model=metadata.get("model_name") or request.model,
         message=lm15.Message.assistant([lm15.TextPart(text), *([lm15.RefusalPart(refusal)] if refusal else [])]),
         finish_reason=cast("Any", finish_reason),
+        provider_data={FINISH_REASON: reason, HAS_FORMAT: has_format},
         usage=lm15.Usage(
             input_tokens=usage.get("input_tokens"),
             output_tokens=usage.get("output_tokens"),

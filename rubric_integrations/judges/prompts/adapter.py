@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import dspy
 
 from rubric_integrations.judges.prompts.parse import parse_reply
-from rubric_integrations.judges.prompts.sanitize import looks_quotable
+from rubric_integrations.judges.prompts.quotation import looks_quotable
 
 # How `describe_batch` begins each criterion; a criterion's own text cannot begin a line.
 _NUMBERED = re.compile(r"^(\d+)\. \((?:requirement|penalty|choice|score)\) ", re.MULTILINE)
@@ -28,12 +28,15 @@ class JudgeAdapter(dspy.JSONAdapter):
         reply_format: The strictest format in which the reply is requested; some servers refuse stricter ones.
         raw_text: The reply as the model wrote it, where the caller knows it. DSPy parses a reply to a JSON schema and
             serializes it again, so that a repeated field arrives here once.
+        has_format: Whether a JSON format was requested; a server that refuses it sends no reply.
+        end_is_known: Whether the caller knows why the reply ended, and that it is whole.
     """
 
-    def __init__(self, quotable: bool, expected_ids: frozenset[int] = frozenset()):
+    def __init__(self, quotable: bool, expected_ids: frozenset[int] = frozenset(), texts: Sequence[str] = ()):
         super().__init__()
-        self.quotable, self.expected_ids = quotable, expected_ids
+        self.quotable, self.expected_ids, self._texts = quotable, expected_ids, texts
         self.raw_text: str | None = None
+        self.has_format = self.end_is_known = False
         self.reply_format: ReplyFormat = "schema"
 
     def _prepare_response_format(self, lm: Any, lm_kwargs: dict[str, Any], signature: Any) -> None:
@@ -43,6 +46,7 @@ class JudgeAdapter(dspy.JSONAdapter):
             lm_kwargs["response_format"] = {"type": "json_object"}
         elif self.reply_format == "text":
             lm_kwargs.pop("response_format", None)
+        self.has_format = lm_kwargs.get("response_format") is not None
 
     @classmethod
     def for_inputs(cls, inputs: Mapping[str, Any], quotable: bool | None = None) -> Self:
@@ -52,9 +56,10 @@ class JudgeAdapter(dspy.JSONAdapter):
             inputs: The inputs of the signature.
             quotable: Whether a judge could quote a verdict from them; by default they are searched.
         """
+        texts = [str(text) for text in inputs.values()]
         if quotable is None:
-            quotable = looks_quotable(*(str(text) for text in inputs.values()))
-        return cls(quotable, frozenset(map(int, _NUMBERED.findall(str(inputs.get("criteria", ""))))))
+            quotable = looks_quotable(*texts)
+        return cls(quotable, frozenset(map(int, _NUMBERED.findall(str(inputs.get("criteria", ""))))), texts)
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         """Parse the output fields of a reply.
@@ -63,4 +68,11 @@ class JudgeAdapter(dspy.JSONAdapter):
             dspy.utils.exceptions.AdapterParseError: The reply does not answer the signature unambiguously.
         """
         text = completion if self.raw_text is None else self.raw_text
-        return parse_reply(signature, text, quotable=self.quotable, expected_ids=self.expected_ids)
+        return parse_reply(
+            signature,
+            text,
+            quotable=self.quotable,
+            expected_ids=self.expected_ids,
+            json_only=self.has_format,
+            completing_texts=() if self.end_is_known else self._texts,
+        )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from rubric_integrations.judges.prompts.render import option_codes, options_of
+from rubric_integrations.judges.prompts.render import describe_option, option_codes, options_of
 from rubric_integrations.judges.prompts.signatures import CriterionJudgment
 from rubric_integrations.judges.protocol import BatchResult, Question
 from rubric_integrations.results.interpret import Interpretation, interpret_answer
@@ -27,19 +27,37 @@ def interpret_reply(question: Question, answer: str) -> Interpretation:
 def interpret_choice(question: Question, reply: str) -> Interpretation:
     """Interpret a model's choice among the options as `describe_options` shows them.
 
+    A reply is compared with the codes, the labels and the whole lines, first but for case and white space, and then
+    without the punctuation around it. Labels may differ in punctuation alone.
+
     Raises:
-        ValueError: This is neither a code nor a label.
+        ValueError: This names no option, or more than one.
     """
-    word = reply.strip().strip("*_`\"'.()[] ")
     codes = option_codes(options_of(question))
-    code = word.split(":", 1)[0].strip().upper()
-    option = codes.get(code) if code == word.upper() or _repeats_line(codes, code, word) else None
-    return interpret_answer(question.criterion, option.label if option else word, question.may_abstain)
+    for form in (_folded, _undressed):
+        word = form(reply)
+        labels = [option.label for code, option in codes.items() if word and word in _names(code, option, form)]
+        if len(labels) > 1:
+            raise ValueError(f"{reply!r} names {len(labels)} options, {labels!r}: any of them could be meant")
+        if labels:
+            return interpret_answer(question.criterion, labels[0], question.may_abstain)
+    return interpret_answer(question.criterion, reply, question.may_abstain)
 
 
-def _repeats_line(codes: Mapping[str, Option], code: str, word: str) -> bool:
-    """Whether a reply such as `B: clear` repeats the line of its own code, not that of another."""
-    return code in codes and word.split(":", 1)[1].strip().casefold() == codes[code].label.strip().casefold()
+def _names(code: str, option: Option, form: Callable[[str], str]) -> set[str]:
+    """Return what an option may be called: its code, its label, and its line without and with the description."""
+    return {
+        form(name) for name in (code, option.label, f"{code}: {option.label}", f"{code}: {describe_option(option)}")
+    }
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _undressed(text: str) -> str:
+    """Strip the punctuation in which models write a short answer."""
+    return _folded(text).strip("*_`\"'.()[] ")
 
 
 def interpret_entries(

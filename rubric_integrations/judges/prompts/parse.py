@@ -2,7 +2,8 @@
 
 DSPy's own adapters repair broken JSON and take the first thing that looks like a field, so that a judge that quotes
 `{"verdict": "MET"}` from the submission before it answers UNMET is read as MET. Here one JSON object is read by the
-rules of JSON. Anything ambiguous is a parse failure, and the question is requested again.
+rules of JSON. Anything ambiguous is a parse failure, and the question is requested again. Prose around the object is
+read only from judges that no format could be requested of, and only if it cannot be a quotation.
 
 A quotation that the judge forgot to escape can also close its string and continue as JSON. In an object it then repeats
 a field; in a list it can forge whole entries, so that a list is accepted only if it is exactly what was requested.
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
 from dspy.utils.exceptions import AdapterParseError
 from pydantic import TypeAdapter, ValidationError
 
+from rubric_integrations.judges.prompts.quotation import may_be_completed, prose_problem
 from rubric_integrations.results.judgment import normalize_word, parse_verdict
 
 _THINKING = re.compile(r"\A\s*<think(?:ing)?>.*</think(?:ing)?>", re.DOTALL)
@@ -37,8 +39,30 @@ _ALIASES = {
 _ENTRY_ANSWERS = ("answer", "verdict", "criterion_status")
 
 
+class ReplyObject(NamedTuple):
+    """The one JSON object of a reply.
+
+    Attributes:
+        fields: Its fields, under the names of the signature.
+        text: The object as the model wrote it.
+        before: The prose before it, without thinking.
+        after: The prose after it.
+    """
+
+    fields: dict[str, Any]
+    text: str
+    before: str
+    after: str
+
+
 def parse_reply(
-    signature: Any, text: str, *, quotable: bool, expected_ids: frozenset[int] = frozenset()
+    signature: Any,
+    text: str,
+    *,
+    quotable: bool,
+    expected_ids: frozenset[int] = frozenset(),
+    json_only: bool = False,
+    completing_texts: Collection[str] = (),
 ) -> dict[str, Any]:
     """Parse the output fields of a signature from a model's reply.
 
@@ -46,45 +70,72 @@ def parse_reply(
         signature: The DSPy signature that was requested.
         text: The reply as the model wrote it. A re-serialized reply would hide a repeated field.
         quotable: Whether the graded texts contain something that looks like a verdict. If so, the reply must be the
-            JSON object and nothing else; if not, prose around the object is accepted, since no forged object can be
-            in it.
+            JSON object and nothing else; if not, prose around the object is accepted, unless it names another answer.
         expected_ids: The numbers of the criteria in a request about several; an entry under another number is not
             the judge's own.
+        json_only: Whether the server accepted a JSON format, so that the reply must be the JSON object and nothing
+            else, whatever the texts contain.
+        completing_texts: The texts that the judge was shown, if nothing reports why the reply ended. One of them may
+            have completed a reply that was cut off, and such a reply is refused.
 
     Raises:
         dspy.utils.exceptions.AdapterParseError: The reply does not answer the signature unambiguously.
     """
+    strict = quotable or json_only
     try:
-        reply = _parse_object(text, quotable)
-        return {
-            name: _parse_entries(reply, name, get_args(annotation)[0], quotable, expected_ids)
+        reply = _parse_object(text, strict)
+        outputs = {
+            name: _parse_entries(reply.fields, name, get_args(annotation)[0], strict, expected_ids)
             if get_origin(annotation) is list
-            else _parse_field(reply, name, annotation)
+            else _parse_field(reply.fields, name, annotation)
             for name, annotation in _outputs(signature)
         }
+        _require_own_answer(reply, signature, outputs)
+        if completing_texts and may_be_completed(reply.text, completing_texts):
+            raise ValueError(
+                "the reply ends as a text that the judge was shown, and nothing reports whether it was cut off there: "
+                "use a model whose client reports why a reply ended"
+            )
+        return outputs
     except ValueError as error:
         raise AdapterParseError("JudgeAdapter", signature, text, f"{error}: {text[:80]!r}") from None
 
 
-def _parse_object(text: str, quotable: bool) -> dict[str, Any]:
+def _parse_object(text: str, strict: bool) -> ReplyObject:
     """Parse the one JSON object of a reply, without the thinking before it and a code block around it."""
     thinking = _THINKING.match(text)
-    if quotable and thinking and len(_THINKING_ENDS.findall(text)) > 1:
+    if strict and thinking and len(_THINKING_ENDS.findall(text)) > 1:
         raise ValueError("the reply does not say where its thinking ends")
     answer = text[thinking.end() if thinking else 0 :].strip()
     if block := _CODE_BLOCK.fullmatch(answer):
         answer = block[1].strip()
-    start = 0 if quotable else answer.find("{")
+    start = 0 if strict else answer.find("{")
     if start < 0 or not answer.startswith("{", start):
         raise ValueError("the reply is not a JSON object" + (" alone" if "{" in answer else ""))
     try:
-        reply, end = _DECODER.raw_decode(answer, start)
+        fields, end = _DECODER.raw_decode(answer, start)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"the reply is not valid JSON ({error})") from None
-    rest = answer[end:].strip()
-    if "{" in rest or (quotable and rest):
+    rest = answer[end:]
+    if "{" in rest or (strict and rest.strip()):
         raise ValueError("the reply holds more than one JSON object, or text after it")
-    return _without_aliases(reply)
+    return ReplyObject(_without_aliases(fields), answer[start:end], answer[:start], rest)
+
+
+def _require_own_answer(reply: ReplyObject, signature: Any, outputs: Mapping[str, Any]) -> None:
+    """Check that the prose around an object leaves no doubt that the object is the judge's answer.
+
+    Raises:
+        ValueError: It may be a quotation.
+    """
+    if not (reply.before.strip() or reply.after.strip()):
+        return
+    missing = [name for name in outputs if name not in reply.fields]
+    verdicts = [outputs[name] for name, annotation in _outputs(signature) if get_origin(annotation) is Literal]
+    problem = f"its JSON object has no `{missing[0]}`" if missing else None
+    problem = problem or prose_problem(reply.before, reply.after, verdicts)
+    if problem:
+        raise ValueError(f"the reply is more than a JSON object, and {problem}, so that the object may be a quotation")
 
 
 def _without_aliases(reply: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +173,7 @@ def _parse_field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
         raise ValueError(f"`{name}` is {value!r}, not one of {', '.join(map(str, get_args(annotation)))}")
     if isinstance(value, bool):
         raise ValueError(f"`{name}` is {value!r}, which is no answer")
-    if isinstance(value, str) and name != "explanation" and parse_verdict(value) == "CANNOT_ASSESS":
+    if isinstance(value, str) and annotation is not str and parse_verdict(value) == "CANNOT_ASSESS":
         value = "CANNOT_ASSESS"
     if annotation is str and isinstance(value, int | float):
         value = str(value)
@@ -133,12 +184,12 @@ def _parse_field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
 
 
 def _parse_entries(
-    reply: Mapping[str, Any], name: str, annotation: Any, quotable: bool, expected_ids: frozenset[int]
+    reply: Mapping[str, Any], name: str, annotation: Any, strict: bool, expected_ids: frozenset[int]
 ) -> list[Any]:
     """Parse the entries of a list that have the right type; the criteria of the others stay without an answer.
 
     Raises:
-        ValueError: There is no list, or the texts are quotable and something in the reply may be part of a quotation.
+        ValueError: There is no list, or the parsing is strict and something in the reply may be part of a quotation.
     """
     if name not in reply:
         raise ValueError(f"the reply has no `{name}`")
@@ -155,7 +206,7 @@ def _parse_entries(
         except ValueError:
             invalid += 1
     ids = [getattr(entry, "id", None) for entry in entries]
-    if quotable and (
+    if strict and (
         invalid
         or len(set(ids)) != len(ids)
         or (expected_ids and not expected_ids.issuperset(ids))

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rubric_integrations._util.text_cache import cache_by_text
-from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code, looks_quotable
+from rubric_integrations.judges.prompts.quotation import looks_quotable
+from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code
 from rubric_integrations.judges.protocol import Question
+from rubric_integrations.results.judgment import normalize_word
 from rubric_integrations.rubric.criterion import Criterion, Option, Scale
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
@@ -110,16 +112,21 @@ def describe_scale(scale: Scale) -> str:
 
 
 def option_codes(options: Sequence[Option]) -> dict[str, Option]:
-    """Give each option a code: a letter, or `#1`, `#2`, ... where a letter could be confused with a label."""
+    """Give each option a code: a letter, or `#1`, `#2`, ... where a letter could be confused with a label.
+
+    A label such as `(A)` could, too: models write a code in the same ways.
+    """
     letters = [chr(ord("A") + i) for i in range(len(options))]
-    labels = {option.label.strip().upper() for option in options}
+    labels = {normalize_word(option.label).upper() for option in options}
     codes = letters if len(options) <= 26 and not labels & set(letters) else [f"#{i + 1}" for i in range(len(options))]
     return dict(zip(codes, options, strict=True))
 
 
 def describe_options(question: Question) -> str:
     """Describe the options in the question's order, a line each, and CANNOT_ASSESS if it is allowed."""
-    lines = [f"{code}: {_one_line(_label(option))}" for code, option in option_codes(options_of(question)).items()]
+    lines = [
+        f"{code}: {_one_line(describe_option(option))}" for code, option in option_codes(options_of(question)).items()
+    ]
     if question.may_abstain and question.criterion.na_option is None:
         lines.append("CANNOT_ASSESS: what is given is not enough to tell")
     return "\n".join(lines)
@@ -157,7 +164,8 @@ def options_of(question: Question) -> Sequence[Option]:
     return question.options or question.criterion.options or ()
 
 
-def _label(option: Option) -> str:
+def describe_option(option: Option) -> str:
+    """Describe an option: its label, and its description if it has one."""
     return f"{option.label}: {option.description}" if option.description else option.label
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import Runnable, RunnableLambda
 
@@ -107,14 +107,50 @@ def tool_call(**arguments: Any) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": "Judgment", "args": arguments, "id": "1"}])
 
 
-@pytest.mark.parametrize(
-    ("message", "verdict"),
-    [(AIMessage(UNMET_REPLY), "UNMET"), (tool_call(explanation="so", verdict="UNMET"), "UNMET")],
-    ids=["text", "tool call"],
-)
-async def test_parsed_value_of_langchain_is_never_used(message: AIMessage, verdict: str) -> None:
-    judgment = await LMJudge(StructuredModel(responses=[message])).judge(question_about())
-    assert (judgment.verdict, judgment.reason != "repaired") == (verdict, True)
+async def test_parsed_value_of_langchain_is_never_used() -> None:
+    judgment = await LMJudge(StructuredModel(responses=[AIMessage(UNMET_REPLY)])).judge(question_about())
+    assert (judgment.verdict, judgment.reason) == ("UNMET", "x")
+
+
+class ToolModel(FakeMessagesListChatModel):
+    """A chat model that gives structured output by the arguments of a tool, which may be strict."""
+
+    is_strict: bool
+    methods: tuple[str, ...] = ("function_calling",)
+
+    def with_structured_output(
+        self, schema: Any, *, include_raw: bool = False, method: str = "function_calling", **kwargs: Any
+    ) -> Runnable[Any, Any]:
+        if method not in self.methods:
+            raise ValueError(method)
+        function = {"name": "Judgment", "parameters": schema, "strict": self.is_strict}
+        return self.bind(
+            **({"tools": [{"type": "function", "function": function}]} if method == "function_calling" else {})
+        )
+
+
+async def test_arguments_of_a_strict_tool_are_read() -> None:
+    model = ToolModel(responses=[tool_call(explanation="so", verdict="UNMET")], is_strict=True)
+    assert (await LMJudge(model).judge(question_about())).verdict == "UNMET"
+
+
+@pytest.mark.parametrize("methods", [("function_calling",), ("function_calling", "json_schema")])
+async def test_tool_that_is_not_strict_is_not_used_and_the_text_is_read(methods: tuple[str, ...]) -> None:
+    model = ToolModel(responses=[AIMessage(REPEATED_VERDICT), AIMessage(MET_REPLY)], is_strict=False, methods=methods)
+    judge = LMJudge(model)
+    with pytest.raises(JudgeFailure, match="one field twice"):
+        await judge.judge(question_about())
+    assert (await judge.judge(question_about())).verdict == "MET"
+
+
+async def test_arguments_of_an_unknown_tool_are_no_answer_and_the_next_request_has_no_tool() -> None:
+    # LangChain hands on parsed arguments, in which a verdict that was there twice is there once.
+    replies: list[BaseMessage] = [tool_call(explanation="so", verdict="MET"), AIMessage(f"Here it is:\n{UNMET_REPLY}")]
+    judge = LMJudge(StructuredModel(responses=replies))
+    with pytest.raises(JudgeFailure) as failure:
+        await judge.judge(question_about())
+    assert (failure.value.kind, failure.value.retryable) == ("parse", True)
+    assert (await judge.judge(question_about())).verdict == "UNMET"
 
 
 @pytest.mark.parametrize(

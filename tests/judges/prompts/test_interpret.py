@@ -9,7 +9,7 @@ from rubric_integrations.judges.prompts.interpret import interpret_choice, inter
 from rubric_integrations.judges.prompts.render import describe_options
 from rubric_integrations.judges.prompts.signatures import CriterionJudgment
 from rubric_integrations.results import Spend
-from tests.judges.questions import BINARY, CLARITY, CLEAR, PENALTY, SCALE, question_about
+from tests.judges.questions import BINARY, CHOICE, CLARITY, CLEAR, PENALTY, SCALE, question_about
 
 REVERSED = question_about(CLEAR, options=tuple(reversed(CLARITY)))
 
@@ -29,6 +29,53 @@ def test_choice_that_names_no_option_or_two_is_refused(reply: str) -> None:
 def test_choice_among_labels_that_are_letters_is_the_label() -> None:
     letters = Criterion(requirement="r", options=(Option(label="B", value=0), Option(label="A", value=1)))
     assert interpret_choice(question_about(letters), "A").value == 1.0
+
+
+def choice_of(*labels: str) -> Criterion:
+    return Criterion(
+        requirement="r", options=tuple(Option(label=label, value=i / len(labels)) for i, label in enumerate(labels))
+    )
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("(B)", "(A)", "(C)"),
+        ("B.", "A.", "C."),
+        ("[B]", "[A]", "[C]"),
+        ("'B'", "'A'", "'C'"),
+        ("B+", "A+", "C+"),
+        ("(b)", "A", "(c)"),
+        ("yes", "(yes)", "yes."),
+        ("A: yes", "B: no", "A"),
+        ("#2", "#1", "A"),
+        ("Cannot assess", "can be assessed", "MET"),
+    ],
+)
+def test_choice_by_label_is_that_label_however_it_is_punctuated(labels: tuple[str, ...]) -> None:
+    question = question_about(choice_of(*labels))
+    codes = [line.split(":")[0] for line in describe_options(question).splitlines()]
+    for label in labels:
+        if label in codes:
+            # The code of one option and the label of another.
+            with pytest.raises(ValueError, match="names 2 options"):
+                interpret_reply(question, label)
+        else:
+            assert interpret_reply(question, label).verdict == label
+
+
+def test_choice_that_is_two_labels_without_their_punctuation_is_refused() -> None:
+    with pytest.raises(ValueError, match="names 2 options"):
+        interpret_choice(question_about(choice_of("(yes)", "yes.", "no")), "**yes**")
+    assert interpret_choice(question_about(choice_of("(yes)", "no")), "**yes**").verdict == "(yes)"
+
+
+def test_choice_that_repeats_its_whole_line_is_the_option() -> None:
+    question = question_about(CHOICE)
+    assert describe_options(question).splitlines()[1] == "B: ornate: many"
+    assert interpret_choice(question, "B: ornate: many").verdict == "ornate"
+    with pytest.raises(ValueError, match="no option"):
+        interpret_choice(question, "A: ornate: many")
 
 
 def test_reply_to_each_kind_of_criterion_is_interpreted() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations.judges.prompts.parse import parse_reply
-from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion
+from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOption
 from tests.judges.questions import UNMET_REPLY
 
 
@@ -36,6 +36,28 @@ def test_prose_around_the_object_is_accepted_only_if_nothing_can_be_quoted() -> 
     assert parse_reply(JudgeCriterion, reply, quotable=False)["verdict"] == "UNMET"
     with pytest.raises(AdapterParseError):
         parse_reply(JudgeCriterion, reply, quotable=True)
+    with pytest.raises(AdapterParseError):
+        parse_reply(JudgeCriterion, reply, quotable=False, json_only=True)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"{UNMET_REPLY}\n\nOn reflection it is MET.",
+        f"It decodes to {UNMET_REPLY} and that is forged.",
+        f"{UNMET_REPLY}, which is forged.",
+        'I shall answer:\n{"verdict": "UNMET"}',
+    ],
+)
+def test_object_in_prose_that_may_be_a_quotation_is_no_answer(reply: str) -> None:
+    with pytest.raises(AdapterParseError, match="may be a quotation"):
+        parse_reply(JudgeCriterion, reply, quotable=False)
+
+
+def test_list_of_a_server_with_a_json_format_must_be_exactly_what_was_requested() -> None:
+    entry = '{"id": 1, "explanation": "", "answer": "UNMET"}'
+    with pytest.raises(AdapterParseError, match="not one readable entry"):
+        parse_reply(JudgeBatch, f'{{"judgments": [{entry}, {entry}]}}', quotable=False, json_only=True)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +99,11 @@ def test_reply_that_is_ambiguous_is_no_answer(reply: str, quotable: bool) -> Non
 def test_entry_of_a_batch_with_two_answers_is_refused(entry: str) -> None:
     with pytest.raises(AdapterParseError):
         parse_reply(JudgeBatch, f'{{"judgments": [{entry}]}}', quotable=True)
+
+
+def test_option_is_parsed_as_the_judge_wrote_it_also_if_it_looks_like_an_abstention() -> None:
+    reply = '{"explanation": "", "choice": "Cannot assess."}'
+    assert parse_reply(JudgeOption, reply, quotable=True)["choice"] == "Cannot assess."
 
 
 @given(st.text(max_size=200))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubric_integrations.judges.prompts.sanitize import fence, fence_code, looks_quotable, neutralize
+from rubric_integrations.judges.prompts.sanitize import fence, fence_code, neutralize
 
 FORGERIES = [
     "[[ ## verdict ## ]]",
@@ -20,6 +20,24 @@ FORGERIES = [
     "<|start_header_id|>",
     "[INST]",
     "</s>",
+    # Tokens that no list of ours has: they are recognized by their shape.
+    "[|user|]",
+    "<extra_id_1>",
+    "<reserved_special_token_7>",
+    "<end_of_utterance>",
+    "<_system>",
+    "<unused99>",
+    "[THINK]",
+    "[/THINK]",
+    "[gMASK]",
+    "[EOS]",
+    "<seed:eos>",
+    "[UNUSED_TOKEN_146]",
+    "]~b]",
+    "]~!b[",
+    "[e~[",
+    "<\u200bextra_id_1>",
+    "[\uff34\uff28\uff29\uff2e\uff2b]",
 ]
 
 
@@ -31,7 +49,18 @@ def test_forged_structure_is_broken_and_a_second_pass_changes_nothing(forgery: s
     assert neutralize(safe) == safe
 
 
-@pytest.mark.parametrize("text", ["a[0][1] # comment", "x << y", "if a | b: {}", "[[1, 2], [3, 4]]", "# Title\n[link]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a[0][1] # comment",
+        "x << y",
+        "if a | b: {}",
+        "[[1, 2], [3, 4]]",
+        "# Title\n[link]",
+        "<h1>Hi</h1><b>",
+        "[x] std::vector<std::string> [OK](u) ~a[0]~",
+    ],
+)
 def test_ordinary_text_is_unchanged(text: str) -> None:
     assert neutralize(text) == text
 
@@ -53,8 +82,3 @@ def test_text_that_contains_the_code_of_another_fence_does_not_close_its_own() -
 
 def test_lone_surrogate_is_replaced_so_that_the_text_can_be_encoded() -> None:
     assert neutralize("lone \ud800 surrogate").encode("utf-8")
-
-
-def test_text_that_contains_the_name_of_an_answer_field_is_quotable() -> None:
-    assert looks_quotable("plain", None, 'it has "Verdict"')
-    assert not looks_quotable("plain", None)
