@@ -59,7 +59,9 @@ class LimitedJudge(JudgeWrapper):
             return await self._endpoint.call(partial(limit.call, call) if limit else call)
 
     async def _send(self, request: Callable[[], Awaitable[Result]]) -> Result:
-        concurrency, timeout, sent_at = self._limiter.concurrency, self._limiter.limits.timeout, time.monotonic()
+        concurrency, timeout = self._limiter.concurrency, self._limiter.limits.timeout
+        await concurrency.wait_for_server()
+        sent_at = time.monotonic()
         try:
             async with asyncio.timeout(timeout):
                 result = await request()

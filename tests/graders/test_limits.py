@@ -194,3 +194,16 @@ async def test_failure_that_a_judge_raises_again_and_again_is_not_changed() -> N
             await ONE.grade("text", grader=PerCriterionGrader(FakeJudge(failure)))
         assert error.value.report.spend.calls == 3
     assert failure.spend.calls == 1
+
+
+async def test_call_that_is_held_while_the_first_is_refused_waits_as_long_as_the_server_requests() -> None:
+    refusal = JudgeFailure("transport", "slow down", retryable=True, rate_limited=True, retry_after=30.0)
+    judge = FakeJudge({"r0": refusal})
+    # The first call of a run is made alone: the second one has a slot already when the first is refused.
+    grader = PerCriterionGrader(judge).for_run(max_concurrency=2)
+    grades = [asyncio.create_task(grader.grade(ONE, text)) for text in ("first", "second")]
+    await asyncio.wait(grades, timeout=0.3)
+    assert [question.submission.response for question in judge.questions] == ["first"]
+    for grade in grades:
+        grade.cancel()
+    await asyncio.wait(grades)
