@@ -51,7 +51,7 @@ class AdaptiveConcurrency:
             self._free.release()
 
     async def wait_for_server(self) -> None:
-        """Wait until the server wants calls again; to be awaited last before a call is sent."""
+        """Wait until the server accepts calls again; await it when everything else allows the call."""
         # Another call may be refused during the wait, which then becomes longer.
         while (wait := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110 -- what it waits for is a time
             await asyncio.sleep(wait)

@@ -54,14 +54,19 @@ class LimitedJudge(JudgeWrapper):
         return await self._call(partial(self.inner.judge_overall, submission, rubric))
 
     async def _call(self, request: Callable[[], Awaitable[Result]]) -> Result:
-        limit, call = self._limiter.spend_limit, partial(self._send, request)
-        async with self._limiter.concurrency:
-            return await self._endpoint.call(partial(limit.call, call) if limit else call)
+        limit, concurrency, send = self._limiter.spend_limit, self._limiter.concurrency, partial(self._send, request)
+
+        async def call() -> Result:
+            # After the endpoint, which may hold a call until another is refused; and before the spend limit, which
+            # counts a call from here on as sent.
+            await concurrency.wait_for_server()
+            return await (limit.call(send) if limit else send())
+
+        async with concurrency:
+            return await self._endpoint.call(call)
 
     async def _send(self, request: Callable[[], Awaitable[Result]]) -> Result:
-        concurrency, timeout = self._limiter.concurrency, self._limiter.limits.timeout
-        await concurrency.wait_for_server()
-        sent_at = time.monotonic()
+        concurrency, timeout, sent_at = self._limiter.concurrency, self._limiter.limits.timeout, time.monotonic()
         try:
             async with asyncio.timeout(timeout):
                 result = await request()
