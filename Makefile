@@ -13,7 +13,7 @@ PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.
 BENCH_VENV := build/bench
 
-.PHONY: help demo test coverage test-wheel test-pythons lint types docs bench clean
+.PHONY: help demo test simulate coverage test-wheel test-pythons lint types docs bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,9 @@ demo: $(USER_STAMP) ## Grade six responses and make the report page: no key, no 
 
 test: $(STAMP) ## Run the tests on all cores
 	$(BIN)/python $(PYTEST)
+
+simulate: $(STAMP) ## Play 20,000 simulated runs with faults, crashes and pauses (about ten minutes)
+	$(BIN)/python -m tests.simulation 0 19999
 
 coverage: $(STAMP) ## Run the tests, and print the branch coverage of the package
 	$(BIN)/python $(PYTEST) --cov

@@ -37,13 +37,6 @@ class AdaptiveConcurrency:
 
     async def __aenter__(self) -> None:
         await self._free.acquire()
-        wait = self._not_before - time.monotonic()
-        if wait > 0:
-            try:
-                await asyncio.sleep(wait)
-            except BaseException:
-                self._release()
-                raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -56,6 +49,12 @@ class AdaptiveConcurrency:
             self._withheld += 1
         else:
             self._free.release()
+
+    async def wait_for_server(self) -> None:
+        """Wait until the server accepts calls again; await it when everything else allows the call."""
+        # Another call may be refused during the wait, which then becomes longer.
+        while (wait := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110 -- what it waits for is a time
+            await asyncio.sleep(wait)
 
     def on_rate_limit(self, sent_at: float, wait: float = 0.0) -> None:
         """Halve the slots, once for all calls that were sent before the provider first refused one.

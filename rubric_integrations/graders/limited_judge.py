@@ -70,12 +70,18 @@ class LimitedJudge(JudgeWrapper):
     ) -> Result:
         if not self._is_prepared:
             await self._prepare()
-        limit, call = self._limiter.spend_limit, partial(self._send, request)
-        if limit is not None:
-            has_limit = limit.max_cost is not None
-            highest_cost = self._highest_cost(submission, guidelines, criteria) if has_limit else None
-            call = partial(limit.call, call, highest_cost)
-        async with self._limiter.concurrency:
+        limit, concurrency, send = self._limiter.spend_limit, self._limiter.concurrency, partial(self._send, request)
+        highest_cost = None
+        if limit is not None and limit.max_cost is not None:
+            highest_cost = self._highest_cost(submission, guidelines, criteria)
+
+        async def call() -> Result:
+            # After the endpoint, which may hold a call until another is refused; and before the spend limit, which
+            # counts a call from here on as sent.
+            await concurrency.wait_for_server()
+            return await (limit.call(send, highest_cost) if limit else send())
+
+        async with concurrency:
             return await self._endpoint.call(call)
 
     def _highest_cost(self, submission: Submission, guidelines: str, criteria: Sequence[Criterion]) -> float | None:

@@ -48,7 +48,7 @@ class SpendLimit:
                 raise ValueError(f"`{name}` must be at least 0, got {limit!r}")
         self.max_calls, self.max_cost = max_calls, max_cost
         self._total = SpendTotal()
-        self._started = self._under_way = 0
+        self._started = self._under_way = self._lost_without_price = 0
         # What was paid, or may have been; and what the calls under way may cost.
         self._counted = self._reserved = 0.0
         self._highest_cost: float | None = None
@@ -142,9 +142,12 @@ class SpendLimit:
             # What is one call here may have been several requests of the judge.
             self._started += max(0, spend.calls - 1)
             if spend.cost is not None:
-                self._counted += spend.cost
                 self._highest_cost = max(self._highest_cost or 0.0, spend.cost)
+                self._counted += spend.cost + self._lost_without_price * self._highest_cost
+                self._lost_without_price = 0
             elif is_answered:
                 self._has_unknown_price = True
-            else:
+            elif reserved:
                 self._counted += reserved
+            else:
+                self._lost_without_price += 1

@@ -50,14 +50,18 @@ def test_limit_holds_and_one_slot_is_left_after_any_events(events: list[str], li
     asyncio.run(run())
 
 
-async def test_cancelled_wait_returns_its_slot() -> None:
+async def test_cancelled_wait_for_the_server_returns_its_slot() -> None:
     concurrency = AdaptiveConcurrency(1)
     concurrency.on_rate_limit(sent_at=time.monotonic(), wait=30)
-    waiting = asyncio.create_task(concurrency.__aenter__())
+
+    async def call() -> None:
+        async with concurrency:
+            await concurrency.wait_for_server()
+
+    waiting = asyncio.create_task(call())
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    concurrency._not_before = 0.0  # pyright: ignore[reportPrivateUsage]
     async with asyncio.timeout(1), concurrency:
         assert concurrency.slots == 1

@@ -10,6 +10,7 @@ import pytest
 from rubric_integrations import JudgeError, PerCriterionGrader
 from rubric_integrations.graders import CallLimits, limits
 from rubric_integrations.judges import LMJudge, Question
+from rubric_integrations.judges.spend_limit import SpendLimit
 from rubric_integrations.results import JudgeFailure, Spend
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import THREE, rubric_of
@@ -195,3 +196,20 @@ async def test_failure_that_a_judge_raises_again_and_again_is_not_changed() -> N
             await ONE.grade("text", grader=PerCriterionGrader(FakeJudge(failure)))
         assert error.value.report.spend.calls == 3
     assert failure.spend.calls == 1
+
+
+async def test_call_that_is_held_while_the_first_is_refused_waits_as_long_as_the_server_requests() -> None:
+    refusal = JudgeFailure(
+        "transport", "slow down", retryable=True, rate_limited=True, retry_after=30.0, spend=Spend(calls=1)
+    )
+    judge = FakeJudge({"r0": refusal})
+    # The first call of a run is made alone: the second one has a slot already when the first is refused.
+    spend_limit = SpendLimit()
+    grader = PerCriterionGrader(judge).for_run(2, spend_limit)
+    grades = [asyncio.create_task(grader.grade(ONE, text)) for text in ("first", "second")]
+    await asyncio.wait(grades, timeout=0.3)
+    assert [question.submission.response for question in judge.questions] == ["first"]
+    for grade in grades:
+        grade.cancel()
+    await asyncio.wait(grades)
+    assert spend_limit.spend.calls == 1, "a call that was cancelled during the wait was not sent"

@@ -1,0 +1,194 @@
+"""What must hold in every simulation, whatever happens in it.
+
+Each function returns what does not hold, in plain words: `check_request` at the moment of each request, `check_run`
+when a run has ended, and `check_ledger` at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rubric_integrations.results import CriterionReport, EvaluationReport, Judgment
+from rubric_integrations.runs import Graded, Run
+from tests.simulation.network import Cell, Network, Traffic, describe, reason_of, true_judgment
+from tests.simulation.scenario import Life, Scenario
+from tests.simulation.virtual_loop import Process
+
+_ROUNDING = 1e-9
+
+
+class RunRecord:
+    """One run of one process.
+
+    Attributes:
+        process: The process.
+        life: Its limits.
+        traffic: What it has sent.
+        results: What it has yielded.
+        end: How it ended: `done`, `stopped`, `interrupted`, `crashed` or `raised`.
+        error: What it raised; empty if nothing.
+        run: The run; None if the process ended before it began.
+    """
+
+    def __init__(self, process: Process, life: Life, traffic: Traffic):
+        self.process, self.life, self.traffic = process, life, traffic
+        self.results: list[Graded] = []
+        self.end, self.error = "", ""
+        self.run: Run | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run has given a complete report for every row."""
+        return self.end == "done" and all(
+            graded.judge_error is None and graded.report and graded.report.complete for graded in self.results
+        )
+
+
+def check_request(
+    process: Process,
+    cells: Sequence[Cell],
+    stored: Sequence[str],
+    network: Network,
+    life: Life,
+    max_concurrency: int,
+    now: float,
+) -> list[str]:
+    """Check one request before it is sent.
+
+    Args:
+        process: Who sends it.
+        cells: The judgments that it requests.
+        stored: The judgments in the ledger.
+        network: What was sent until now.
+        life: The limits of the run.
+        max_concurrency: The most requests of one process at the same time.
+        now: The time in seconds.
+    """
+    faults: list[str] = []
+    traffic = network.traffic[process]
+    for cell in cells:
+        requesters = [process, *network.requesters[cell]]
+        # Whoever was stopped for longer than its lease lasts cannot know that it has lost it.
+        if any(requester.was_paused_for_long for requester in requesters):
+            continue
+        if any(reason_of(cell) in judgment for judgment in stored):
+            faults.append(f"{process} requests {reason_of(cell)}, which is stored")
+        faults += [
+            f"{process} requests {reason_of(cell)} while {other} does"
+            for other in dict.fromkeys(requesters)
+            if other.is_alive and cell in network.traffic[other].under_way_cells
+        ]
+    if traffic.under_way >= max_concurrency:
+        faults.append(f"{process} has more than {max_concurrency} requests under way")
+    if life.max_calls is not None and traffic.requests >= life.max_calls:
+        faults.append(f"{process} sends {describe(cells)} beyond its limit of {life.max_calls} calls")
+    if life.max_cost is not None and traffic.cost >= life.max_cost - _ROUNDING:
+        faults.append(f"{process} sends {describe(cells)} beyond its limit of ${life.max_cost:.2f}")
+    if now < traffic.not_before - _ROUNDING:
+        faults.append(f"{process} sends {describe(cells)} although the provider wants no request")
+    return faults
+
+
+def check_run(
+    scenario: Scenario, run: RunRecord, undisturbed: Mapping[str, EvaluationReport], stored: Sequence[str]
+) -> list[str]:
+    """Check a run that has ended.
+
+    Args:
+        scenario: What was planned.
+        run: What happened.
+        undisturbed: The report of each text where nothing fails.
+        stored: The judgments in the ledger.
+    """
+    return [
+        *_check_end(scenario, run),
+        *_check_spend(run),
+        *(fault for graded in run.results for fault in _check_result(scenario, graded, undisturbed)),
+        *_check_stored(run, stored),
+    ]
+
+
+def check_ledger(scenario: Scenario, rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Check the judgments of the ledger, as pairs of status and JSON, when all runs have ended."""
+    faults = ["a lease is left in the ledger" for status, _ in rows if status != "stored"]
+    reasons = sorted(Judgment.model_validate_json(text).reason for status, text in rows if status == "stored")
+    cells = {Cell(text, criterion.requirement) for text in scenario.texts for criterion in scenario.rubric.criteria}
+    if reasons != sorted(map(reason_of, cells)):
+        faults.append(f"the ledger does not have each judgment once: {reasons}")
+    by_reason = {reason_of(cell): true_judgment(scenario.seed, cell).verdict for cell in cells}
+    for _, text in rows:
+        if text and (judgment := Judgment.model_validate_json(text)).verdict != by_reason.get(judgment.reason):
+            faults.append(f"the ledger has a wrong verdict: {judgment!r}")
+    return faults
+
+
+def _check_end(scenario: Scenario, run: RunRecord) -> Iterator[str]:
+    """Check that a run ends as it should, and that each row ends exactly once."""
+    ids = [graded.row.id for graded in run.results]
+    expected = [str(number) for number in range(1, len(scenario.texts) + 1)]
+    if run.end == "raised":
+        yield f"the run raised {run.error}"
+    if len(ids) != len(set(ids)) or not set(ids) <= set(expected):
+        yield f"rows ended more than once: {ids}"
+    if run.end == "done" and sorted(ids, key=int) != expected:
+        yield f"rows are missing: only {ids} ended"
+    if scenario.ordered and ids != sorted(ids, key=int):
+        yield f"rows are not in order: {ids}"
+    if run.end == "stopped" and run.run and run.run.summary.judge_is_unusable and not run.traffic.failures:
+        yield f"the run ended although no request had failed: {run.run.summary.stopped}"
+    if run.end == "stopped" and run.run and not run.run.summary.judge_is_unusable:
+        limited = run.life.max_calls is not None or run.life.max_cost is not None
+        if not limited:
+            yield f"the run ended by a limit that it does not have: {run.run.summary.stopped}"
+
+
+def _check_spend(run: RunRecord) -> Iterator[str]:
+    """Check that every request is counted."""
+    if run.run and run.end in ("done", "stopped") and run.run.summary.spend.calls != run.traffic.requests:
+        yield f"the run counts {run.run.summary.spend.calls} calls and has sent {run.traffic.requests}"
+    if run.run and run.run.summary.submissions != len(run.results) and run.end != "crashed":
+        yield f"the summary counts {run.run.summary.submissions} rows of {len(run.results)}"
+
+
+def _check_result(scenario: Scenario, graded: Graded, undisturbed: Mapping[str, EvaluationReport]) -> Iterator[str]:
+    """Check that no failure became a value, and that a complete report is the undisturbed one."""
+    text = scenario.texts[int(graded.row.id) - 1]
+    report = graded.report
+    if report is None:
+        yield f"row {graded.row.id} has no report"
+        return
+    failed = [criterion for criterion in report.criteria if criterion.error]
+    for criterion in report.criteria:
+        truth = true_judgment(scenario.seed, Cell(text, criterion.requirement))
+        if criterion.verdict is not None and (criterion.verdict, criterion.value) != (truth.verdict, truth.value):
+            yield f"row {graded.row.id} has the verdict {criterion.verdict} in place of {truth.verdict}"
+    if any(_has_value(criterion) for criterion in failed):
+        yield f"a failure in row {graded.row.id} has a value"
+    if bool(failed) == report.complete or bool(failed) > (graded.judge_error is not None) + (
+        scenario.on_failure == "abstain"
+    ):
+        yield f"row {graded.row.id} does not tell of its {len(failed)} failures"
+    if graded.judge_error and graded.score is not None:
+        yield f"row {graded.row.id} has a score and a failure"
+    if not failed and _comparable(report) != _comparable(undisturbed[text]):
+        yield f"row {graded.row.id} differs from the undisturbed report: {report!r}"
+
+
+def _check_stored(run: RunRecord, stored: Sequence[str]) -> Iterator[str]:
+    """Check that whatever arrived was stored, unless the process crashed."""
+    if run.end == "crashed":
+        return
+    for cell in run.traffic.answered:
+        if not any(reason_of(cell) in judgment for judgment in stored):
+            yield f"{reason_of(cell)} arrived and is not stored"
+
+
+def _has_value(criterion: CriterionReport) -> bool:
+    return criterion.verdict is not None or criterion.value is not None
+
+
+def _comparable(report: EvaluationReport) -> object:
+    """Everything but what depends on the requests that were needed."""
+    fields = report.model_dump(exclude={"spend"})
+    fields["report"] = [{k: v for k, v in row.items() if k != "spend"} for row in fields["report"]]
+    return fields

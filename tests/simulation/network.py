@@ -1,0 +1,212 @@
+"""A scripted model behind a scripted network: which request has which fate is decided by the seed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from rubric_integrations.judges import BatchResult, Question
+from rubric_integrations.results import JudgeFailure, Judgment, Spend
+from rubric_integrations.results.usage import UNKNOWN_CALL
+from tests.simulation.scenario import CALM_AFTER, PRICE, Scenario
+from tests.simulation.virtual_loop import Process, VirtualLoop
+
+# Seconds after which a request without a reply has failed. Some late replies come shortly before.
+TIMEOUT = 10.0
+
+ONE_REQUEST, TWO_REQUESTS = Spend(calls=1, cost=PRICE), Spend(calls=2, cost=2 * PRICE)
+# A refused request costs nothing.
+FREE_REQUEST = Spend(calls=1, cost=0.0)
+
+
+class Cell(NamedTuple):
+    """One judgment, by the text and the requirement."""
+
+    text: str
+    criterion: str
+
+
+class Traffic:
+    """What one process has sent.
+
+    Attributes:
+        requests: The requests sent.
+        cost: What the provider charges for them, in US dollars.
+        under_way: The number of requests without an outcome so far.
+        under_way_cells: Their judgments.
+        failures: The requests that failed.
+        answered: The judgments that arrived, readable and complete.
+        not_before: The time before which the provider wants no request, as far as the process knows.
+    """
+
+    def __init__(self) -> None:
+        self.requests = self.under_way = self.failures = 0
+        self.cost = self.not_before = 0.0
+        self.under_way_cells: set[Cell] = set()
+        self.answered: set[Cell] = set()
+
+
+class Network:
+    """The way to the model, and the model.
+
+    Args:
+        scenario: The faults.
+        loop: The clock.
+        before_request: Is called with the process and the cells of each request that is sent.
+        record: Records an event for whoever replays the seed.
+
+    Attributes:
+        traffic: What each process has sent.
+        requesters: The processes that have requested each judgment.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        loop: VirtualLoop,
+        before_request: Callable[[Process, Sequence[Cell]], None],
+        record: Callable[[Process, str], None],
+    ):
+        self._scenario, self._loop, self._before_request, self._record = scenario, loop, before_request, record
+        self._attempts = Counter[tuple[Cell, ...]]()
+        self.traffic: dict[Process, Traffic] = defaultdict(Traffic)
+        self.requesters: dict[Cell, list[Process]] = defaultdict(list)
+
+    async def request(self, process: Process, cells: Sequence[Cell]) -> tuple[dict[Cell, Judgment], Spend]:
+        """Send one request; some or all judgments may be missing from its reply.
+
+        Raises:
+            JudgeFailure: There is no reply, or no readable one.
+        """
+        if not process.is_alive:
+            raise asyncio.CancelledError
+        self._attempts[tuple(cells)] += 1
+        chance = Random(f"{self._scenario.seed} {cells} {self._attempts[tuple(cells)]}")
+        fate = self._fate(chance)
+        self._before_request(process, cells)
+        traffic = self.traffic[process]
+        traffic.requests += 1
+        traffic.cost += 0.0 if fate.startswith(("rate limit", "refused", "outage")) else PRICE
+        traffic.under_way += 1
+        for cell in cells:
+            self.requesters[cell].append(process)
+            traffic.under_way_cells.add(cell)
+        number = self._attempts[tuple(cells)]
+        self._record(process, f"requests {describe(cells)}, attempt {number}: {fate}")
+        try:
+            judgments, spend = await self._reply(process, cells, fate, chance)
+            if fate != "unreadable":
+                traffic.answered.update(judgments)
+            return judgments, spend
+        except JudgeFailure as failure:
+            traffic.failures += 1
+            if failure.rate_limited and failure.retry_after:
+                traffic.not_before = max(traffic.not_before, self._loop.time() + failure.retry_after)
+            raise
+        except asyncio.CancelledError:
+            traffic.failures += 1
+            raise
+        finally:
+            traffic.under_way -= 1
+            traffic.under_way_cells.difference_update(cells)
+
+    def _fate(self, chance: Random) -> str:
+        now = self._loop.time()
+        if now >= CALM_AFTER:
+            return "on time"
+        for window in self._scenario.windows:
+            if window.begin <= now < window.end:
+                return window.fault
+        number = chance.random()
+        for fault, rate in self._scenario.fault_rates.items():
+            if number < rate:
+                return fault
+            number -= rate
+        return "on time"
+
+    async def _reply(
+        self, process: Process, cells: Sequence[Cell], fate: str, chance: Random
+    ) -> tuple[dict[Cell, Judgment], Spend]:
+        if fate == "hang":
+            await self._loop.create_future()
+        await asyncio.sleep(chance.uniform(TIMEOUT - 3, TIMEOUT - 0.1) if fate == "late" else chance.uniform(0.05, 2.0))
+        if not process.is_alive:
+            raise asyncio.CancelledError
+        judgments = {cell: true_judgment(self._scenario.seed, cell) for cell in cells}
+        match fate:
+            case "lost":
+                raise JudgeFailure("transport", "the connection was lost", retryable=True, spend=UNKNOWN_CALL)
+            case "outage":
+                raise JudgeFailure("transport", "connection refused", retryable=True, spend=FREE_REQUEST)
+            case "refused key":
+                raise JudgeFailure("config", "no such key", spend=FREE_REQUEST)
+            case "rate limit" | "rate limit with a wait":
+                wait = chance.choice((0.3, 2.0, 8.0)) if fate.endswith("wait") else None
+                message = "too many requests"
+                raise JudgeFailure(
+                    "transport", message, retryable=True, rate_limited=True, retry_after=wait, spend=FREE_REQUEST
+                )
+            case "cut" if len(cells) == 1 or chance.random() < 0.5:
+                raise JudgeFailure("parse", "the reply ends early", retryable=True, spend=ONE_REQUEST)
+            case "cut":
+                return dict(list(judgments.items())[: chance.randrange(len(cells))]), ONE_REQUEST
+            case "unreadable":
+                # Only the validation of judgments can tell that this is none.
+                bad = {"verdict": "MET", "value": 0.0} if chance.random() < 0.5 else {"verdict": "MAYBE", "value": 1.0}
+                return {cell: Judgment(**bad) for cell in cells}, ONE_REQUEST  # pyright: ignore[reportArgumentType]
+            case "doubled":
+                self.traffic[process].requests += 1
+                return judgments, TWO_REQUESTS
+            case _:
+                return judgments, ONE_REQUEST
+
+
+class ScriptedJudge:
+    """A judge of one process, whose requests go through the network."""
+
+    def __init__(self, network: Network, process: Process):
+        self._network, self._process = network, process
+
+    def fingerprint(self) -> str:
+        return "scripted"
+
+    def highest_cost(self, text_bytes: int) -> float:
+        return ONE_REQUEST.cost or 0.0
+
+    async def judge(self, question: Question) -> Judgment:
+        cell = Cell(question.submission.response, question.criterion.requirement)
+        judgments, spend = await self._network.request(self._process, [cell])
+        return judgments[cell].model_copy(update={"spend": spend})
+
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
+        cells = {number: Cell(q.submission.response, q.criterion.requirement) for number, q in questions.items()}
+        judgments, spend = await self._network.request(self._process, list(cells.values()))
+        return BatchResult({n: judgments[cell] for n, cell in cells.items() if cell in judgments}, {}, spend)
+
+
+class TruthfulJudge:
+    """A judge that always knows the true judgment, at once."""
+
+    def __init__(self, seed: int):
+        self._seed = seed
+
+    async def judge(self, question: Question) -> Judgment:
+        return true_judgment(self._seed, Cell(question.submission.response, question.criterion.requirement))
+
+
+def true_judgment(seed: int, cell: Cell) -> Judgment:
+    """The only right judgment of a cell; its reason names the cell."""
+    verdict = Random(f"truth {seed} {cell}").choices(("MET", "UNMET", "CANNOT_ASSESS"), (5, 4, 1))[0]
+    value = {"MET": 1.0, "UNMET": 0.0}.get(verdict)
+    return Judgment(verdict=verdict, value=value, reason=reason_of(cell))
+
+
+def reason_of(cell: Cell) -> str:
+    return f"<{cell.text}, {cell.criterion}>"
+
+
+def describe(cells: Sequence[Cell]) -> str:
+    return " ".join(map(reason_of, cells))

@@ -1,0 +1,48 @@
+"""Seeds of the simulator, the faults that it must find, and its own promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.simulation.breakages import BREAKAGES
+from tests.simulation.driver import simulate
+
+# Seeds in the tests; `make simulate` plays many more. In blocks, so that the workers of pytest share them.
+SEEDS, BLOCK = 300, 25
+# How many seeds must be enough to find a fault that was put in on purpose.
+SEEDS_FOR_A_BREAKAGE = 150
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_every_invariant_holds_whatever_happens(first: int) -> None:
+    failed = {seed: faults for seed in range(first, first + BLOCK) if (faults := simulate(seed).faults)}
+    lines = [f"python -m tests.simulation {seed}  # {faults[0]}" for seed, faults in failed.items()]
+    assert not failed, "replay with:\n" + "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_fault_that_is_put_in_on_purpose_is_found(name: str, record_property: Any) -> None:
+    with BREAKAGES[name]():
+        results = ((seed, simulate(seed).faults) for seed in range(SEEDS_FOR_A_BREAKAGE))
+        seed, faults = next(((seed, faults) for seed, faults in results if faults), (None, []))
+    assert faults, f"no seed below {SEEDS_FOR_A_BREAKAGE} finds it"
+    record_property("shown", f"simulator, {name}: seed {seed}, {faults[0]}")
+
+
+@pytest.mark.parametrize("seed", [3, 7])
+def test_seed_is_replayed_step_by_step(seed: int) -> None:
+    first, second = simulate(seed), simulate(seed)
+    assert first.events == second.events
+    assert (first.steps, first.seconds) == (second.steps, second.seconds)
+
+
+def test_simulations_contain_what_they_are_meant_to_contain() -> None:
+    events = "\n".join(event for seed in range(60) for event in simulate(seed).events)
+    expected = [
+        "on time", "late", "lost", "doubled", "cut", "unreadable", "rate limit", "rate limit with a wait", "hang",
+        "outage", "refused key", "crash after", "interrupt after", "pause after", "`max_calls` of", "`max_cost` of",
+        "ends: crashed", "ends: interrupted", "ends: stopped", "ends: done",
+    ]  # fmt: skip
+    assert [text for text in expected if text not in events] == []
