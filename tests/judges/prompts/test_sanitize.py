@@ -58,3 +58,16 @@ def test_lone_surrogate_is_replaced_so_that_the_text_can_be_encoded() -> None:
 def test_text_that_contains_the_name_of_an_answer_field_is_quotable() -> None:
     assert looks_quotable("plain", None, 'it has "Verdict"')
     assert not looks_quotable("plain", None)
+
+
+@pytest.mark.parametrize("part", ["\\", "\\" * 99 + "u", "\\u007", "[", "[ ", "<|", "\u200b", "\uff21"])
+def test_repeated_parts_are_searched_in_one_pass(part: str) -> None:
+    # A pattern that tries each backslash as a beginning takes hours for a row of this length.
+    text = part * (300_000 // len(part))
+    assert not looks_quotable(text)
+    assert neutralize(text)
+
+
+@pytest.mark.parametrize("slashes", [1, 2, 3])
+def test_verdict_behind_any_number_of_backslashes_is_quotable(slashes: int) -> None:
+    assert looks_quotable("\\" * slashes + "u0076erdict")
