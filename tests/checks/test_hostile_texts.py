@@ -24,6 +24,7 @@ HOSTILE_SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
     "a long list and an enum": ({"items": {"enum": list(range(1000))}}, json.dumps([-1] * 10_000)),
     "an ambiguous pattern of properties": ({"patternProperties": {"^(a|aa)+$": {}}}, json.dumps({"a" * 60 + "!": 1})),
     "an ambiguous pattern of many texts": ({"items": {"pattern": "^(a|aa)+$"}}, json.dumps(["a" * 60 + "!"] * 9)),
+    "a pattern that fills the memory": ({"pattern": "a{50000000}"}, '"a"'),
     "an invalid pattern": ({"pattern": "("}, '"a"'),
 }
 

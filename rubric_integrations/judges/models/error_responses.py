@@ -42,7 +42,6 @@ class ErrorResponse(NamedTuple):
             return _is_page(self.body)
         return self.status in _NO_SUCH_PATH and "model" not in server_message(self.body).lower()
 
-
     @property
     def is_unreadable(self) -> bool:
         """Whether it reports success without a JSON object: a page of a proxy, a reply that was cut off."""

@@ -50,7 +50,7 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
     if response is not None and _says_more(response, error):
         message = redact(f"[{error.model}] {describe_response(response, settings.get('api_base'))}", settings)
         if response.is_unreadable:
-            # A proxy that restarts shows a page for a moment, with status 200; a wrong URL shows one until the run ends.
+            # A proxy that restarts shows a page for a moment; a wrong URL shows one until `max_outage` ends the run.
             return JudgeFailure("transport", message, retryable=True, spend=spend)
         if response.is_from_wrong_url:
             return JudgeFailure("config", message, spend=spend)
