@@ -119,7 +119,8 @@ def bound_yaml(text: str) -> None:
     An alias counts as many values as the node that it repeats, because a few nested aliases can stand for billions.
 
     Raises:
-        ValueError: There are too many levels or values, a number is too long, or an alias refers to its own node or a later one.
+        ValueError: There are too many levels or values, a number is too long, or an alias refers to its own node or a
+            later one.
     """
     total, depth = 0, 0
     sizes: dict[str, int] = {}
