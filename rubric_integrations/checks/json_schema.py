@@ -110,6 +110,7 @@ def _additional_properties(validator: Any, value: Any, instance: Any, schema: An
 
 def _unique_items(_validator: Any, is_unique: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if is_unique and isinstance(instance, list):
+        _work.get().compare(len(cast("list[Any]", instance)))
         # Texts, because the hashes of numbers can be chosen to be equal, and a set would then compare every pair.
         items = [json.dumps(_with_plain_numbers(item), sort_keys=True) for item in cast("list[Any]", instance)]
         if len(set(items)) < len(items):
