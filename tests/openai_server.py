@@ -58,6 +58,7 @@ class Reply:
         status: The HTTP status.
         retry_after: The `Retry-After` header, in seconds.
         delay: Seconds to wait before the response.
+        headers: Further headers.
         drop: Whether to close the connection instead of responding.
         finish_reason: Why the reply ended.
         has_usage: Whether the response reports its tokens.
@@ -69,6 +70,7 @@ class Reply:
     status: int = 200
     retry_after: float | None = None
     delay: float = 0.0
+    headers: tuple[tuple[str, str], ...] = ()
     drop: bool = False
     finish_reason: str = "stop"
     has_usage: bool = True
@@ -189,6 +191,7 @@ def _http(call: Call, reply: Reply) -> bytes:
         payload = {"error": {"message": f"scripted status {reply.status}", "type": "scripted", "code": None}}
     data = json.dumps(payload).encode() if reply.raw is None else reply.raw
     headers = [f"HTTP/1.1 {reply.status} Scripted", "Content-Type: application/json", f"Content-Length: {len(data)}"]
+    headers += [f"{name}: {value}" for name, value in reply.headers]
     if reply.retry_after is not None:
         headers.append(f"Retry-After: {reply.retry_after:g}")
     return "\r\n".join(headers).encode() + b"\r\n\r\n" + data

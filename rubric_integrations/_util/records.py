@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 # Sums of much greater weights would overflow to infinity. Below 2**53, whole-number weights are represented exactly.
 MAX_WEIGHT = 1e15
@@ -14,6 +14,20 @@ Weight = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-MAX_WEIGHT
 
 UnitScore = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.0, le=1.0)]
 """A number in [0, 1]."""
+
+
+def encodable(text: str) -> str:
+    r"""Write each lone surrogate of a text, such as half an emoji, as its escape, so that the text can be encoded.
+
+    Example:
+        >>> encodable("fine \ud83d")
+        'fine \\ud83d'
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+EncodableText = Annotated[str, AfterValidator(encodable)]
+"""A text from outside, such as a judge's reason, without lone surrogates: they could not be written to any file."""
 
 
 class Record(BaseModel):

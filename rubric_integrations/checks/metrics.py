@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -17,6 +17,12 @@ CustomMetric = Callable[[Submission], float]
 """A user's metric: returns a value in [0, 1] for a submission."""
 
 F = TypeVar("F", bound=CustomMetric)
+
+# About 15,000 words, which each metric compares in less than a second.
+MAX_CHARS = 100_000
+
+# An error of a library may quote the whole response.
+MAX_MESSAGE = 300
 
 _custom_metrics: dict[str, CustomMetric] = {}
 
@@ -56,7 +62,13 @@ def run_metric(metric: Metric, submission: Submission) -> float:
     if metric.type not in METRICS:
         remedy = "add one to `rubric_integrations.checks.metrics.METRICS`"
         raise JudgeFailure("check", f"the metric `{metric.type}` has no function: {remedy}")
-    value = METRICS[metric.type](metric, submission)
+    try:
+        value = METRICS[metric.type](metric, submission)
+    except JudgeFailure:
+        raise
+    except Exception as error:  # whatever a library raises on such a text, it fails one metric and not the run
+        message = f"the metric `{metric.type}` cannot be computed ({type(error).__name__}: {error})"
+        raise JudgeFailure("check", message[:MAX_MESSAGE]) from error
     if not 0.0 <= value <= 1.0:
         raise JudgeFailure("check", f"the metric `{metric.type}` gave {value!r}, which is not in [0, 1]")
     return value
@@ -83,8 +95,37 @@ def _bleu(metric: Metric, submission: Submission) -> float:
 def _rouge(metric: Metric, submission: Submission) -> float:
     reference = _reference(metric, submission)
     variant = metric.config.get("variant", "rougeL")
+    if variant == "rougeL":
+        return _rouge_l(submission.response, reference)
     scorer = _library("rouge_score.rouge_scorer").RougeScorer([variant], use_stemmer=True)
     return float(scorer.score(reference, submission.response)[variant].fmeasure)
+
+
+def _rouge_l(response: str, reference: str) -> float:
+    """Compute ROUGE-L with the words of `rouge_score`, whose own table has an entry for each pair of words."""
+    tokenizer = _library("rouge_score.tokenizers").DefaultTokenizer(use_stemmer=True)
+    words, expected = tokenizer.tokenize(response), tokenizer.tokenize(reference)
+    if not words or not expected:
+        return 0.0
+    common = _common_length(words, expected)
+    return float(_library("rouge_score.scoring").fmeasure(common / len(words), common / len(expected)))
+
+
+def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the length of the longest common subsequence.
+
+    It is the algorithm of Hyyro (2004): one integer has a bit for each word of the first sequence, and each word of the
+    second costs a few operations on it.
+    """
+    places: dict[str, int] = {}
+    for position, word in enumerate(one):
+        places[word] = places.get(word, 0) | 1 << position
+    everywhere = (1 << len(one)) - 1
+    unmatched = everywhere
+    for word in other:
+        matches = unmatched & places.get(word, 0)
+        unmatched = (unmatched + matches | unmatched - matches) & everywhere
+    return len(one) - unmatched.bit_count()
 
 
 def _accuracy(metric: Metric, submission: Submission) -> float:
@@ -122,6 +163,13 @@ METRICS: dict[MetricType, Callable[[Metric, Submission], float]] = {
 def _reference(metric: Metric, submission: Submission) -> str:
     if not submission.reference:
         raise JudgeFailure("check", f"the metric `{metric.type}` needs the submission's `reference`, which is missing")
+    length = max(len(submission.response), len(submission.reference))
+    if metric.type != "accuracy" and length > MAX_CHARS:
+        raise JudgeFailure(
+            "check",
+            f"the metric `{metric.type}` is for texts of at most {MAX_CHARS:,} characters, and one has {length:,} "
+            "characters: shorten it, or use a custom metric",
+        )
     return submission.reference
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rubric_integrations.checks.metrics import run_metric
+from rubric_integrations.checks.metrics import MAX_MESSAGE, run_metric
 from rubric_integrations.checks.registry import CHECKS
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.rubric.check import Check
@@ -20,8 +20,9 @@ def run_check(check: Check, submission: Submission | str) -> Judgment:
         MET if every condition holds, else UNMET with every reason; for a metric, a judgment with the metric's value.
 
     Raises:
-        JudgeFailure: Of kind `check`: a pattern took too long, a schema refers to a schema outside itself, a metric
-            lacks its input or its library, or a condition has no function in `CHECKS`.
+        JudgeFailure: Of kind `check`: a condition raised an error or is too much work, such as a pattern that takes
+            too long; a schema refers to a schema outside itself; a metric lacks its input or its library; or a
+            condition has no function in `CHECKS`.
 
     Example:
         >>> run_check(Check(contains="17.2%"), "The margin was 17.2%.").verdict
@@ -44,4 +45,13 @@ def _decide(name: str, check: Check, response: str) -> str:
         raise JudgeFailure(
             "check", f"the condition `{name}` has no function: add one to `rubric_integrations.checks.registry.CHECKS`"
         )
-    return CHECKS[name](check, response)
+    try:
+        return CHECKS[name](check, response)
+    except JudgeFailure:
+        raise
+    except RecursionError:
+        message = f"the condition `{name}` nests too deeply, or refers to itself without an end"
+        raise JudgeFailure("check", message) from None
+    except Exception as error:  # whatever a library raises on such a text, it fails one criterion and not the run
+        message = f"the condition `{name}` cannot be decided ({type(error).__name__}: {error})"
+        raise JudgeFailure("check", message[:MAX_MESSAGE]) from error

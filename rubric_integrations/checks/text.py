@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-import regex
-
+from rubric_integrations._util.patterns import compile_pattern
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric.check import Check, Texts
 
@@ -43,18 +42,19 @@ def matches(check: Check, response: str) -> str:
     return "" if is_match else "has no match of the pattern"
 
 
-def search(pattern: str, text: str, *, ignore_case: bool = False) -> bool:
+def search(pattern: str, text: str, *, ignore_case: bool = False, seconds: float = PATTERN_SECONDS) -> bool:
     """Return whether a pattern matches somewhere in a text.
 
     Raises:
-        JudgeFailure: Of kind `check`: the search took longer than `PATTERN_SECONDS`.
+        JudgeFailure: Of kind `check`: the search took longer than `seconds`.
+        ValueError: The pattern is not a regular expression, or too large.
     """
-    flags = regex.IGNORECASE if ignore_case else 0
+    compiled = compile_pattern(pattern, ignore_case=ignore_case)
     try:
-        return regex.search(pattern, text, flags, timeout=PATTERN_SECONDS, concurrent=True) is not None
+        return compiled.search(text, timeout=seconds, concurrent=True) is not None
     except TimeoutError:
         raise JudgeFailure(
-            "check", f"the pattern {pattern!r} took longer than {PATTERN_SECONDS:g} s: make it less ambiguous"
+            "check", f"the pattern {pattern[:80]!r} took longer than {PATTERN_SECONDS:g} s: make it less ambiguous"
         ) from None
 
 

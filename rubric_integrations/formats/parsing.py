@@ -7,6 +7,8 @@ would be lost.
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Hashable
 from os import PathLike
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import IO, Any, Literal, NoReturn
 import yaml
 from yaml.nodes import MappingNode
 
+from rubric_integrations._util.files import refuse_endless
 from rubric_integrations.rubric.errors import Fault, RubricError
 
 Syntax = Literal["json", "yaml"]
@@ -24,6 +27,12 @@ MAX_DEPTH = 50
 MAX_NODES = 100_000
 # A thousand criteria of 3,000 characters fit; a larger file is no rubric.
 MAX_BYTES = 10_000_000
+
+# YAML takes an unquoted word such as `0x1f`, `1_000` or `1:30` as a number. The time of reading it is quadratic.
+_MAX_NUMBER = 1000
+_NUMBER = re.compile(r"[-+]?\d[\w.:+-]*")
+# Python refuses to print longer integers than 4,300 digits; a float has at most 308 before its point.
+_MAX_BITS = 1024
 
 _SYNTAX: dict[str, Syntax] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
@@ -40,7 +49,7 @@ def parse(text: str, syntax: Syntax, source: str) -> Any:
     try:
         if syntax == "json":
             return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_unique_pairs)
-        _bound_yaml(text)
+        bound_yaml(text)
         return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 -- a SafeLoader
     except json.JSONDecodeError as error:
         message = f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
@@ -83,8 +92,8 @@ def check_depth(data: Any, depth: int = 0) -> None:
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        keys = [key for key, _ in pairs]
-        _refuse_repeated(next(key for key in keys if keys.count(key) > 1))
+        counts = Counter(key for key, _ in pairs)
+        _refuse_repeated(next(key for key, count in counts.items() if count > 1))
     return result
 
 
@@ -104,13 +113,14 @@ class _UniqueKeyLoader(_Loader):
         return super().construct_mapping(node, deep=deep)
 
 
-def _bound_yaml(text: str) -> None:
+def bound_yaml(text: str) -> None:
     """Check the depth and the number of values of YAML text without building them.
 
     An alias counts as many values as the node that it repeats, because a few nested aliases can stand for billions.
 
     Raises:
-        ValueError: There are too many levels or values, or an alias refers to its own node or a later one.
+        ValueError: There are too many levels or values, a number is too long, or an alias refers to its own node or a
+            later one.
     """
     total, depth = 0, 0
     sizes: dict[str, int] = {}
@@ -122,6 +132,8 @@ def _bound_yaml(text: str) -> None:
             total += sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
             total += 1
+            if len(event.value) > _MAX_NUMBER and event.implicit[0] and _NUMBER.fullmatch(event.value):
+                raise ValueError(f"has a number of {len(event.value):,} characters: put a text in quotes")
             if event.anchor:
                 sizes[event.anchor] = 1
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -155,6 +167,7 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
         path = Path(source)
         name = str(path)
         try:
+            refuse_endless(path)
             with path.open("rb") as file:
                 content: str | bytes = file.read(MAX_BYTES + 1)
         except (OSError, ValueError) as error:
@@ -190,12 +203,31 @@ def load_text(text: str, syntax: Syntax | None, source: str) -> Any:
 
 
 def check_document(document: Any, source: str) -> None:
-    """Check that parsed data can be walked recursively.
+    """Check that parsed data can be walked recursively, and each of its values printed in a message.
 
     Raises:
-        RubricError: It nests deeper than 50 levels.
+        RubricError: It nests deeper than 50 levels, has more than 100,000 values, or an integer of more than 308
+            digits.
     """
     try:
         check_depth(document)
-    except (ValueError, RecursionError):
+        _check_values(document)
+    except ValueError as error:
+        raise RubricError(source, [Fault("", "", str(error))]) from None
+    except RecursionError:
         raise RubricError(source, [Fault("", "", f"nests deeper than {MAX_DEPTH} levels")]) from None
+
+
+def _check_values(document: Any) -> None:
+    values, count = [document], 0
+    while values:
+        value = values.pop()
+        count += 1
+        if count > MAX_NODES:
+            raise ValueError(f"has more than {MAX_NODES:,} values")
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise ValueError("has a whole number of more than 308 digits: write a smaller one, or a text in quotes")
+        if isinstance(value, dict):
+            values += value.values()
+        elif isinstance(value, list | tuple):
+            values += value

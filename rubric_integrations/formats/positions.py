@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from rubric_integrations.formats.parsing import MAX_BYTES
+from rubric_integrations.formats.parsing import MAX_BYTES, bound_yaml
 
 _STEP = re.compile(r"[^.\[\]]+")
 # PyYAML's message of a syntax error ends with the place of the error.
@@ -36,7 +36,10 @@ class Positions:
             return
         try:
             # Almost all JSON is YAML, but YAML allows no tabs as indentation: a space in their place keeps the lines.
-            self._root = yaml.compose(text.removeprefix("\ufeff").replace("\t", " "), Loader=_Loader)
+            plain = text.removeprefix("\ufeff").replace("\t", " ")
+            # PyYAML's parser in C overflows its stack on thousands of nested lists, which ends the process.
+            bound_yaml(plain)
+            self._root = yaml.compose(plain, Loader=_Loader)
         except (yaml.YAMLError, ValueError, RecursionError):
             return
 

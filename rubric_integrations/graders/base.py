@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -135,7 +136,7 @@ class Grader(ABC):
             ValueError: There is nothing to grade.
         """
         submission = as_submission(to_grade, query, reference)
-        report = self._with_metrics(rubric, submission, await self.judge(rubric, submission))
+        report = await self._report(rubric, submission, await self.judge(rubric, submission))
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
         report = self._with_penalty(rubric, submission, report)
@@ -241,6 +242,15 @@ class Grader(ABC):
             "cannot_assess": self.policies.cannot_assess,
             "partial_credit": self.policies.partial_credit,
         }
+
+    async def _report(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> EvaluationReport:
+        """Make the report; in a thread if it has checks or metrics, which may take a second for each.
+
+        On the event loop they would hold all other submissions up, and replies would be lost to timeouts.
+        """
+        if not rubric.hybrid_metrics and all(criterion.check is None for criterion in rubric.criteria):
+            return self._with_metrics(rubric, submission, answers)
+        return await asyncio.to_thread(self._with_metrics, rubric, submission, answers)
 
     def _with_metrics(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> EvaluationReport:
         report = self.aggregate(rubric, submission, answers)

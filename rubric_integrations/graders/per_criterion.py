@@ -112,7 +112,7 @@ class PerCriterionGrader(CriterionGrader):
             return await super().judge(rubric, submission)
         panel = [JudgeAnswers({}, member.name, member.weight) for member in self.panel]
         for index in question_order(rubric, submission):
-            report = self._with_metrics(rubric, submission, panel)
+            report = await self._report(rubric, submission, panel)
             if report.failed_count and self.policies.on_failure == "raise":
                 break
             report = self._with_penalty(rubric, submission, report)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from rubric_integrations._util.records import Record, UnitScore
+from rubric_integrations._util.records import EncodableText, Record, UnitScore, encodable
 from rubric_integrations.results.usage import Spend
 
 Verdict = Literal["MET", "UNMET", "CANNOT_ASSESS"]
@@ -53,9 +53,9 @@ class Judgment(Record):
         expected_value: The expected value in [0, 1] of the judge's probabilities; None where they were not requested.
     """
 
-    verdict: str
+    verdict: EncodableText
     value: UnitScore | None
-    reason: str = ""
+    reason: EncodableText = ""
     spend: Spend = Spend()
     neutralized: bool = False
     confidence: UnitScore | None = None
@@ -91,6 +91,7 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         about_text: bool = False,
         spend: Spend | None = None,
     ):
+        message = encodable(message)  # it may quote a reply
         super().__init__(f"{kind}: {message}")
         self.kind: FailureKind = kind
         self.message = message
@@ -140,7 +141,7 @@ class Vote(Record):
 
     judge: str
     weight: float = 1.0
-    verdict: str | None
+    verdict: EncodableText | None
     value: UnitScore | None
-    reason: str = ""
-    error: str | None = None
+    reason: EncodableText = ""
+    error: EncodableText | None = None

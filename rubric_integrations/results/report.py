@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from rubric_integrations._util.notebook import data_frame, html_table
-from rubric_integrations._util.records import Record, UnitScore, Weight
+from rubric_integrations._util.records import EncodableText, Record, UnitScore, Weight
 from rubric_integrations.results.judgment import Vote
 from rubric_integrations.results.usage import Spend, TokenUsage
 
@@ -49,10 +49,10 @@ class CriterionReport(Record):
     name: str
     requirement: str
     weight: Weight
-    verdict: str | None
+    verdict: EncodableText | None
     value: UnitScore | None
-    reason: str = ""
-    error: str | None = None
+    reason: EncodableText = ""
+    error: EncodableText | None = None
     required: bool = False
     passed: bool = False
     spend: Spend = Spend()
@@ -117,7 +117,7 @@ class EvaluationReport(Record):
     coverage: float = Field(ge=0.0, le=1.0)
     cannot_assess_count: int = 0
     failed_count: int = 0
-    error: str | None = None
+    error: EncodableText | None = None
     spend: Spend = Spend()
     metrics: dict[str, float | None] = Field(default_factory=dict[str, float | None])
     scaled_score: float | None = None
@@ -125,7 +125,7 @@ class EvaluationReport(Record):
     judge_scores: dict[str, float | None] = Field(default_factory=dict[str, float | None])
     mean_agreement: float | None = None
     report: tuple[CriterionReport, ...] | None
-    reason: str = ""
+    reason: EncodableText = ""
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""

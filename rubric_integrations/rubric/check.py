@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -127,12 +128,9 @@ class Check(Record):
     @classmethod
     def _compiles(cls, value: str | None) -> str | None:
         if value is not None:
-            import regex
+            from rubric_integrations._util.patterns import compile_pattern
 
-            try:
-                regex.compile(value)
-            except regex.error as error:
-                raise ValueError(f"is not a regular expression: {error} in {value!r}") from None
+            compile_pattern(value)
         return value
 
     @field_validator("json_schema")
@@ -143,8 +141,14 @@ class Check(Record):
 
             try:
                 Draft202012Validator.check_schema(value)
-            except SchemaError as error:
-                raise ValueError(f"is not a JSON Schema: {error.message}") from None
+            except (SchemaError, RecursionError) as error:
+                message = error.message if isinstance(error, SchemaError) else "it nests too deeply"
+                raise ValueError(f"is not a JSON Schema: {message[:300]}") from None
+            if '"unevaluatedProperties"' in (text := json.dumps(value)) and '"patternProperties"' in text:
+                raise ValueError(
+                    "has both `unevaluatedProperties` and `patternProperties`, whose search has no time limit then: "
+                    "use `additionalProperties` in place of `unevaluatedProperties`"
+                )
         return value
 
     @model_validator(mode="after")

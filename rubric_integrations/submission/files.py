@@ -7,11 +7,13 @@ is wrong as a whole is one error.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
+from rubric_integrations._util.files import refuse_endless
 from rubric_integrations._util.json_lines import parse_json
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.rows import (
@@ -89,6 +91,7 @@ def read_responses(
     if suffix in UNSUPPORTED:
         raise ResponsesError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")
     try:
+        refuse_endless(file)
         if suffix in READERS:
             yield from _convert(file, READERS[suffix](file, columns), query, columns)
         elif columns != USUAL_COLUMNS:
@@ -224,7 +227,8 @@ def _find_delimiter(header: str, columns: Columns, default: str) -> str:
 
 def _check_header(path: Path, header: Sequence[str], columns: Columns) -> None:
     names = [fold(name) for name in header if name.strip()]
-    repeated = next((name for name in header if names.count(fold(name)) > 1), None)
+    counts = Counter(names)
+    repeated = next((name for name in header if counts[fold(name)] > 1), None)
     if repeated is not None:
         last = next(name for name in reversed(header) if fold(name) == fold(repeated))
         raise ResponsesError(f"{path}: the column {last!r} is there twice: rename or remove one of them")

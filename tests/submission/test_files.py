@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -121,4 +122,23 @@ def test_id_of_a_row_without_a_response_is_not_used_again(tmp_path: Path) -> Non
     path = tmp_path / "r.jsonl"
     path.write_text('{"id": "a"}\n{"id": "a", "response": "b"}\n')
     with pytest.raises(ResponsesError, match="the `id` 'a' is on line 1 and line 2"):
+        list(read_responses(path))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".txt"])
+def test_device_or_named_pipe_is_refused_before_it_is_read(tmp_path: Path, suffix: str) -> None:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("this system has no named pipes")
+    pipe, link = tmp_path / f"pipe{suffix}", tmp_path / f"zero{suffix}"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/zero")
+    for path, words in ((pipe, "is a named pipe"), (link, "is a device")):
+        with pytest.raises(ResponsesError, match=words):
+            list(read_responses(path))
+
+
+def test_csv_header_of_many_columns_names_the_repeated_one(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("response," + ",".join(map(str, range(100_000))) + ",Response\n")
+    with pytest.raises(ResponsesError, match="the column 'Response' is there twice"):
         list(read_responses(path))

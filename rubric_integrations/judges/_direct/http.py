@@ -47,6 +47,10 @@ class HttpReply(NamedTuple):
 _MAX_PREPARED = 8
 
 
+# A judgment has a few thousand characters. Without a limit, a compressed reply of a megabyte could fill the memory.
+MAX_REPLY_BYTES = 10_000_000
+
+
 class _Pool(NamedTuple):
     session: aiohttp.ClientSession
     owner: AsyncGenerator[aiohttp.ClientSession]
@@ -60,7 +64,7 @@ async def post(endpoint: Endpoint, body: bytes) -> HttpReply:
     """Send a request and read the whole response, whatever its status. Redirects are not followed.
 
     Raises:
-        aiohttp.ClientError: There was no response.
+        aiohttp.ClientError: There was no response, or one of more than 10 MB.
         TimeoutError: The response took too long.
     """
     pool = await _pool()
@@ -70,7 +74,22 @@ async def post(endpoint: Endpoint, body: bytes) -> HttpReply:
         endpoint.url, data=body, headers=endpoint.headers, timeout=endpoint.timeout, allow_redirects=False
     )
     async with request as response:
-        return HttpReply(response.status, response.reason or "", response.headers, await response.read())
+        return HttpReply(response.status, response.reason or "", response.headers, await _read(response))
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """Read a body, decompressed, up to the limit.
+
+    Raises:
+        aiohttp.ClientPayloadError: It is larger.
+    """
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > MAX_REPLY_BYTES:
+            response.close()
+            raise aiohttp.ClientPayloadError(f"the reply is larger than {MAX_REPLY_BYTES:,} bytes")
+    return bytes(body)
 
 
 def needs_proxy(url: str) -> bool:

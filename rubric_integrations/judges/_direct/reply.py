@@ -170,7 +170,7 @@ def _parse_plain(body: bytes) -> _PlainReply | None:
         unusual = before.get("cache_write_tokens") or before.get("audio_tokens") or after.get("audio_tokens")
         unusual = unusual or choice["message"].get("tool_calls") or choice.get("logprobs")
         unusual = unusual or choice["message"].get("refusal")
-    except (LookupError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         return None
     if unusual or reply.get("error") is not None or not model or finish_reason not in _FINISH_REASONS:
         return None

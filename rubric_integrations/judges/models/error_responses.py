@@ -42,6 +42,16 @@ class ErrorResponse(NamedTuple):
             return _is_page(self.body)
         return self.status in _NO_SUCH_PATH and "model" not in server_message(self.body).lower()
 
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it reports success without a JSON object: a page of a proxy, a reply that was cut off."""
+        if self.status != 200:
+            return False
+        try:
+            return not isinstance(json.loads(self.body), dict)
+        except (ValueError, RecursionError):
+            return True
+
 
 def find_response(error: BaseException) -> ErrorResponse | None:
     """Return the response behind an error of DSPy; None where there was none.
@@ -67,6 +77,8 @@ def describe_response(response: ErrorResponse, api_base: object = None) -> str:
         'HTTP 400: the context is full'
     """
     message = server_message(response.body)
+    if response.is_unreadable and not _is_page(response.body):
+        message = f"the body is no reply of a model ({message[:80]!r})"
     description = f"HTTP {response.status}: {message}" if message else f"HTTP {response.status}"
     return f"{description}. {wrong_url_hint(api_base)}" if response.is_from_wrong_url else description
 

@@ -49,6 +49,9 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
         return JudgeFailure("parse", f"{FILTERED}: {message}", about_text=True, spend=spend)
     if response is not None and _says_more(response, error):
         message = redact(f"[{error.model}] {describe_response(response, settings.get('api_base'))}", settings)
+        if response.is_unreadable:
+            # A proxy that restarts shows a page for a moment; a wrong URL shows one until `max_outage` ends the run.
+            return JudgeFailure("transport", message, retryable=True, spend=spend)
         if response.is_from_wrong_url:
             return JudgeFailure("config", message, spend=spend)
     if is_retryable_lm_error(error):
@@ -76,7 +79,7 @@ def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[
 
 def _says_more(response: ErrorResponse, error: DSPyError) -> bool:
     """Whether a response says more than DSPy's message, which is empty or the source of a web page."""
-    if response.is_from_wrong_url:
+    if response.is_from_wrong_url or response.is_unreadable:
         return True
     return response.status >= 400 and server_message(response.body) not in str(error)
 

@@ -25,7 +25,7 @@ from rubric_integrations.results.judgment import normalize_word, parse_verdict
 
 _THINKING = re.compile(r"\A\s*<think(?:ing)?>.*</think(?:ing)?>", re.DOTALL)
 _THINKING_ENDS = re.compile(r"</think(?:ing)?>")
-_CODE_BLOCK = re.compile(r"\s*```\w*\s*\n(.*)\n\s*```\s*", re.DOTALL)
+_BLOCK_BEGINS = re.compile(r"```\w*")
 
 # What other rubric prompts call the same fields; a custom `system_prompt` may still request these names.
 _ALIASES = {
@@ -107,8 +107,7 @@ def _parse_object(text: str, strict: bool) -> ReplyObject:
     if strict and thinking and len(_THINKING_ENDS.findall(text)) > 1:
         raise ValueError("the reply does not say where its thinking ends")
     answer = text[thinking.end() if thinking else 0 :].strip()
-    if block := _CODE_BLOCK.fullmatch(answer):
-        answer = block[1].strip()
+    answer = _without_code_block(answer)
     start = 0 if strict else answer.find("{")
     if start < 0 or not answer.startswith("{", start):
         raise ValueError("the reply is not a JSON object" + (" alone" if "{" in answer else ""))
@@ -136,6 +135,14 @@ def _require_own_answer(reply: ReplyObject, signature: Any, outputs: Mapping[str
     problem = problem or prose_problem(reply.before, reply.after, verdicts)
     if problem:
         raise ValueError(f"the reply is more than a JSON object, and {problem}, so that the object may be a quotation")
+
+
+def _without_code_block(answer: str) -> str:
+    """Return the content of an answer that is one code block."""
+    first, _, rest = answer.partition("\n")
+    content, _, last = rest.rpartition("\n")
+    is_block = _BLOCK_BEGINS.fullmatch(first.rstrip()) and last.strip() == "```"
+    return content.strip() if is_block else answer
 
 
 def _without_aliases(reply: dict[str, Any]) -> dict[str, Any]:

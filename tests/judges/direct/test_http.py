@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 
 import pytest
 
+from rubric_integrations.judges._direct import http
+from rubric_integrations.results import JudgeFailure
 from tests.judges.questions import judge_at, question_about
-from tests.openai_server import OpenAIServer
+from tests.openai_server import OpenAIServer, Reply
 
 PROGRAM = """
 import asyncio, os
@@ -50,6 +53,19 @@ def test_connections_are_closed_with_their_loop(server: OpenAIServer, ending: st
     assert "1.0" in done.stdout, done.stderr
     assert "Unclosed" not in done.stderr, done.stderr
     assert ending in LEAVES_A_LOOP or "unclosed" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+async def test_reply_beyond_the_limit_is_a_transport_failure(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, is_compressed: bool
+) -> None:
+    monkeypatch.setattr(http, "MAX_REPLY_BYTES", 100_000)
+    raw = b" " * 5_000_000
+    headers = (("Content-Encoding", "gzip"),) if is_compressed else ()
+    server.script = lambda _call: Reply(raw=gzip.compress(raw) if is_compressed else raw, headers=headers)
+    with pytest.raises(JudgeFailure, match="larger than 100,000 bytes") as failure:
+        await judge_at(server).judge(question_about())
+    assert (failure.value.kind, failure.value.retryable) == ("transport", True)
 
 
 async def test_requests_share_one_connection(server: OpenAIServer) -> None:

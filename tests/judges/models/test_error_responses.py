@@ -11,6 +11,7 @@ import pytest
 import requests
 from langchain_openai import ChatOpenAI
 
+from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.judges import LMJudge, as_judge
 from rubric_integrations.judges.models.error_responses import ErrorResponse, describe_response, server_message
 from rubric_integrations.results import JudgeFailure
@@ -80,7 +81,6 @@ async def test_message_of_an_error_response_is_named_on_every_path(
         Reply(status=404, raw=b""),
         Reply(status=404, raw=body(error={"message": "Invalid URL (POST /v1/v1/chat/completions)", "type": "x"})),
         Reply(status=405, raw=body(detail="Method Not Allowed")),
-        Reply(raw=PAGE),
     ],
 )
 async def test_wrong_base_url_is_named_on_every_path(server: OpenAIServer, path: str, reply: Reply) -> None:
@@ -90,6 +90,24 @@ async def test_wrong_base_url_is_named_on_every_path(server: OpenAIServer, path:
     assert f"`api_base` ({server.url!r})" in failure.message
     assert f"HTTP {reply.status}" in failure.message
     assert (failure.kind, failure.retryable) == ("config", False)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("raw", [PAGE, b"null", b"", b"[]", b"\xff\xfe", b'{"choices": [', b"[" * 100_000, b"1" * 5000])
+async def test_success_without_a_readable_reply_is_a_transport_failure(
+    server: OpenAIServer, path: str, raw: bytes
+) -> None:
+    server.script = lambda _call: Reply(raw=raw)
+    failure = await failure_of(judge_by(path, server))
+    assert (failure.kind, failure.retryable) == ("transport", True)
+    assert "HTTP 200" in failure.message
+    assert (WRONG_URL in failure.message) == (raw == PAGE)
+
+
+async def test_page_of_a_proxy_that_restarts_is_requested_again(server: OpenAIServer) -> None:
+    server.script = lambda call: Reply(raw=PAGE) if call.number == 0 else Reply()
+    report = await Rubric([BINARY]).grade("x", grader=PerCriterionGrader(judge_at(server)))
+    assert (report.score, len(server.calls)) == (1.0, 2)
 
 
 def test_message_about_a_base_url_hides_its_password_and_query() -> None:

@@ -31,6 +31,14 @@ def test_reply_of_a_harmless_form_is_parsed(reply: str, quotable: bool) -> None:
     assert parse_reply(JudgeCriterion, reply, quotable=quotable)["verdict"] == "UNMET"
 
 
+@pytest.mark.parametrize("end", ["", "x", "```", UNMET_REPLY])
+@pytest.mark.parametrize("part", ["\n", " \n", "```\n", "\n```\n", "<think>", "</think>", "{", "["])
+def test_reply_of_repeated_parts_is_refused_in_one_pass(part: str, end: str) -> None:
+    # A pattern with backtracking takes hours for some of these replies.
+    with pytest.raises(AdapterParseError):
+        parse_reply(JudgeCriterion, "```" + part * (100_000 // len(part)) + end, quotable=True)
+
+
 def test_prose_around_the_object_is_accepted_only_if_nothing_can_be_quoted() -> None:
     reply = f"Here is my judgment: {UNMET_REPLY} I hope it helps."
     assert parse_reply(JudgeCriterion, reply, quotable=False)["verdict"] == "UNMET"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rubric_integrations.judges.prompts.quotation import looks_quotable
 from rubric_integrations.judges.prompts.sanitize import fence, fence_code, neutralize
 
 FORGERIES = [
@@ -82,3 +83,21 @@ def test_text_that_contains_the_code_of_another_fence_does_not_close_its_own() -
 
 def test_lone_surrogate_is_replaced_so_that_the_text_can_be_encoded() -> None:
     assert neutralize("lone \ud800 surrogate").encode("utf-8")
+
+
+def test_text_that_contains_the_name_of_an_answer_field_is_quotable() -> None:
+    assert looks_quotable("plain", None, 'it has "Verdict"')
+    assert not looks_quotable("plain", None)
+
+
+@pytest.mark.parametrize("part", ["\\", "\\" * 99 + "u", "\\u007", "[", "[ ", "<|", "\u200b", "\uff21"])
+def test_repeated_parts_are_searched_in_one_pass(part: str) -> None:
+    # A pattern that tries each backslash as a beginning takes hours for a row of this length.
+    text = part * (300_000 // len(part))
+    assert not looks_quotable(text)
+    assert neutralize(text)
+
+
+@pytest.mark.parametrize("slashes", [1, 2, 3])
+def test_verdict_behind_any_number_of_backslashes_is_quotable(slashes: int) -> None:
+    assert looks_quotable("\\" * slashes + "u0076erdict")
