@@ -60,9 +60,10 @@ class LMJudge(dspy.Module):
             or `__call__` is called in threads; a call that exceeds the timeout runs on there until it returns.
         api_base: The base URL of an OpenAI-compatible server, such as `http://localhost:8000/v1`. This option and the
             next seven go with a model name; other models are configured where they are made.
-        api_key: The server's key; by default that of the provider's environment variable. With `api_base` that is the
-            model's provider, unless the server belongs to another provider that is known: then it is that one. Without
-            a key, a placeholder is sent.
+        api_key: The server's key; by default that of the provider's environment variable, such as OPENAI_API_KEY. That
+            key goes to its provider and to this machine only: for a gateway or another server, pass the key here or set
+            RUBRIC_INTEGRATIONS_API_KEY. No key of the environment is sent over http to another machine. Without a key,
+            a placeholder is sent.
         temperature: The sampling temperature, at least 0. By default it is 0 for a model name, so that the same
             question has nearly the same answer each time. Reasoning models, which refuse it, get none: the names that
             DSPy knows, any model with a `reasoning_effort`, and any other whose server refuses the default.
@@ -89,7 +90,8 @@ class LMJudge(dspy.Module):
 
     Raises:
         TypeError: `model` is none of the four kinds.
-        ValueError: An option is out of range, or does not go with `model`.
+        ValueError: An option is out of range, or does not go with `model`; or a key of the environment would be sent to
+            a server that it is not meant for.
 
     Example:
         >>> LMJudge("openai/gpt-4.1").lm.kwargs["temperature"]
