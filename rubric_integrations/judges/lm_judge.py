@@ -13,7 +13,7 @@ from dspy.utils.exceptions import DSPyError
 from rubric_integrations.judges.calling import ModelCaller, select_fields
 from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
-from rubric_integrations.judges.models import ModelOptions, to_lm, without_framework_cache
+from rubric_integrations.judges.models import ModelOptions, settings_of, to_lm, without_framework_cache
 from rubric_integrations.judges.models.failures import failure_from_error
 from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts import signatures
@@ -27,7 +27,7 @@ from rubric_integrations.judges.prompts.render import (
     render_question,
 )
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question
-from rubric_integrations.judges.saving import add_schemas, check_schemas
+from rubric_integrations.judges.saving import SavedPrompts
 from rubric_integrations.judges.step_down import RequestForm
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.labels import LabelledJudgment, examples_of_criterion, select_examples
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rubric_integrations.judges.models import ModelLike
 
 
-class LMJudge(dspy.Module):
+class LMJudge(SavedPrompts):
     """A judge that calls one language model: for one criterion, for several in one request, or for an overall score.
 
     The judge uses its own model and adapter and leaves no trace. Inside `dspy.Evaluate` or an optimizer it therefore
@@ -73,7 +73,7 @@ class LMJudge(dspy.Module):
         service_tier: The tier that prices and schedules a request, such as `flex`, for providers that have them.
         headers: HTTP headers that each request has in addition, by name, such as those that a gateway requires. DSPy
             sends such requests through LiteLLM, at about 11 ms of CPU instead of 1. The values may be secrets: they
-            appear in no fingerprint, ledger or message.
+            appear in no fingerprint, ledger or message; a fingerprint has a digest of those that are no credentials.
         system_prompt: Instructions in place of the built-in ones. The layout of the inputs and the form of the reply
             are added to them.
         examples: Labelled judgments, shown as few-shot examples before each question about one criterion. One about the
@@ -148,8 +148,11 @@ class LMJudge(dspy.Module):
         judge.lm = without_framework_cache(self.lm)
         return judge
 
-    def fingerprint(self) -> str:
-        """Describe what this judge's answers depend on: model, endpoint, sampling, instructions and examples."""
+    def fingerprint(self) -> str | None:
+        """Describe what this judge's answers depend on: model, endpoint, settings, instructions and examples.
+
+        None for a model that cannot be identified, such as a lambda: a ledger refuses it.
+        """
         return fingerprint_model_judge(self, self.lm, self.examples, self.max_examples, self.confidence)
 
     def __copy__(self) -> LMJudge:
@@ -177,18 +180,6 @@ class LMJudge(dspy.Module):
             setattr(judge, name, copy.deepcopy(predictor, memo))
         return judge
 
-    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return what `save` writes: the instructions and few-shot examples, without the model."""
-        return add_schemas(self, super().dump_state(json_mode=json_mode))
-
-    def load_state(self, state: dict[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
-        """Load what `dump_state` returned; the model stays this judge's own.
-
-        Raises:
-            ValueError: The state was saved for other signatures.
-        """
-        super().load_state(check_schemas(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
-
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Judge one criterion, whose signature's fields are the arguments; for DSPy's optimizers."""
         step_down, form = self._caller.step_down, self._caller.step_down.form
@@ -198,7 +189,7 @@ class LMJudge(dspy.Module):
                 with context:
                     prediction = predict(**arguments)
             except DSPyError as error:
-                form = step_down.simpler(form, self.lm, failure_from_error(error, NO_SPEND, self.lm.kwargs))
+                form = step_down.simpler(form, self.lm, failure_from_error(error, NO_SPEND, settings_of(self.lm)))
                 if form is None:
                     raise
             else:
@@ -214,7 +205,7 @@ class LMJudge(dspy.Module):
                 with context:
                     prediction = await predict.acall(**arguments)
             except DSPyError as error:
-                form = step_down.simpler(form, self.lm, failure_from_error(error, NO_SPEND, self.lm.kwargs))
+                form = step_down.simpler(form, self.lm, failure_from_error(error, NO_SPEND, settings_of(self.lm)))
                 if form is None:
                     raise
             else:

@@ -10,6 +10,7 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import DSPyError, LMConfigurationError
 
+from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.keys import key_for_endpoint
 
 
@@ -82,7 +83,9 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
     try:
         return dspy.LM(model, cache=False, num_retries=0, **settings)
     except DSPyError as error:
-        raise ValueError(f"DSPy does not make the model {model!r} with these settings: {error}") from error
+        message = redact(str(error), settings)
+        cause = error if message == str(error) else None
+        raise ValueError(f"DSPy does not make the model {model!r} with these settings: {message}") from cause
 
 
 def default_temperature(model: str, reasoning_effort: str | None = None) -> float | None:

@@ -181,6 +181,12 @@ def _first_set(variables: Sequence[str]) -> str | None:
     return next((name for name in variables if os.environ.get(name)), None)
 
 
+def server_url_of_environment(model: str) -> str | None:
+    """Return the base URL that the environment sets for a model's provider, such as OPENAI_BASE_URL; None without."""
+    server = _server_of_environment(model)
+    return server.url if server else None
+
+
 def _server_of_environment(model: str) -> _Server | None:
     """Return the server that DSPy and LiteLLM take from the environment for models with this prefix."""
     prefix = _prefix(model).upper()
