@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
 import secrets
 import subprocess
 import sys
+import traceback
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +22,9 @@ from langchain_openai import ChatOpenAI
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.judges import LMJudge
+from rubric_integrations.results import JudgeFailure
 from rubric_integrations.runs import Ledger
+from tests.judges.questions import question_about
 from tests.openai_server import Call, OpenAIServer, Reply
 
 CANARY = f"canary-{secrets.token_hex(12)}"
@@ -111,7 +115,7 @@ def assert_clean(contents: dict[str, bytes]) -> None:
 
 def echo(call: Call) -> Reply:
     """Answer the first criterion; refuse the second, and quote the key."""
-    if "first" in call.prompt:
+    if call.criterion == "first":
         return Reply()
     pad = "p" * 200  # so that a part of the last canary is where long messages are cut off
     detail = f"{CANARY} {base64.b64encode(CANARY.encode()).decode()} {pad} {CANARY}"
@@ -136,7 +140,11 @@ def test_key_is_in_nothing_that_is_written(
                      ledger=Ledger(tmp_path / "run.sqlite"))  # fmt: skip
     for graded in run:
         (tmp_path / "report.json").write_text(graded.report.model_dump_json() if graded.report else str(graded))
-        (tmp_path / "result").write_text(f"{graded} {run.summary}")
+        (tmp_path / "result").write_text(str(graded))
+    (tmp_path / "summary").write_text(f"{run.summary} {run.summary.stopped}")
+    with pytest.raises(JudgeFailure) as failure:
+        asyncio.run(judge.judge(question_about(RUBRIC.criteria[1])))
+    (tmp_path / "failure").write_text("".join(traceback.format_exception(failure.value)))
     assert server.calls or place in ("path", "user", "password")
     output = capfd.readouterr()
     contents = {file.name: file.read_bytes() for file in tmp_path.iterdir()}

@@ -69,10 +69,10 @@ def _settings_of(model: Any) -> dict[str, Any]:
     settings = {
         name: getattr(value, "get_secret_value", lambda value=value: value)() for name, value in settings.items()
     }
-    # The client has read the environment, too.
+    # The client has read the environment, too. It appends a slash, even to a query.
     client: Any = getattr(model, "root_client", None) or getattr(model, "_client", None)
     url: object = getattr(client, "base_url", None)
-    return {**settings, "base_url": str(url)} if url else settings
+    return {**settings, "base_url": str(url).rstrip("/")} if url else settings
 
 
 def without_langchain_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
