@@ -55,6 +55,7 @@ class Reply:
         verdict: The verdict in the JSON object that a judge expects.
         text: The reply's text in place of that object.
         raw: The body of the response in place of a chat completion.
+        head: The status line and the headers, in place of the whole response.
         status: The HTTP status.
         retry_after: The `Retry-After` header, in seconds.
         delay: Seconds to wait before the response.
@@ -67,6 +68,7 @@ class Reply:
     verdict: str = "MET"
     text: str | None = None
     raw: bytes | None = None
+    head: bytes | None = None
     status: int = 200
     retry_after: float | None = None
     delay: float = 0.0
@@ -166,6 +168,8 @@ class OpenAIServer:
 
 
 def _http(call: Call, reply: Reply) -> bytes:
+    if reply.head is not None:
+        return reply.head
     if reply.status == 200:
         prompt_tokens, completion_tokens = len(call.prompt) // 4, len(reply.content) // 4
         payload: dict[str, Any] = {

@@ -5,6 +5,7 @@ to `COMMANDS` in `cli/registry.py`. Import heavy packages (pydantic, DSPy, panda
 stays fast.
 """
 
+import os
 from typing import Annotated
 
 import typer
@@ -47,4 +48,7 @@ def _options(
 
 def main() -> None:
     """Run the command line with the arguments of this process."""
+    # LiteLLM would read any `.env` in a folder above it or above the working directory: the keys and base URLs there
+    # may belong to somebody else. In Python it is left alone, since the user's own program may rely on it.
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
     app()

@@ -42,6 +42,12 @@ def grade(
         ),
     ] = None,
     api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Key of that server. The variable RUBRIC_INTEGRATIONS_API_KEY keeps it out of the shell's history."
+        ),
+    ] = None,
     judge_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -154,7 +160,7 @@ def grade(
         import_modules(modules or ())
         loaded = Rubric.from_file(rubric)
         refuse_unregistered_metrics(loaded, rubric)
-        grader = options.make_grader(make_judges(judges, api_base, judge_option or ()))
+        grader = options.make_grader(make_judges(judges, api_base, judge_option or (), api_key=api_key))
         read = partial(
             read_responses, responses, query, response_column=response_column, query_column=query_column,
             reference_column=reference_column, id_column=id_column,

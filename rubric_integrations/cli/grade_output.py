@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rubric_integrations._util.terminal import plain, spend_text
 from rubric_integrations.cli.console import err, out
-from rubric_integrations.cli.judge_option import without_header_values
+from rubric_integrations.cli.judge_option import without_secrets
 
 if TYPE_CHECKING:
     from rubric_integrations.rubric.rubric import Rubric
@@ -141,7 +141,7 @@ def print_how_to_resume(reason: str, summary: RunSummary, ledger: Path | None, p
     if ledger and ledger.exists():
         # The ledger lets the run continue, so `--overwrite` is not needed, and `--resume` must not be repeated.
         arguments = [argument for argument in sys.argv[1:] if argument not in ("--overwrite", "--resume")]
-        command = shlex.join(["rubric-integrations", *without_header_values(arguments), "--resume"])
+        command = shlex.join(["rubric-integrations", *without_secrets(arguments), "--resume"])
         lines.append(f"The judgments are stored in {ledger}. To go on: {command}")
     if partial:
         lines.append(f"The reports so far are in {partial}; the next run starts that file again.")

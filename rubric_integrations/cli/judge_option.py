@@ -1,11 +1,13 @@
-"""The judges that the options `--judge`, `--api-base` and `--judge-option` describe."""
+"""The judges that the options `--judge`, `--api-base`, `--api-key` and `--judge-option` describe."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rubric_integrations._util.urls import url_without_secrets
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import Judge
@@ -28,10 +30,7 @@ JUDGE_OPTIONS: dict[str, _Kind] = {
     "service_tier": _TEXT,
     "system_prompt": _TEXT,
 }
-"""The keys of `--judge-option` beside `header.NAME`: arguments of `LMJudge`.
-
-An API key is not one, since a shell stores its history.
-"""
+"""The keys of `--judge-option` beside `header.NAME`: arguments of `LMJudge`."""
 
 _HEADER = "header."
 
@@ -43,13 +42,14 @@ def has_model(judge: str) -> bool:
     return judge not in NAMED_JUDGES
 
 
-def make_judge(judge: str, api_base: str | None, options: Sequence[str] = ()) -> Judge:
+def make_judge(judge: str, api_base: str | None, options: Sequence[str] = (), *, api_key: str | None = None) -> Judge:
     """Make a judge of a model name and the base URL of its server, or the judge without a model.
 
     Args:
         judge: The model's name, or `offline`.
         api_base: The base URL of the model's server; None for that of its provider.
         options: Settings of the model, each `key=value` with a key of `JUDGE_OPTIONS` or `header.NAME`.
+        api_key: The key of the server; None for that of the environment.
 
     Raises:
         ValueError: The model name is empty, an option is unknown or has a wrong value, or the base URL or an option
@@ -59,14 +59,17 @@ def make_judge(judge: str, api_base: str | None, options: Sequence[str] = ()) ->
 
     settings = parse_judge_options(options)
     if not has_model(judge):
-        for option, is_set in (("--api-base", api_base is not None), ("--judge-option", bool(options))):
+        chosen = {"--api-base": api_base is not None, "--api-key": api_key is not None, "--judge-option": bool(options)}
+        for option, is_set in chosen.items():
             if is_set:
                 raise ValueError(f"`{option}` has no effect on the judge {judge!r}: leave it out, or name a model")
         return as_judge(judge)
-    return LMJudge(judge, api_base=api_base, **settings)
+    return LMJudge(judge, api_base=api_base, api_key=api_key, **settings)
 
 
-def make_judges(judges: Sequence[str], api_base: str | None, options: Sequence[str] = ()) -> list[Judge]:
+def make_judges(
+    judges: Sequence[str], api_base: str | None, options: Sequence[str] = (), *, api_key: str | None = None
+) -> list[Judge]:
     """Make one judge, or the judges of a panel, all with the same base URL and options.
 
     Raises:
@@ -77,7 +80,7 @@ def make_judges(judges: Sequence[str], api_base: str | None, options: Sequence[s
             f"`--judge` {named[0]!r} beside other judges uses no model, and abstains where they vote: leave it out "
             "(criteria with a check are decided in code with every judge)"
         )
-    return [make_judge(judge, api_base, options) for judge in judges]
+    return [make_judge(judge, api_base, options, api_key=api_key) for judge in judges]
 
 
 def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:
@@ -118,17 +121,37 @@ def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:
     return settings | ({"headers": headers} if headers else {})
 
 
-def without_header_values(arguments: Sequence[str]) -> list[str]:
-    """Replace the values of `header.NAME=VALUE` in the arguments of a command, which may be secrets.
+def without_secrets(arguments: Sequence[str]) -> list[str]:
+    """Replace what may be secret in the arguments of a command: keys, values of headers, and parts of URLs.
 
     Example:
-        >>> without_header_values(["--judge-option", "header.X-Team=evals"])
-        ['--judge-option', 'header.X-Team=VALUE']
+        >>> without_secrets(["--judge-option", "header.X-Team=evals", "--api-key", "sk-1", "--api-base=https://me:pw@host"])
+        ['--judge-option', 'header.X-Team=VALUE', '--api-key', 'KEY', '--api-base=https://host']
     """
-    return [
-        re.sub(r"^((?:--judge-option=)?header\.[^=]*=).*", r"\1VALUE", argument, flags=re.DOTALL)
-        for argument in arguments
-    ]
+    shown: list[str] = []
+    for previous, argument in zip(["", *arguments], arguments, strict=False):
+        if previous in _HIDE:
+            shown.append(_HIDE[previous](argument))
+            continue
+        option, separator, value = argument.partition("=")
+        shown.append(f"{option}={_HIDE[option](value)}" if separator and option in _HIDE else argument)
+    return shown
+
+
+def _hide_key(_value: str) -> str:
+    return "KEY"
+
+
+def _hide_header(value: str) -> str:
+    return re.sub(r"^(header\.[^=]*=).*", r"\1VALUE", value, flags=re.DOTALL)
+
+
+# What to print in place of the values of options that may be secret.
+_HIDE: dict[str, Callable[[str], str]] = {
+    "--api-key": _hide_key,
+    "--api-base": url_without_secrets,
+    "--judge-option": _hide_header,
+}
 
 
 def _add_header(headers: dict[str, str], key: str, value: str) -> None:

@@ -86,7 +86,9 @@ def refuse_existing(
             )
     if not output.exists():
         return
-    if not overwrite and not (replaces and replaces.search(_head(output))):
+    head = _head(output)
+    # A run that a limit ended before its first row left an empty file.
+    if not overwrite and not (replaces and (not head or replaces.search(head))):
         refuse(f"{output}: exists: name another file, or pass --overwrite, which deletes its contents")
     if not may_be_rubric and _is_rubric(output):
         refuse(f"`{option}` {output} is a rubric: name another file, since the rubric would be overwritten")

@@ -16,6 +16,12 @@ from rubric_integrations.cli.output_file import OutputFile
 def probe(
     judge: Annotated[str, typer.Option(help="The model to probe, such as openai/gpt-5-mini.")],
     api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Key of that server. The variable RUBRIC_INTEGRATIONS_API_KEY keeps it out of the shell's history."
+        ),
+    ] = None,
     judge_option: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the model, such as temperature=0.")
     ] = None,
@@ -37,7 +43,8 @@ def probe(
         with ExitStack() as stack:
             # Opened first, so that no call is paid for if the file cannot be written.
             file = stack.enter_context(report_file) if report_file else None
-            report = run_probe(make_judge(judge, api_base, judge_option or ()), max_concurrency, out)
+            model = make_judge(judge, api_base, judge_option or (), api_key=api_key)
+            report = run_probe(model, max_concurrency, out)
             if file:
                 file.write(report.model_dump_json(indent=2) + "\n")
     except (ValueError, TypeError) as error:

@@ -110,7 +110,9 @@ class Grader(ABC):
                 "name exactly one of `judge`, such as 'openai/gpt-5-mini' or 'offline', `judges` and `generate_fn`; "
                 "with a default, a judge inside DSPy would run on the student's own model"
             )
-        members: list[JudgeLike] = list(judges) if judges is not None else [self.generate if judge is None else judge]
+        members: list[JudgeLike] = (
+            list(judges) if judges is not None else [self._generating_model() if judge is None else judge]
+        )
         all_judges = [as_judge(member, system_prompt) for member in members]
         self.panel = make_panel(all_judges, voting.weights, self.call_limiter)
 
@@ -119,6 +121,12 @@ class Grader(ABC):
         if self._generate_fn is None:
             raise TypeError("`generate` is for a grader that was made with `generate_fn`")
         return await self._generate_fn(system_prompt, user_prompt)
+
+    def _generating_model(self) -> JudgeLike:
+        from rubric_integrations.judges.models.from_function import identify_function, lm_from_fn
+
+        identity = identify_function(self._generate_fn)
+        return lm_from_fn(self.generate, identity and f"{type(self).generate.__qualname__} {identity}")
 
     async def grade(
         self, rubric: Rubric, to_grade: ToGradeInput, *, query: str | None = None, reference: str | None = None

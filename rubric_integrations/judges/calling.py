@@ -12,6 +12,7 @@ from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations.judges._direct import TemplateCache, template_for
 from rubric_integrations.judges.credentials import redact
+from rubric_integrations.judges.models import settings_of
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
 from rubric_integrations.judges.models.failures import failure_from_client_error, failure_from_error, first_line
 from rubric_integrations.judges.models.incomplete import require_answer
@@ -127,17 +128,17 @@ class ModelCaller:
         except JudgeFailure:
             raise
         except DSPyError as error:
-            failure = failure_from_error(error, _spend_of(completions), lm.kwargs)
+            failure = failure_from_error(error, _spend_of(completions), settings_of(lm))
             raise failure from _presentable(error, lm)
         except (ValueError, TypeError, ImportError) as error:
             # An error about probabilities is about the reply; any other is about the settings.
             about_reply = self._confidence and bool(completions)
             kind = "parse" if about_reply else "config"
             spend = _spend_of(completions)
-            message = redact(first_line(error), lm.kwargs)
+            message = redact(first_line(error), settings_of(lm))
             raise JudgeFailure(kind, message, retryable=about_reply, spend=spend) from _presentable(error, lm)
         except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
-            failure = failure_from_client_error(error, _spend_of(completions), lm.kwargs)
+            failure = failure_from_client_error(error, _spend_of(completions), settings_of(lm))
             raise failure from _presentable(error, lm)
         # An LM that replaces DSPy's whole call reports nothing.
         return ParsedReply(fields, _spend_of(completions) if completions else UNKNOWN_CALL)
@@ -145,7 +146,7 @@ class ModelCaller:
 
 def _presentable(error: Exception, lm: dspy.BaseLM) -> Exception | None:
     """Return the cause of a failure; None if a traceback would show a credential in it."""
-    return error if redact(str(error), lm.kwargs) == str(error) else None
+    return error if redact(str(error), settings_of(lm)) == str(error) else None
 
 
 def _spend_of(completions: Sequence[Completion]) -> Spend:

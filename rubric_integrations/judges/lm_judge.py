@@ -13,7 +13,7 @@ from dspy.utils.exceptions import DSPyError
 from rubric_integrations.judges.calling import ModelCaller, select_fields
 from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
-from rubric_integrations.judges.models import ModelOptions, to_lm, without_framework_cache
+from rubric_integrations.judges.models import ModelOptions, settings_of, to_lm, without_framework_cache
 from rubric_integrations.judges.models.failures import failure_from_error
 from rubric_integrations.judges.models.prices import highest_cost, load_prices, prompt_bytes
 from rubric_integrations.judges.models.sync_only import with_async_call
@@ -28,7 +28,7 @@ from rubric_integrations.judges.prompts.render import (
 )
 from rubric_integrations.judges.prompts.signatures import judge_signatures
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question
-from rubric_integrations.judges.saving import add_schemas, check_schemas
+from rubric_integrations.judges.saving import SavedPrompts
 from rubric_integrations.judges.step_down import RequestForm
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.labels import LabelledJudgment, examples_of_criterion, select_examples
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rubric_integrations.judges.models import ModelLike
 
 
-class LMJudge(dspy.Module):
+class LMJudge(SavedPrompts):
     """A judge that calls one language model: for one criterion, for several in one request, or for an overall score.
 
     The judge uses its own model and adapter and leaves no trace. Inside `dspy.Evaluate` or an optimizer it therefore
@@ -61,9 +61,10 @@ class LMJudge(dspy.Module):
             or `__call__` is called in threads; a call that exceeds the timeout runs on there until it returns.
         api_base: The base URL of an OpenAI-compatible server, such as `http://localhost:8000/v1`. This option and the
             next seven go with a model name; other models are configured where they are made.
-        api_key: The server's key; by default that of the provider's environment variable. With `api_base` that is the
-            model's provider, unless the server belongs to another provider that is known: then it is that one. Without
-            a key, a placeholder is sent.
+        api_key: The server's key; by default that of the provider's environment variable, such as OPENAI_API_KEY. That
+            key goes to its provider and to this machine only: for a gateway or another server, pass the key here or set
+            RUBRIC_INTEGRATIONS_API_KEY. No key of the environment is sent over http to another machine. Without a key,
+            a placeholder is sent.
         temperature: The sampling temperature, at least 0. By default it is 0 for a model name, so that the same
             question has nearly the same answer each time. Reasoning models, which refuse it, get none: the names that
             DSPy knows, any model with a `reasoning_effort`, and any other whose server refuses the default.
@@ -73,7 +74,7 @@ class LMJudge(dspy.Module):
         service_tier: The tier that prices and schedules a request, such as `flex`, for providers that have them.
         headers: HTTP headers that each request has in addition, by name, such as those that a gateway requires. DSPy
             sends such requests through LiteLLM, at about 11 ms of CPU instead of 1. The values may be secrets: they
-            appear in no fingerprint, ledger or message.
+            appear in no fingerprint, ledger or message; a fingerprint has a digest of those that are no credentials.
         system_prompt: Instructions in place of the built-in ones. The layout of the inputs and the form of the reply
             are added to them.
         examples: Labelled judgments, shown as few-shot examples before each question about one criterion. One about the
@@ -90,7 +91,8 @@ class LMJudge(dspy.Module):
 
     Raises:
         TypeError: `model` is none of the four kinds.
-        ValueError: An option is out of range, or does not go with `model`.
+        ValueError: An option is out of range, or does not go with `model`; or a key of the environment would be sent to
+            a server that it is not meant for.
 
     Example:
         >>> LMJudge("openai/gpt-4.1").lm.kwargs["temperature"]
@@ -155,8 +157,11 @@ class LMJudge(dspy.Module):
         """Return the most that a call about texts of so many bytes can cost, in US dollars; None if it is unknown."""
         return highest_cost(self.lm, prompt_bytes(text_bytes, self.dump_state(), self.examples))
 
-    def fingerprint(self) -> str:
-        """Describe what this judge's answers depend on: model, endpoint, sampling, instructions and examples."""
+    def fingerprint(self) -> str | None:
+        """Describe what this judge's answers depend on: model, endpoint, settings, instructions and examples.
+
+        None for a model that cannot be identified, such as a lambda: a ledger refuses it.
+        """
         return fingerprint_model_judge(self, self.lm, self.examples, self.max_examples, self.confidence)
 
     def __copy__(self) -> LMJudge:
@@ -184,18 +189,6 @@ class LMJudge(dspy.Module):
             setattr(judge, name, copy.deepcopy(predictor, memo))
         return judge
 
-    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return what `save` writes: the instructions and few-shot examples, without the model."""
-        return add_schemas(self, super().dump_state(json_mode=json_mode))
-
-    def load_state(self, state: dict[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
-        """Load what `dump_state` returned; the model stays this judge's own.
-
-        Raises:
-            ValueError: The state was saved for other signatures.
-        """
-        super().load_state(check_schemas(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
-
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Judge one criterion, whose signature's fields are the arguments; for DSPy's optimizers."""
         step_down, form = self._caller.step_down, self._caller.step_down.form
@@ -205,7 +198,7 @@ class LMJudge(dspy.Module):
                 with context:
                     prediction = predict(**arguments)
             except DSPyError as error:
-                form = step_down.simpler(form, self.lm, failure_from_error(error, NO_SPEND, self.lm.kwargs))
+                form = step_down.simpler(form, self.lm, failure_from_error(error, NO_SPEND, settings_of(self.lm)))
                 if form is None:
                     raise
             else:
@@ -221,7 +214,7 @@ class LMJudge(dspy.Module):
                 with context:
                     prediction = await predict.acall(**arguments)
             except DSPyError as error:
-                form = step_down.simpler(form, self.lm, failure_from_error(error, NO_SPEND, self.lm.kwargs))
+                form = step_down.simpler(form, self.lm, failure_from_error(error, NO_SPEND, settings_of(self.lm)))
                 if form is None:
                     raise
             else:

@@ -13,6 +13,35 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
 
+class SavedPrompts(dspy.Module):
+    """A DSPy module that saves and loads its instructions and few-shot examples, never its model and the key in it."""
+
+    def save(self, path: Any, save_program: bool = False, modules_to_serialize: Any = None) -> None:
+        """Write the instructions and few-shot examples to a file, `.json` or `.pkl`, without the model.
+
+        Raises:
+            ValueError: `save_program` is set, which would write the model and its key, too.
+        """
+        if save_program:
+            raise ValueError(
+                "`save_program=True` would write the model with its key into the file: save the judge without it, and "
+                "load the file into a judge that is made with the same settings"
+            )
+        super().save(path, modules_to_serialize=modules_to_serialize)
+
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """Return what `save` writes: the instructions and few-shot examples, without the model."""
+        return add_schemas(self, super().dump_state(json_mode=json_mode))
+
+    def load_state(self, state: dict[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
+        """Load what `dump_state` returned; the model stays the module's own.
+
+        Raises:
+            ValueError: The state was saved for other signatures.
+        """
+        super().load_state(check_schemas(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
+
+
 def question_schemas(module: dspy.Module) -> dict[str, str]:
     """Return a digest of each predictor's signature (its fields, their order and types), by the predictor's name."""
     return {name: _schema_digest(cast("Any", predictor).signature) for name, predictor in module.named_predictors()}

@@ -77,15 +77,17 @@ class StoredJudge(JudgeWrapper):
         duplicate: The number of this judge among equal judges on one panel, whose votes are independent answers.
 
     Raises:
-        TypeError: The judge has no `fingerprint`.
+        TypeError: The judge has no `fingerprint`, or cannot be identified by it.
     """
 
     def __init__(self, judge: Judge, store: JudgmentStore, sample: int = 0, duplicate: int = 0):
         super().__init__(judge)
         if fingerprint_of(judge) is None:
             raise TypeError(
-                f"{type(innermost(judge)).__name__} has no method `fingerprint() -> str` that returns what its answers "
-                "depend on (model, settings, prompts): without it, another judge's answers would be taken for its own"
+                f"{type(innermost(judge)).__name__} cannot be identified, so that a ledger or another store would take "
+                "the answers of another judge for its own: give it a `fingerprint`, naming what its answers depend "
+                "on (model, settings, prompts). A judge has a method `fingerprint() -> str`; a lambda, a partial or an "
+                "object that is called gets one by `lm_from_fn(function, fingerprint=...)`"
             )
         self._store, self._number = store, (sample, duplicate)
 
@@ -174,7 +176,13 @@ class StoredJudge(JudgeWrapper):
 
     def _digest(self, form: str, submission: Submission, guidelines: str, own_part: object) -> str:
         judge = json.dumps([PROMPT_VERSION, self.fingerprint(), self._number, form])
-        texts = (submission.query, submission.reference, submission.response, submission.thinking)
+        # An empty text is not shown, as if it were absent.
+        texts = (
+            submission.query or None,
+            submission.reference or None,
+            submission.response,
+            submission.thinking or None,
+        )
         digest = _shared_digest(judge, *texts, guidelines).copy()
         digest.update(f"{json.dumps(own_part, sort_keys=True)}]".encode())
         return digest.hexdigest()

@@ -89,6 +89,41 @@ def test_command_that_resumes_a_run_does_not_show_the_value_of_a_header(
     assert "S3CRET" not in result.output
 
 
+def test_api_key_reaches_the_request_and_no_file(files: Path, server: OpenAIServer) -> None:
+    target = ("--judge", "openai/mock", "--api-base", server.url, "--api-key", "sk-S3CRET")
+    result = grade(files, *target, "--out", files / "run.jsonl", "--junit", files / "junit.xml")
+    assert result.exit_code == 0, result.output
+    assert server.calls[0].headers["authorization"] == "Bearer sk-S3CRET"
+    written = [file.read_bytes() for file in files.iterdir() if file.is_file()]
+    assert not [content for content in [*written, result.output.encode()] if b"S3CRET" in content]
+
+
+@pytest.mark.parametrize("form", ["{} {}", "{}={}"])
+def test_command_that_resumes_a_run_shows_neither_the_key_nor_a_password(
+    files: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    url = server.url.replace("://", "://me:S3CRET@") + "?key=S3CRET"
+    shown = f"{form.format('--api-key', '--S3CRET')} {form.format('--api-base', url)}".split(" ")
+    monkeypatch.setattr("sys.argv", ["rubric-integrations", "grade", *shown])
+    options = ("--judge", "openai/mock", "--api-base", server.url, "--out", files / "run.jsonl", "--max-calls", 1)
+    result = grade(files, *options)
+    keys = f"{form.format('--api-key', 'KEY')} {form.format('--api-base', server.url)} --resume"
+    assert f"To go on: rubric-integrations grade {keys}" in result.stderr
+    assert "S3CRET" not in result.output
+
+
+def test_key_of_the_environment_for_a_gateway_exits_with_2_in_one_line(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-S3CRET")
+    result = grade(files, "--judge", "openai/m", "--api-base", "https://llm.example.com/v1")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "RUBRIC_INTEGRATIONS_API_KEY" in result.stderr
+    assert "S3CRET" not in result.output
+    offline = grade(files, "--api-key", "sk-S3CRET")
+    assert (offline.exit_code, "`--api-key` has no effect on the judge 'offline'" in offline.stderr) == (2, True)
+
+
 def test_header_that_is_repeated_exits_with_2(files: Path) -> None:
     options = ("--judge-option", "header.X-Team=a", "--judge-option", "header.x-team=b")
     result = grade(files, "--judge", "openai/m", *options)

@@ -390,3 +390,11 @@ def test_run_that_a_limit_ends_does_not_replace_the_reports_of_a_finished_one(
     assert f"Reports: {out}" not in result.stdout
     assert str(files / "run.jsonl.partial") in result.stderr
     assert len(read_lines(files / "run.jsonl.partial")) == 1
+
+
+def test_run_that_a_limit_ended_before_its_first_row_can_be_resumed(files: Path, server: OpenAIServer) -> None:
+    options = ("--judge", "openai/m", "--api-base", server.url, "--out", files / "run.jsonl")
+    assert grade(files, *options, "--max-calls", 0).exit_code == 4
+    resumed = grade(files, *options, "--resume")
+    assert resumed.exit_code == 0, resumed.output
+    assert len(read_lines(files / "run.jsonl")) == 3

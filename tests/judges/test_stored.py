@@ -238,7 +238,7 @@ async def test_stored_abstention_is_no_answer_where_judges_may_not_abstain() -> 
 
 
 def test_judge_without_a_fingerprint_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"FakeJudge has no method `fingerprint\(\) -> str`"):
+    with pytest.raises(TypeError, match=r"FakeJudge cannot be identified.*`fingerprint\(\) -> str`"):
         PerCriterionGrader(FakeJudge()).with_store(FakeStore())
 
 

@@ -12,14 +12,27 @@ import dspy
 
 from rubric_integrations.judges.models.from_function import GenerateFn, lm_from_fn
 from rubric_integrations.judges.models.from_name import NO_OPTIONS, ModelOptions, lm_from_name
-from rubric_integrations.judges.models.langchain import is_chat_model, lm_from_chat_model, without_langchain_cache
+from rubric_integrations.judges.models.langchain import (
+    chat_model_settings,
+    is_chat_model,
+    lm_from_chat_model,
+    without_langchain_cache,
+)
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     ModelLike = str | dspy.BaseLM | BaseChatModel | GenerateFn
 
-__all__ = ["MODEL_SOURCES", "GenerateFn", "ModelOptions", "ModelSource", "to_lm", "without_framework_cache"]
+__all__ = [
+    "MODEL_SOURCES",
+    "GenerateFn",
+    "ModelOptions",
+    "ModelSource",
+    "settings_of",
+    "to_lm",
+    "without_framework_cache",
+]
 
 
 class ModelSource(NamedTuple):
@@ -75,6 +88,11 @@ def to_lm(model: ModelLike, options: ModelOptions = NO_OPTIONS) -> dspy.BaseLM:
             "you pass instead"
         )
     return source.make(model)
+
+
+def settings_of(lm: dspy.BaseLM) -> dict[str, Any]:
+    """Return a model's settings, those of its LangChain chat model included: with credentials, so never write them."""
+    return {**lm.kwargs, **chat_model_settings(lm)}
 
 
 def without_framework_cache(lm: dspy.BaseLM) -> dspy.BaseLM:

@@ -12,7 +12,8 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
-from urllib.parse import urlsplit
+
+from rubric_integrations._util.urls import url_without_secrets
 
 _LONGEST_MESSAGE = 300
 # The beginning of a body in which a message is looked for.
@@ -85,7 +86,7 @@ def describe_response(response: ErrorResponse, api_base: object = None) -> str:
 
 def wrong_url_hint(api_base: object = None) -> str:
     """Return the remedy for a base URL at which there is no chat API."""
-    url = f"`api_base` ({_without_secrets(api_base)!r})" if isinstance(api_base, str) else "the base URL"
+    url = f"`api_base` ({url_without_secrets(api_base)!r})" if isinstance(api_base, str) else "the base URL"
     return (
         f"There is no chat API at this URL: check {url}, to which `/chat/completions` is appended; "
         "it may lack `/v1` at its end, or have it twice"
@@ -133,9 +134,3 @@ def _validation_error(entry: object) -> str:
     place, reason = fields.get("loc"), fields.get("msg")
     where = ".".join(map(str, cast("list[object]", place))) if isinstance(place, list) else ""
     return ": ".join(part for part in (where, reason if isinstance(reason, str) else "") if part)
-
-
-def _without_secrets(url: str) -> str:
-    """Return a URL without its user, password and query."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

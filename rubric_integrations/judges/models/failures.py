@@ -48,7 +48,10 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
     if getattr(error, "provider_code", None) in FILTER_CODES:
         return JudgeFailure("parse", f"{FILTERED}: {message}", about_text=True, spend=spend)
     if response is not None and _says_more(response, error):
-        message = redact(f"[{error.model}] {describe_response(response, settings.get('api_base'))}", settings)
+        # Before the message is cut, or a part of a key could remain at its end.
+        body = redact(response.body.decode(errors="replace"), settings).encode()
+        description = describe_response(response._replace(body=body), settings.get("api_base"))
+        message = redact(f"[{error.model}] {description}", settings)
         if response.is_unreadable:
             # A proxy that restarts shows a page for a moment; a wrong URL shows one until `max_outage` ends the run.
             return JudgeFailure("transport", message, retryable=True, spend=spend)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from types import FunctionType
 from typing import Any, cast
 
 import dspy
@@ -17,18 +18,44 @@ GenerateFn = Callable[[str, str], Awaitable[str]]
 """`async (system_prompt, user_prompt) -> reply`."""
 
 
-def lm_from_fn(generate_fn: GenerateFn) -> dspy.LM:
-    """Make a `dspy.LM` that calls an async function. Its exceptions are sorted so that the right ones are retried."""
+def lm_from_fn(generate_fn: GenerateFn, fingerprint: str | None = None) -> dspy.LM:
+    """Make a `dspy.LM` that calls an async function. Its exceptions are sorted so that the right ones are retried.
+
+    Args:
+        generate_fn: The function of a system prompt and a user prompt, which returns the reply.
+        fingerprint: A name for everything that the replies depend on, such as the model and its settings, by which a
+            ledger tells them from those of another function. By default that is the result of `fingerprint()`, if the
+            function is an object with such a method, or the function's qualified name. A ledger refuses a lambda, a
+            `functools.partial`, a method, an object or a closure without a fingerprint, since others with the same name
+            may give other replies.
+
+    Example:
+        >>> async def reply(system_prompt: str, user_prompt: str) -> str:
+        ...     return '{"explanation": "as always", "verdict": "MET"}'
+        >>> lm_from_fn(reply, fingerprint="always MET").model
+        'generate_fn/reply'
+    """
     name = getattr(generate_fn, "__name__", type(generate_fn).__name__)
-    async_engine = _AsyncFunctionEngine(generate_fn)
+    async_engine = _AsyncFunctionEngine(generate_fn, fingerprint or identify_function(generate_fn))
     return dspy.LM(f"generate_fn/{name}", engine=_FunctionEngine(async_engine), async_engine=async_engine, cache=False)
 
 
+def identify_function(function: object) -> str | None:
+    """Return a function's own fingerprint or its qualified name; None where neither identifies it."""
+    fingerprint: object = getattr(function, "fingerprint", None)
+    if callable(fingerprint):
+        return cast("str | None", fingerprint())
+    if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
+        return None
+    if function.__closure__ or (function.__defaults__ and "<locals>" in function.__qualname__):
+        return None
+    return f"{function.__module__}.{function.__qualname__}"
+
+
 class _AsyncFunctionEngine:
-    def __init__(self, generate_fn: GenerateFn):
+    def __init__(self, generate_fn: GenerateFn, fingerprint: str | None):
         self._generate_fn = generate_fn
-        named: Any = generate_fn if hasattr(generate_fn, "__qualname__") else type(generate_fn)
-        self.name = f"{named.__module__}.{named.__qualname__}"
+        self.fingerprint = fingerprint
 
     def __deepcopy__(self, memo: object) -> _AsyncFunctionEngine:
         # DSPy's optimizers copy programs; the function's client must not be copied with them.
@@ -67,9 +94,9 @@ class _FunctionEngine:
     def complete(self, request: lm15.Request) -> lm15.Response:
         return run_sync(self._engine.complete(request))
 
-    def fingerprint(self) -> str:
-        """Return the function's qualified name; what the function itself depends on cannot be seen."""
-        return self._engine.name
+    def fingerprint(self) -> str | None:
+        """Return what identifies the function; None where nothing does."""
+        return self._engine.fingerprint
 
 
 def _text(parts: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import DSPyError, LMConfigurationError
 
+from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.keys import key_for_endpoint
 
 
@@ -19,9 +20,9 @@ class ModelOptions:
 
     Attributes:
         api_base: The base URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp), such as `http://host:port/v1`.
-        api_key: The key; by default that of the provider's environment variable. With an `api_base` that is a server of
-            another known provider it is that provider's; where no key is set, a placeholder is sent, since local
-            servers require none.
+        api_key: The key; by default that of the provider's environment variable, which is sent to the provider and to
+            this machine only. The key for another server is this argument or RUBRIC_INTEGRATIONS_API_KEY; where no key
+            is set, a placeholder is sent, since local servers require none.
         temperature: The sampling temperature, at least 0; by default that of `default_temperature`.
         max_tokens: The most tokens of a reply, at least 1.
         seed: The sampling seed, for providers that take one.
@@ -60,8 +61,8 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
         options: How it is called.
 
     Raises:
-        ValueError: The name is empty, an option is out of range, DSPy refuses it for this model, or `api_base` is a
-            server of another known provider whose key is not set.
+        ValueError: The name is empty, an option is out of range, DSPy refuses it for this model, or a key of the
+            environment would be sent to a server that it is not meant for.
     """
     if not model.strip():
         raise ValueError("`judge` is an empty model name: write one such as 'openai/gpt-5-mini', or 'offline'")
@@ -73,7 +74,7 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
     if headers := settings.pop("headers", None):
         _check_headers(headers)
         settings["extra_headers"] = dict(headers)
-    if options.api_base and not options.api_key and (key := key_for_endpoint(model, options.api_base)):
+    if not options.api_key and (key := key_for_endpoint(model, options.api_base)):
         settings["api_key"] = key
     if options.temperature is None:
         settings["temperature"] = default_temperature(model, options.reasoning_effort)
@@ -82,7 +83,9 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
     try:
         return dspy.LM(model, cache=False, num_retries=0, **settings)
     except DSPyError as error:
-        raise ValueError(f"DSPy does not make the model {model!r} with these settings: {error}") from error
+        message = redact(str(error), settings)
+        cause = error if message == str(error) else None
+        raise ValueError(f"DSPy does not make the model {model!r} with these settings: {message}") from cause
 
 
 def default_temperature(model: str, reasoning_effort: str | None = None) -> float | None:

@@ -31,6 +31,13 @@ _FINISH_REASONS = {
     "SPII": "content_filter",
 }
 _REASON_NAMES = ("finish_reason", "stop_reason", "done_reason")
+# Fields of chat models that change no answer, or repeat others.
+_NO_SETTINGS = frozenset(
+    {"async_client", "cache", "callbacks", "client", "custom_get_token_ids", "disable_streaming", "http_async_client",
+     "http_client", "http_socket_options", "i", "max_retries", "messages", "name", "openai_api_base", "profile",
+     "rate_limiter", "request_timeout", "root_async_client", "root_client", "stream_chunk_timeout", "stream_usage",
+     "streaming", "tags", "timeout", "verbose"}
+)  # fmt: skip
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 
 
@@ -53,13 +60,56 @@ def lm_from_chat_model(model: BaseChatModel) -> dspy.LM:
     return dspy.LM(f"langchain/{name}", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
 
 
+def chat_model_settings(lm: dspy.BaseLM) -> dict[str, Any]:
+    """Return the settings of the chat model behind an LM, with credentials; empty for an LM without a chat model."""
+    engine = getattr(lm, "engine", None)
+    return engine.settings if isinstance(engine, _Engine) else {}
+
+
+def _settings_of(model: Any) -> dict[str, Any]:
+    settings = {name: getattr(model, name, None) for name in type(model).model_fields if name not in _NO_SETTINGS}
+    settings = {
+        name: getattr(value, "get_secret_value", lambda value=value: value)() for name, value in settings.items()
+    }
+    # The client has read the environment, too. It appends a slash, even to a query.
+    client: Any = getattr(model, "root_client", None) or getattr(model, "_client", None)
+    url: object = getattr(client, "base_url", None)
+    return {**settings, "base_url": str(url).rstrip("/")} if url else settings
+
+
 def without_langchain_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
     """Return an LM whose chat model does not use LangChain's cache; an LM without a chat model as it is."""
     engine = getattr(lm, "engine", None)
     if not isinstance(engine, _Engine):
         return lm
     # A copy with the same client: the user's own model keeps its cache.
-    return lm_from_chat_model(engine.model.model_copy(update={"cache": False}))
+    return lm_from_chat_model(engine.original.model_copy(update={"cache": False}))
+
+
+def without_redirects(model: BaseChatModel) -> BaseChatModel:
+    """Copy a chat model of `langchain-openai` with HTTP clients that follow no redirect; any other model is returned.
+
+    A redirect would carry the text to a server that the user did not name. The copy shares the connections.
+    """
+    clients: dict[str, Any] = {
+        name: getattr(model, name, None) for name in ("root_client", "root_async_client") if hasattr(model, name)
+    }
+    copies = {name: _without_redirects(client) for name, client in clients.items() if client is not None}
+    if not copies:
+        return model
+    chats = {name.removeprefix("root_"): client.chat.completions for name, client in copies.items()}
+    return model.model_copy(update={**copies, **chats})
+
+
+def _without_redirects(client: Any) -> Any:
+    import httpx
+
+    kind = httpx.AsyncClient if isinstance(client._client, httpx.AsyncClient) else httpx.Client
+    # Not a copy of the same class: the SDK's closes the shared connections when it is no longer used.
+    http = kind.__new__(kind)
+    vars(http).update(vars(client._client))
+    http.follow_redirects = False
+    return client.with_options(http_client=http)
 
 
 class _Engine:
@@ -69,7 +119,9 @@ class _Engine:
     supported_params = frozenset({*_SETTINGS, "stop", "response_format"})
 
     def __init__(self, model: BaseChatModel):
-        self.model = model
+        # The user's own is kept, because its HTTP clients close the shared connections when they are no longer used.
+        self.original, self.model = model, without_redirects(model)
+        self.settings = _settings_of(model)
         self._structured = True
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -107,9 +159,8 @@ class _Engine:
         return _response(request, raw, has_format, is_strict_tool=bool(tools))
 
     def fingerprint(self) -> str:
-        """Return the model's class and those settings that LangChain lists as identifying, without secrets."""
-        model: Any = self.model
-        return json.dumps([type(model).__qualname__, model._identifying_params], default=str, sort_keys=True)
+        """Return the model's class; its settings are those of `chat_model_settings`."""
+        return f"{type(self.model).__module__}.{type(self.model).__qualname__}"
 
 
 class _AsyncEngine:

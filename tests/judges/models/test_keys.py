@@ -9,7 +9,7 @@ import pytest
 
 from rubric_integrations.cli.doctor import API_KEYS
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.judges.models.keys import PROVIDER_KEYS
+from rubric_integrations.judges.models.keys import OWN_KEY, PROVIDER_KEYS
 from rubric_integrations.results import JudgeFailure
 from tests.judges.questions import question_about
 from tests.openai_server import OpenAIServer, Reply
@@ -121,14 +121,86 @@ def test_endpoint_of_another_provider_gets_that_providers_key(
 @pytest.mark.parametrize(
     ("model", "api_base"),
     [("deepseek/deepseek-chat", "https://api.deepseek.com/v1"), ("openai/m", "https://eu.api.openai.com/v1"),
-     ("openai/m", "https://gateway.example.com/v1"), ("azure/d", "https://me.openai.azure.com")],
+     ("azure/d", "https://me.openai.azure.com"), ("azure/d", "https://me.cognitiveservices.azure.com")],
 )  # fmt: skip
-def test_key_for_the_own_endpoint_or_a_gateway_is_left_to_dspy(
-    monkeypatch: pytest.MonkeyPatch, model: str, api_base: str
-) -> None:
+def test_key_for_the_own_endpoint_is_left_to_dspy(monkeypatch: pytest.MonkeyPatch, model: str, api_base: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
     monkeypatch.setenv("DEEPSEEK_API_KEY", "key-of-deepseek")
+    monkeypatch.setenv("AZURE_API_KEY", "key-of-azure")
     assert "api_key" not in LMJudge(model, api_base=api_base).lm.kwargs
+
+
+GATEWAY = "https://llm.example.com/v1"
+
+
+@pytest.mark.parametrize(
+    ("model", "variable", "api_base"),
+    [
+        ("openai/m", "OPENAI_API_KEY", GATEWAY),
+        ("gpt-5-mini", "OPENAI_API_KEY", GATEWAY),
+        ("anthropic/m", "ANTHROPIC_API_KEY", GATEWAY),
+        ("gemini/m", "GOOGLE_API_KEY", GATEWAY),
+        ("azure/m", "AZURE_API_KEY", GATEWAY),
+        ("together_ai/m", "TOGETHERAI_API_KEY", GATEWAY),
+        ("watsonx/m", "WATSONX_API_KEY", GATEWAY),
+        ("xai/m", "XAI_API_KEY", GATEWAY),
+        # Hosts that resemble the provider's or this machine.
+        ("openai/m", "OPENAI_API_KEY", "https://openai.com.example.com/v1"),
+        ("openai/m", "OPENAI_API_KEY", "https://notopenai.com/v1"),
+        ("openai/m", "OPENAI_API_KEY", "https://api.openai.com@example.com/v1"),
+        ("openai/m", "OPENAI_API_KEY", "https://example.com\\@api.openai.com/v1"),
+        ("openai/m", "OPENAI_API_KEY", "http://localhost.example.com/v1"),
+        ("openai/m", "OPENAI_API_KEY", "http://127.example.com/v1"),
+    ],
+)
+def test_key_of_the_environment_for_another_host_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, model: str, variable: str, api_base: str
+) -> None:
+    monkeypatch.setenv(variable, "key-of-provider")
+    with pytest.raises(ValueError, match=rf"{variable}.*not sent.*`api_key`.*--api-key.*{OWN_KEY}") as error:
+        LMJudge(model, api_base=api_base)
+    assert "\n" not in str(error.value)
+    assert "key-of-provider" not in str(error.value)
+    assert LMJudge(model, api_base=api_base, api_key="argument").lm.kwargs["api_key"] == "argument"
+
+
+def test_base_url_of_the_environment_does_not_get_the_key_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    for variable in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, GATEWAY)
+            with pytest.raises(ValueError, match=rf"{variable} .*OPENAI_API_KEY.*not sent"):
+                LMJudge("openai/m")
+            patch.setenv(OWN_KEY, "key-of-gateway")
+            assert LMJudge("openai/m").lm.kwargs["api_key"] == "key-of-gateway"
+
+
+@pytest.mark.parametrize("api_base", ["http://api.openai.com/v1", "http://gpu-box:8000/v1", "http://0.0.0.0:8000/v1"])
+def test_key_of_the_environment_is_not_sent_over_http(monkeypatch: pytest.MonkeyPatch, api_base: str) -> None:
+    for variable in ["OPENAI_API_KEY", *([] if "openai.com" in api_base else [OWN_KEY])]:
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, "from-environment")
+            with pytest.raises(ValueError, match=rf"{variable}.*not sent.*http"):
+                LMJudge("openai/m", api_base=api_base)
+    assert LMJudge("openai/m", api_base=api_base, api_key="argument").lm.kwargs["api_key"] == "argument"
+    assert LMJudge("openai/m", api_base=api_base).lm.kwargs["api_key"] == "none"
+
+
+@pytest.mark.parametrize("host", ["localhost:8000", "LOCALHOST", "127.0.0.1", "127.8.9.1:80", "[::1]:8000"])
+def test_key_of_the_environment_is_sent_to_this_machine(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    assert "api_key" not in LMJudge("openai/m", api_base=f"http://{host}/v1").lm.kwargs
+
+
+def test_own_variable_is_sent_to_the_server_of_api_base_and_to_no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "key-of-deepseek")
+    monkeypatch.setenv(OWN_KEY, "key-of-gateway")
+    assert LMJudge("openai/m", api_base=GATEWAY).lm.kwargs["api_key"] == "key-of-gateway"
+    assert LMJudge("openai/m", api_base="http://localhost:1/v1").lm.kwargs["api_key"] == "key-of-gateway"
+    assert "api_key" not in LMJudge("openai/m").lm.kwargs
+    assert "api_key" not in LMJudge("openai/m", api_base="https://api.openai.com/v1").lm.kwargs
+    assert LMJudge("openai/m", api_base="https://api.deepseek.com").lm.kwargs["api_key"] == "key-of-deepseek"
 
 
 async def test_base_url_of_the_environment_is_kept(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,203 @@
+"""A random key is put into every place that takes one; then every byte that was written is searched for it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import secrets
+import subprocess
+import sys
+import traceback
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import dspy
+import pytest
+from langchain_openai import ChatOpenAI
+
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations.judges import LMJudge
+from rubric_integrations.results import JudgeFailure
+from rubric_integrations.runs import Ledger
+from tests.judges.questions import question_about
+from tests.openai_server import Call, OpenAIServer, Reply
+
+CANARY = f"canary-{secrets.token_hex(12)}"
+RUBRIC = Rubric([Criterion(name="a", requirement="first"), Criterion(name="b", requirement="second")])
+
+
+def base_url(server: OpenAIServer, *, user: str = "", query: str = "") -> str:
+    return server.url.replace("://", f"://{user}@" if user else "://") + query
+
+
+def named(server: OpenAIServer, **settings: Any) -> LMJudge:
+    defaults: dict[str, Any] = {"api_base": server.url, "api_key": "plain-key"}
+    return LMJudge("openai/m", **{**defaults, **settings})
+
+
+def lm(server: OpenAIServer, **settings: Any) -> dspy.LM:
+    defaults: dict[str, Any] = {"api_base": server.url, "api_key": "plain-key", "cache": False, "num_retries": 0}
+    return dspy.LM("openai/m", **{**defaults, **settings})
+
+
+def chat(server: OpenAIServer, **settings: Any) -> ChatOpenAI:
+    defaults: dict[str, Any] = {"model": "m", "base_url": server.url, "api_key": "plain-key", "max_retries": 0}
+    return ChatOpenAI(**{**defaults, **settings})
+
+
+PLACES: dict[str, Callable[[OpenAIServer], Any]] = {
+    "api_key": lambda server: named(server, api_key=CANARY),
+    "headers": lambda server: named(server, headers={"X-Team": CANARY}),
+    "authorization": lambda server: named(server, headers={"Authorization": f"Bearer {CANARY}"}),
+    "system variable": lambda server: named(server, api_key=None),
+    "lm.api_key": lambda server: lm(server, api_key=CANARY),
+    "lm.headers": lambda server: lm(server, headers={"X-Team": CANARY}),
+    "lm.extra_headers": lambda server: lm(server, extra_headers={"X-Team": CANARY}),
+    "lm.extra_body": lambda server: lm(server, extra_body={"tenant": {"id": [CANARY]}}),
+    "lm.extra_query": lambda server: lm(server, extra_query={"tenant": CANARY}),
+    "lm.metadata": lambda server: lm(server, metadata={"tenant": CANARY}),
+    "lm.cookies": lambda server: lm(server, cookies={"session": CANARY}),
+    "lm.organization": lambda server: lm(server, organization=CANARY),
+    "query": lambda server: lm(server, api_base=base_url(server, query=f"?key={CANARY}")),
+    "other query": lambda server: lm(server, api_base=base_url(server, query=f"?tenant={CANARY}")),
+    "user": lambda server: lm(server, api_base=base_url(server, user=CANARY)),
+    "password": lambda server: named(server, api_base=base_url(server, user=f"me:{CANARY}")),
+    "path": lambda server: lm(server, api_base=f"{server.url}/{CANARY}"),
+    "chat.api_key": lambda server: chat(server, api_key=CANARY),
+    "chat.headers": lambda server: chat(server, default_headers={"X-Team": CANARY}),
+    "chat.query": lambda server: chat(server, default_query={"tenant": CANARY}),
+    "chat.extra_body": lambda server: chat(server, extra_body={"tenant": CANARY}),
+    "chat.password": lambda server: chat(server, base_url=base_url(server, user=f"me:{CANARY}")),
+    "chat.url_query": lambda server: chat(server, base_url=base_url(server, query=f"?tenant={CANARY}")),
+    "chat.model_kwargs": lambda server: chat(server, model_kwargs={"user": CANARY}),
+}
+"""Makes a judge whose settings contain the canary in one place."""
+
+
+def forms(secret: str) -> list[bytes]:
+    """The forms in which a secret may be written: plain, in a URL, in hex, and in Base64 at each of its offsets."""
+    encoded = [base64.b64encode(b"x" * offset + secret.encode())[4:-4] for offset in range(3)]
+    return [
+        secret[:14].encode(),
+        quote(secret).encode(),
+        secret.encode().hex().encode(),
+        *encoded,
+        secret[::-1].encode(),
+    ]
+
+
+def unpacked(content: bytes) -> Iterator[bytes]:
+    """The content, and whatever in it zlib or gzip can unpack."""
+    yield content
+    for start in range(len(content) - 1):
+        if content[start : start + 2] in (b"x\x9c", b"x\xda", b"x\x01", b"\x1f\x8b"):
+            try:
+                yield zlib.decompressobj(47).decompress(content[start:], 10_000_000)
+            except zlib.error:
+                continue
+
+
+def assert_clean(contents: dict[str, bytes]) -> None:
+    faults = {
+        name
+        for name, content in contents.items()
+        for text in unpacked(content)
+        for form in forms(CANARY)
+        if form in text
+    }
+    assert not faults, f"the canary is in {sorted(faults)}"
+
+
+def echo(call: Call) -> Reply:
+    """Answer the first criterion; refuse the second, and quote the key."""
+    if call.criterion == "first":
+        return Reply()
+    pad = "p" * 200  # so that a part of the last canary is where long messages are cut off
+    detail = f"{CANARY} {base64.b64encode(CANARY.encode()).decode()} {pad} {CANARY}"
+    return Reply(status=401, raw=json.dumps({"error": {"message": f"wrong key: {detail}"}}).encode())
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_key_is_in_nothing_that_is_written(
+    place: str, server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    if place == "system variable":
+        monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    caplog.set_level(logging.WARNING)
+    server.script = echo
+    model = PLACES[place](server)
+    judge = model if isinstance(model, LMJudge) else LMJudge(model)
+    judge.save(tmp_path / "judge.json")
+    (tmp_path / "fingerprint").write_text(str(judge.fingerprint()))
+    (tmp_path / "repr").write_text(repr(judge))
+    run = grade_many(["A text."], RUBRIC, PerCriterionGrader(judge, max_retries=0, on_failure="abstain"),
+                     ledger=Ledger(tmp_path / "run.sqlite"))  # fmt: skip
+    for graded in run:
+        (tmp_path / "report.json").write_text(graded.report.model_dump_json() if graded.report else str(graded))
+        (tmp_path / "result").write_text(str(graded))
+    (tmp_path / "summary").write_text(f"{run.summary} {run.summary.stopped}")
+    with pytest.raises(JudgeFailure) as failure:
+        asyncio.run(judge.judge(question_about(RUBRIC.criteria[1])))
+    (tmp_path / "failure").write_text("".join(traceback.format_exception(failure.value)))
+    assert server.calls or place in ("path", "user", "password")
+    output = capfd.readouterr()
+    contents = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    contents |= {"stdout": output.out.encode(), "stderr": output.err.encode(), "log": caplog.text.encode()}
+    assert_clean(contents)
+
+
+def test_key_of_the_command_line_is_in_no_file_and_no_output(server: OpenAIServer, tmp_path: Path) -> None:
+    server.script = echo
+    (tmp_path / "rubric.yaml").write_text("- {name: a, requirement: first}\n- {name: b, requirement: second}\n")
+    (tmp_path / "text.txt").write_text("A text.")
+    url = base_url(server, query=f"?key={CANARY}")
+    arguments = [
+        "grade", "rubric.yaml", "text.txt", "--judge", "openai/m", "--api-base", url, "--api-key", CANARY,
+        "--judge-option", f"header.X-Team={CANARY}", "--out", "run.jsonl", "--junit", "junit.xml", "--max-calls", "1",
+        "--on-failure", "abstain", "--max-outage", "0",
+    ]  # fmt: skip
+    outputs: dict[str, bytes] = {}
+    for command in (
+        arguments,
+        [*arguments[:-6], *arguments[-4:], "--resume"],
+        ["report", "run.jsonl", "--output", "page.html"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "rubric_integrations", *command], cwd=tmp_path, capture_output=True, check=False,
+            env={"PYTHONPATH": str(Path(__file__).parents[1]), "OPENAI_API_KEY": CANARY,
+                 "PATH": "",
+                 "HOME": str(tmp_path), "DSPY_CACHEDIR": str(tmp_path / "cache"),
+                 "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        )  # fmt: skip
+        outputs |= {
+            f"{command[0]} stdout {len(outputs)}": done.stdout,
+            f"{command[0]} stderr {len(outputs)}": done.stderr,
+        }
+    files = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert {"run.sqlite", "run.jsonl", "junit.xml", "page.html"} <= {Path(name).name for name in files}, outputs
+    assert_clean(files | outputs)
+
+
+def test_whole_program_is_not_saved(tmp_path: Path) -> None:
+    judge = LMJudge("openai/m", api_base="http://127.0.0.1:9/v1", api_key=CANARY)
+    with pytest.raises(ValueError, match="`save_program=True` would write the model with its key"):
+        judge.save(tmp_path / "program", save_program=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_text_is_not_sent_to_where_a_server_redirects_langchain(server: OpenAIServer) -> None:
+    with OpenAIServer() as other:
+        moved = f"HTTP/1.1 307 Moved\r\nLocation: {other.url}/chat/completions\r\nContent-Length: 0\r\n\r\n".encode()
+        server.script = lambda _call: Reply(head=moved)
+        model = chat(server)
+        with pytest.raises(Exception, match="307"):
+            RUBRIC.grade_sync("A text.", grader=PerCriterionGrader(model, max_retries=0))
+        assert server.calls
+        assert not other.calls
+        assert model.root_client._client.follow_redirects  # pyright: ignore[reportPrivateUsage] -- the user's own client is as it was
