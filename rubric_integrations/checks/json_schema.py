@@ -26,6 +26,9 @@ MAX_REASON = 300
 # An answer of 50,000 characters has a few thousand values, and a schema a few keywords for each of them. As many
 # comparisons take less than a second.
 MAX_COMPARISONS = 30_000
+# References within references. A schema that refers to itself would otherwise recurse until Python's limit, where a
+# library below this one fails with an error that is no `Exception`.
+MAX_REFERENCES = 30
 
 
 class _Work:
@@ -33,6 +36,7 @@ class _Work:
 
     def __init__(self) -> None:
         self._comparisons, self._seconds = MAX_COMPARISONS, PATTERN_SECONDS
+        self.references = 0
 
     def compare(self, count: int) -> None:
         self._comparisons -= count
@@ -141,6 +145,23 @@ def _counted(keyword: _Keyword) -> _Keyword:
     return count
 
 
+def _reference(keyword: _Keyword) -> _Keyword:
+    """Refuse references that are nested too deeply."""
+
+    def refer(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        work = _work.get()
+        work.references += 1
+        try:
+            if work.references > MAX_REFERENCES:
+                raise RecursionError
+            yield from keyword(validator, value, instance, schema) or ()
+        finally:
+            # Also where the library stops at the first error.
+            work.references -= 1
+
+    return refer
+
+
 _KEYWORDS: dict[str, _Keyword] = dict(Draft202012Validator.VALIDATORS)
 # jsonschema searches patterns without a time limit, and compares every pair of items that are to be unique.
 _BOUNDED: dict[str, _Keyword] = {
@@ -148,6 +169,8 @@ _BOUNDED: dict[str, _Keyword] = {
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
     "uniqueItems": _unique_items,
+    "$ref": _reference(_KEYWORDS["$ref"]),
+    "$dynamicRef": _reference(_KEYWORDS["$dynamicRef"]),
 }
 _Validator: Any = extend(
     Draft202012Validator, {name: _counted(keyword) for name, keyword in (_KEYWORDS | _BOUNDED).items()}

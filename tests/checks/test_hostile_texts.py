@@ -148,3 +148,21 @@ def test_rouge_l_equals_that_of_the_library(response: str, reference: str) -> No
     expected = scorer.RougeScorer(["rougeL"], use_stemmer=True).score(reference, response)["rougeL"].fmeasure
     submission = Submission.model_construct(response=response, reference=reference)
     assert run_check(Check(metric=Metric(type="rouge")), submission).value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("depth", "decided"), [(20, True), (200, False)])
+def test_references_are_followed_as_deep_as_the_response_up_to_a_limit(depth: int, decided: bool) -> None:
+    schema = {"type": "array", "items": {"$ref": "#"}}
+    response = "[" * depth + "]" * depth
+    if decided:
+        assert run_check(Check(json_schema=schema), Submission(response=response)).verdict == "MET"
+    else:
+        with pytest.raises(JudgeFailure, match="nests too deeply, or refers to itself without an end"):
+            run_check(Check(json_schema=schema), Submission(response=response))
+
+
+def test_many_references_one_after_another_are_followed() -> None:
+    item = {"anyOf": [{"$ref": "#/$defs/word"}, {"$ref": "#/$defs/number"}]}
+    schema = {"$defs": {"word": {"type": "string"}, "number": {"type": "number"}}, "type": "array", "items": item}
+    submission = Submission(response=json.dumps([1] * 200))
+    assert run_check(Check(json_schema=schema), submission).verdict == "MET"

@@ -80,7 +80,7 @@ async def test_failures_are_recorded_and_their_keys_requested_again(path: Path) 
             lease.record_failure(KEYS[1], JudgeFailure("config", "no key"))
         last, first = ledger.failures()
         assert (last.key, last.kind, last.message, last.times) == (KEYS[1], "config", "no key", 1)
-        assert (first.key, first.kind, first.message[:10], first.times) == (KEY, "transport", "no reply ?", 2)
+        assert (first.key, first.kind, first.message[:10], first.times) == (KEY, "transport", "no reply \\", 2)
         assert len(first.message) == 1000
         assert ledger.failures(limit=1) == [last]
         assert await request(ledger, KEY) == [KEY]
