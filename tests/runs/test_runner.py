@@ -276,7 +276,8 @@ def test_full_disk_ends_the_run_at_once_and_loses_no_stored_judgment(tmp_path: P
         with pytest.raises(LedgerError, match=r"full.*the judgments so far are stored"):
             list(run)
         stored = len(ledger)
-    assert 0 < stored <= judge.calls <= stored + 4
+    # A judgment is stored after its call has freed its slot: lost are at most those of the rows under way.
+    assert 0 < stored <= judge.calls <= stored + 2 * 4 * len(SMALL_RUBRIC)
 
 
 def test_first_call_of_a_submission_is_answered_before_the_others_are_sent() -> None:
