@@ -35,7 +35,8 @@ async def _grade(grader: Grader, rubric: Rubric, submission: Submission) -> Eval
 
 def _may_succeed_later(result: EvaluationReport | JudgeError) -> bool:
     report = _report_of(result)
-    return bool(report.failed_count) and failure_kinds(report) <= {"transport", "parse"}
+    kinds = failure_kinds(report) if report.failed_count else set[str]()
+    return bool(kinds) and kinds <= {"transport", "parse"}
 
 
 def _report_of(result: EvaluationReport | JudgeError) -> EvaluationReport:

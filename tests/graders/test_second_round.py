@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Submission, grade_many
 from rubric_integrations.graders.second_round import grade_in_two_rounds
-from rubric_integrations.results import JudgeFailure, Spend
+from rubric_integrations.results import EvaluationReport, JudgeFailure, Spend
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import rubric_of
 
@@ -49,3 +51,21 @@ def test_row_of_a_run_is_lost_only_after_two_rounds() -> None:
     run = grade_many(["text"], rubric_of(2), PerCriterionGrader(judge))
     assert [graded.score for graded in run] == [1.0]
     assert run.summary.spend.calls == len(judge.questions) == 7
+
+
+async def test_failure_of_an_unknown_kind_has_no_second_round() -> None:
+    class OwnGrader(PerCriterionGrader):
+        rounds = 0
+
+        async def grade(self, *args: Any, **kwargs: Any) -> EvaluationReport:
+            self.rounds += 1
+            nothing = EvaluationReport(
+                score=None, raw_score=None, passed=False, complete=False, coverage=0.0, failed_count=1, report=None,
+                error="my own reason",
+            )  # fmt: skip
+            raise JudgeError("my own reason", nothing)
+
+    grader = OwnGrader(FakeJudge())
+    with pytest.raises(JudgeError, match="my own reason"):
+        await grade_in_two_rounds(grader, rubric_of(1), TEXT)
+    assert grader.rounds == 1
