@@ -24,7 +24,7 @@ from rubric_integrations.formats import RubricLike
 from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.endpoint import JudgeUnusable
-from rubric_integrations.graders.second_round import grade_in_two_rounds
+from rubric_integrations.graders.rounds import grade_in_rounds
 from rubric_integrations.judges.stored import StoreError
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
@@ -248,7 +248,7 @@ class RubricMetric:
             self._outage_guard.check()
             start = time.perf_counter()
             try:
-                report = run_sync(grade_in_two_rounds(self.grader, rubric, submission))
+                report = run_sync(grade_in_rounds(self.grader, rubric, submission))
             except JudgeError as error:
                 self._history.add(submission, error.report, time.perf_counter() - start, failed=True)
                 self._outage_guard.record_failure(error.report)

@@ -14,7 +14,7 @@ from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations.formats import RubricLike, as_rubric
 from rubric_integrations.graders import Grader
 from rubric_integrations.graders.endpoint import JudgeUnusable
-from rubric_integrations.graders.second_round import grade_in_two_rounds
+from rubric_integrations.graders.rounds import grade_in_rounds
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend_limit import SpendLimit
 from rubric_integrations.results.report import JudgeError
@@ -224,7 +224,7 @@ class Run:
         if row.submission is None:
             return Graded(row, None)
         try:
-            return Graded(row, await grade_in_two_rounds(grader, self._rubric, row.submission))
+            return Graded(row, await grade_in_rounds(grader, self._rubric, row.submission))
         except JudgeError as error:
             return Graded(row, error.report, str(error))
 

@@ -1,4 +1,4 @@
-"""A second round of a grade: only where it may help, with the better report and the spend of both."""
+"""Further rounds of a grade: only where they may help, with the best report and the spend of all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Submission, grade_many
-from rubric_integrations.graders.second_round import grade_in_two_rounds
+from rubric_integrations.graders.rounds import grade_in_rounds
 from rubric_integrations.results import EvaluationReport, JudgeFailure, Spend
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import rubric_of
@@ -21,7 +21,7 @@ def unreadable() -> JudgeFailure:
 
 async def test_grade_whose_replies_were_unreadable_is_completed_in_the_second_round() -> None:
     judge = FakeJudge({"r0": "MET", "r1": [*[unreadable() for _ in range(3)], "MET"]})
-    report = await grade_in_two_rounds(PerCriterionGrader(judge), rubric_of(2), TEXT)
+    report = await grade_in_rounds(PerCriterionGrader(judge), rubric_of(2), TEXT)
     assert (report.score, report.complete) == (1.0, True)
     assert report.spend.calls == len(judge.questions) == 6
 
@@ -34,23 +34,24 @@ async def test_failure_that_a_second_round_cannot_help_or_may_not_has_one(
 ) -> None:
     judge = FakeJudge(failure)
     with pytest.raises(JudgeError):
-        await grade_in_two_rounds(PerCriterionGrader(judge, max_retries=max_retries), rubric_of(1), TEXT)
+        await grade_in_rounds(PerCriterionGrader(judge, max_retries=max_retries), rubric_of(1), TEXT)
     assert len(judge.questions) == 1
 
 
-async def test_better_report_of_two_incomplete_ones_is_returned_with_the_spend_of_both() -> None:
+async def test_best_of_incomplete_reports_is_returned_with_the_spend_of_all_rounds() -> None:
     judge = FakeJudge({"r0": [unreadable(), "MET"], "r1": [unreadable()], "r2": ["MET", unreadable()]})
     grader = PerCriterionGrader(judge, max_retries=1, on_failure="abstain")
-    report = await grade_in_two_rounds(grader, rubric_of(3), TEXT)
+    report = await grade_in_rounds(grader, rubric_of(3), TEXT)
     assert [row.verdict for row in report.criteria] == ["MET", None, "MET"]
-    assert report.spend.calls == len(judge.questions) == 10
+    assert report.spend.calls == len(judge.questions) == 15
 
 
-def test_row_of_a_run_is_lost_only_after_two_rounds() -> None:
-    judge = FakeJudge({"r0": [*[unreadable() for _ in range(5)], "MET"], "r1": "MET"})
+@pytest.mark.parametrize(("unreadable_replies", "score"), [(8, 1.0), (9, None)])
+def test_row_of_a_run_is_lost_only_after_three_rounds(unreadable_replies: int, score: float | None) -> None:
+    judge = FakeJudge({"r0": [*[unreadable() for _ in range(unreadable_replies)], "MET"], "r1": "MET"})
     run = grade_many(["text"], rubric_of(2), PerCriterionGrader(judge))
-    assert [graded.score for graded in run] == [1.0]
-    assert run.summary.spend.calls == len(judge.questions) == 7
+    assert [graded.score for graded in run] == [score]
+    assert run.summary.spend.calls == len(judge.questions)
 
 
 async def test_failure_of_an_unknown_kind_has_no_second_round() -> None:
@@ -67,5 +68,5 @@ async def test_failure_of_an_unknown_kind_has_no_second_round() -> None:
 
     grader = OwnGrader(FakeJudge())
     with pytest.raises(JudgeError, match="my own reason"):
-        await grade_in_two_rounds(grader, rubric_of(1), TEXT)
+        await grade_in_rounds(grader, rubric_of(1), TEXT)
     assert grader.rounds == 1
