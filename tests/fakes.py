@@ -178,6 +178,9 @@ class FakeStore:
     def stored(self) -> Mapping[str, Judgment]:
         return self.rows
 
+    def is_held(self) -> bool:
+        return True
+
     async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
         self.rows = {**judgments, **self.rows}
         return {key: self.rows[key] for key in judgments}

@@ -12,7 +12,7 @@ from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question, RunStopped
 from rubric_integrations.judges.spend_limit import PRICE_UNKNOWN, SpendLimitReached
-from rubric_integrations.judges.stored import StoreError
+from rubric_integrations.judges.stored import StoreError, check_lease
 from rubric_integrations.judges.validation import ValidatedJudge
 from rubric_integrations.judges.wrappers import JudgeWrapper, innermost
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
@@ -102,6 +102,8 @@ class LimitedJudge(JudgeWrapper):
         self._is_prepared = True
 
     async def _send(self, request: Callable[[], Awaitable[Result]]) -> Result:
+        # At the last moment: everything before it may have waited.
+        check_lease()
         concurrency, timeout, sent_at = self._limiter.concurrency, self._limiter.limits.timeout, time.monotonic()
         try:
             async with asyncio.timeout(timeout):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -42,6 +43,10 @@ class Lease(Protocol):
         """The judgments that the store already has, by key."""
         ...
 
+    def is_held(self) -> bool:
+        """Whether the lease lasts. It expires if this process is suspended, and others then request the judgments."""
+        ...
+
     async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
         """Store judgments by key, and return those that the store keeps, by the same keys.
 
@@ -53,6 +58,32 @@ class Lease(Protocol):
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
         """Record why there is no judgment for a key; the key is requested again next time."""
         ...
+
+
+_lease_of_call: ContextVar[Lease | None] = ContextVar("_lease_of_call", default=None)
+
+
+@contextmanager
+def _request_under(lease: Lease) -> Generator[None]:
+    token = _lease_of_call.set(lease)
+    try:
+        yield
+    finally:
+        # The garbage collector ends an abandoned call in another context.
+        with suppress(ValueError):
+            _lease_of_call.reset(token)
+
+
+def check_lease() -> None:
+    """Check, right before a request is sent, that the lease under which it is made still lasts.
+
+    Raises:
+        JudgeFailure: The lease has expired while the call waited. The next attempt finds what others have stored.
+    """
+    lease = _lease_of_call.get()
+    if lease is not None and not lease.is_held():
+        message = "the process was suspended before the request was sent, and others may have the answer meanwhile"
+        raise JudgeFailure("transport", message, retryable=True)
 
 
 class JudgmentStore(Protocol):
@@ -106,7 +137,8 @@ class StoredJudge(JudgeWrapper):
             if key in lease.stored:
                 return revalidate_stored(question.criterion, lease.stored[key], question.may_abstain)
             try:
-                judgment = await super().judge(question)
+                with _request_under(lease):
+                    judgment = await super().judge(question)
             except JudgeFailure as failure:
                 lease.record_failure(key, failure)
                 raise
@@ -130,7 +162,8 @@ class StoredJudge(JudgeWrapper):
             if not missing:
                 return from_store
             try:
-                batch = await super().judge_batch(missing)
+                with _request_under(lease):
+                    batch = await super().judge_batch(missing)
             except JudgeFailure as failure:
                 for number in missing:
                     lease.record_failure(keys[number], failure)
@@ -159,7 +192,8 @@ class StoredJudge(JudgeWrapper):
             if key in lease.stored:
                 return _stored_score(lease.stored[key])
             try:
-                overall = await super().judge_overall(submission, rubric)
+                with _request_under(lease):
+                    overall = await super().judge_overall(submission, rubric)
             except JudgeFailure as failure:
                 lease.record_failure(key, failure)
                 raise

@@ -128,6 +128,10 @@ class _ReadOnlyLease(NamedTuple):
         """Store nothing: no judgment is requested here."""
         return judgments
 
+    def is_held(self) -> bool:
+        """Return True: nobody else requests anything."""
+        return True
+
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
         """Do nothing: a judgment that is missing is not a failure of the judge."""
 

@@ -27,20 +27,34 @@ def _do_nothing(*_arguments: object) -> None:
     pass
 
 
+def _agree(*_arguments: object) -> bool:
+    return True
+
+
 async def _wait_for_nothing(_self: object) -> None:
     pass
 
 
-async def _count_after_sending(self: SpendLimit, request: Callable[[], Awaitable[Any]]) -> Any:
+async def _count_after_sending(
+    self: SpendLimit, request: Callable[[], Awaitable[Any]], highest_cost: float | None = None
+) -> Any:
     result = await request()
 
     async def is_known() -> Any:
         return result
 
-    return await _call(self, is_known)
+    return await _call(self, is_known, highest_cost)
 
 
-async def _forget_spend_of_failures(self: SpendLimit, request: Callable[[], Awaitable[Any]]) -> Any:
+async def _reserve_nothing(
+    self: SpendLimit, request: Callable[[], Awaitable[Any]], _highest_cost: float | None = None
+) -> Any:
+    return await _call(self, request, 0.0)
+
+
+async def _forget_spend_of_failures(
+    self: SpendLimit, request: Callable[[], Awaitable[Any]], highest_cost: float | None = None
+) -> Any:
     async def forgetful_request() -> Any:
         try:
             return await request()
@@ -48,7 +62,7 @@ async def _forget_spend_of_failures(self: SpendLimit, request: Callable[[], Awai
             failure.spend = NO_SPEND
             raise
 
-    return await _call(self, forgetful_request)
+    return await _call(self, forgetful_request, highest_cost)
 
 
 async def _store_after_release(self: Any, judgments: Mapping[str, Judgment]) -> None:
@@ -88,7 +102,9 @@ BREAKAGES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a lease ends before its judgment is stored": lambda: patch.object(store._Lease, "store", _store_after_release),  # pyright: ignore[reportPrivateUsage]
     "the key of a judgment ignores its criterion": lambda: patch.object(StoredJudge, "_digest", _ignore_criterion),
     "calls are counted after they are sent": lambda: patch.object(SpendLimit, "call", _count_after_sending),
+    "nothing is reserved for a call": lambda: patch.object(SpendLimit, "call", _reserve_nothing),
     "failed calls are not counted": lambda: patch.object(SpendLimit, "call", _forget_spend_of_failures),
+    "a lease is not checked before sending": lambda: patch.object(leases.Leases, "are_held", _agree),
     "judgments are not validated": lambda: patch.object(ValidatedJudge, "judge", JudgeWrapper.judge),
     "a server's request to wait is ignored": lambda: patch.object(
         concurrency.AdaptiveConcurrency, "wait_for_server", _wait_for_nothing

@@ -175,12 +175,12 @@ class _World:
             limits=CallLimits(timeout=TIMEOUT, max_outage=scenario.max_outage),
         )
 
-    def _before_request(self, process: Process, cells: Sequence[Cell]) -> None:
+    def _before_request(self, process: Process, cells: Sequence[Cell], price: float) -> None:
         """Check what must hold at the moment of a request."""
         with closing(sqlite3.connect(self._path)) as db:
             texts = [text for (text,) in db.execute("SELECT judgment FROM judgments WHERE status = 'stored'")]
         faults = invariants.check_request(
-            process, cells, texts, self._network, self._limits[process], self._scenario.max_concurrency,
+            process, cells, texts, self._network, self._limits[process], price, self._scenario.max_concurrency,
             self._loop.time(),
         )  # fmt: skip
         self._result.faults += [f"{fault}, at {self._loop.time():.2f} s" for fault in faults]

@@ -50,6 +50,7 @@ def check_request(
     stored: Sequence[str],
     network: Network,
     life: Life,
+    price: float,
     max_concurrency: int,
     now: float,
 ) -> list[str]:
@@ -61,28 +62,27 @@ def check_request(
         stored: The judgments in the ledger.
         network: What was sent until now.
         life: The limits of the run.
+        price: What the provider charges for it, in US dollars.
         max_concurrency: The most requests of one process at the same time.
         now: The time in seconds.
     """
     faults: list[str] = []
     traffic = network.traffic[process]
     for cell in cells:
-        requesters = [process, *network.requesters[cell]]
-        # Whoever was stopped for longer than its lease lasts cannot know that it has lost it.
-        if any(requester.was_paused_for_long for requester in requesters):
-            continue
         if any(reason_of(cell) in judgment for judgment in stored):
             faults.append(f"{process} requests {reason_of(cell)}, which is stored")
         faults += [
             f"{process} requests {reason_of(cell)} while {other} does"
-            for other in dict.fromkeys(requesters)
-            if other.is_alive and cell in network.traffic[other].under_way_cells
+            for other in dict.fromkeys([process, *network.requesters[cell]])
+            if other.is_alive
+            # Whoever was stopped, while it waited for a reply, for longer than its lease lasts has lost the lease.
+            and network.traffic[other].under_way_cells.get(cell) == other.long_pauses
         ]
     if traffic.under_way >= max_concurrency:
         faults.append(f"{process} has more than {max_concurrency} requests under way")
     if life.max_calls is not None and traffic.requests >= life.max_calls:
         faults.append(f"{process} sends {describe(cells)} beyond its limit of {life.max_calls} calls")
-    if life.max_cost is not None and traffic.cost >= life.max_cost - _ROUNDING:
+    if life.max_cost is not None and traffic.cost + price > life.max_cost + _ROUNDING:
         faults.append(f"{process} sends {describe(cells)} beyond its limit of ${life.max_cost:.2f}")
     if now < traffic.not_before - _ROUNDING:
         faults.append(f"{process} sends {describe(cells)} although the provider wants no request")

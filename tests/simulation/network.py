@@ -17,7 +17,6 @@ from tests.simulation.virtual_loop import Process, VirtualLoop
 # Seconds after which a request without a reply has failed. Some late replies come shortly before.
 TIMEOUT = 10.0
 
-ONE_REQUEST, TWO_REQUESTS = Spend(calls=1, cost=PRICE), Spend(calls=2, cost=2 * PRICE)
 # A refused request costs nothing.
 FREE_REQUEST = Spend(calls=1, cost=0.0)
 
@@ -36,7 +35,7 @@ class Traffic:
         requests: The requests sent.
         cost: What the provider charges for them, in US dollars.
         under_way: The number of requests without an outcome so far.
-        under_way_cells: Their judgments.
+        under_way_cells: Their judgments, with how often the process had been paused for long when it requested them.
         failures: The requests that failed.
         answered: The judgments that arrived, readable and complete.
         not_before: The time before which the provider wants no request, as far as the process knows.
@@ -45,7 +44,7 @@ class Traffic:
     def __init__(self) -> None:
         self.requests = self.under_way = self.failures = 0
         self.cost = self.not_before = 0.0
-        self.under_way_cells: set[Cell] = set()
+        self.under_way_cells: dict[Cell, int] = {}
         self.answered: set[Cell] = set()
 
 
@@ -55,7 +54,7 @@ class Network:
     Args:
         scenario: The faults.
         loop: The clock.
-        before_request: Is called with the process and the cells of each request that is sent.
+        before_request: Is called with the process, the cells and the price of each request that is sent.
         record: Records an event for whoever replays the seed.
 
     Attributes:
@@ -67,7 +66,7 @@ class Network:
         self,
         scenario: Scenario,
         loop: VirtualLoop,
-        before_request: Callable[[Process, Sequence[Cell]], None],
+        before_request: Callable[[Process, Sequence[Cell], float], None],
         record: Callable[[Process, str], None],
     ):
         self._scenario, self._loop, self._before_request, self._record = scenario, loop, before_request, record
@@ -86,18 +85,19 @@ class Network:
         self._attempts[tuple(cells)] += 1
         chance = Random(f"{self._scenario.seed} {cells} {self._attempts[tuple(cells)]}")
         fate = self._fate(chance)
-        self._before_request(process, cells)
         traffic = self.traffic[process]
+        price = 0.0 if fate.startswith(("rate limit", "refused", "outage")) else self._price(traffic)
+        self._before_request(process, cells, price)
         traffic.requests += 1
-        traffic.cost += 0.0 if fate.startswith(("rate limit", "refused", "outage")) else PRICE
+        traffic.cost += price
         traffic.under_way += 1
         for cell in cells:
             self.requesters[cell].append(process)
-            traffic.under_way_cells.add(cell)
+            traffic.under_way_cells[cell] = process.long_pauses
         number = self._attempts[tuple(cells)]
         self._record(process, f"requests {describe(cells)}, attempt {number}: {fate}")
         try:
-            judgments, spend = await self._reply(process, cells, fate, chance)
+            judgments, spend = await self._reply(process, cells, fate, price, chance)
             if fate != "unreadable":
                 traffic.answered.update(judgments)
             return judgments, spend
@@ -111,7 +111,8 @@ class Network:
             raise
         finally:
             traffic.under_way -= 1
-            traffic.under_way_cells.difference_update(cells)
+            for cell in cells:
+                traffic.under_way_cells.pop(cell, None)
 
     def _fate(self, chance: Random) -> str:
         now = self._loop.time()
@@ -127,8 +128,12 @@ class Network:
             number -= rate
         return "on time"
 
+    def _price(self, traffic: Traffic) -> float:
+        tenths = {"equal": 10, "growing": 1 + traffic.requests, "shrinking": 10 - traffic.requests}
+        return PRICE * min(10, max(1, tenths[self._scenario.prices])) / 10
+
     async def _reply(
-        self, process: Process, cells: Sequence[Cell], fate: str, chance: Random
+        self, process: Process, cells: Sequence[Cell], fate: str, price: float, chance: Random
     ) -> tuple[dict[Cell, Judgment], Spend]:
         if fate == "hang":
             await self._loop.create_future()
@@ -136,6 +141,7 @@ class Network:
         if not process.is_alive:
             raise asyncio.CancelledError
         judgments = {cell: true_judgment(self._scenario.seed, cell) for cell in cells}
+        spend = Spend(calls=1, cost=price)
         match fate:
             case "lost":
                 raise JudgeFailure("transport", "the connection was lost", retryable=True, spend=UNKNOWN_CALL)
@@ -150,18 +156,18 @@ class Network:
                     "transport", message, retryable=True, rate_limited=True, retry_after=wait, spend=FREE_REQUEST
                 )
             case "cut" if len(cells) == 1 or chance.random() < 0.5:
-                raise JudgeFailure("parse", "the reply ends early", retryable=True, spend=ONE_REQUEST)
+                raise JudgeFailure("parse", "the reply ends early", retryable=True, spend=spend)
             case "cut":
-                return dict(list(judgments.items())[: chance.randrange(len(cells))]), ONE_REQUEST
+                return dict(list(judgments.items())[: chance.randrange(len(cells))]), spend
             case "unreadable":
                 # Only the validation of judgments can tell that this is none.
                 bad = {"verdict": "MET", "value": 0.0} if chance.random() < 0.5 else {"verdict": "MAYBE", "value": 1.0}
-                return {cell: Judgment(**bad) for cell in cells}, ONE_REQUEST  # pyright: ignore[reportArgumentType]
+                return {cell: Judgment(**bad) for cell in cells}, spend  # pyright: ignore[reportArgumentType]
             case "doubled":
                 self.traffic[process].requests += 1
-                return judgments, TWO_REQUESTS
+                return judgments, spend + spend
             case _:
-                return judgments, ONE_REQUEST
+                return judgments, spend
 
 
 class ScriptedJudge:
@@ -174,7 +180,7 @@ class ScriptedJudge:
         return "scripted"
 
     def highest_cost(self, text_bytes: int) -> float:
-        return ONE_REQUEST.cost or 0.0
+        return PRICE
 
     async def judge(self, question: Question) -> Judgment:
         cell = Cell(question.submission.response, question.criterion.requirement)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from random import Random
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rubric_integrations import Criterion, Rubric
 
 # Seconds. After it, the network has no faults, and whoever is started again is left alone.
 CALM_AFTER = 90.0
-# US dollars for one request.
+# US dollars for one request at most.
 PRICE = 0.01
 
 # The largest share of the requests that each fault takes.
@@ -87,6 +87,7 @@ class Scenario(NamedTuple):
         max_outage: Seconds for which an outage is waited for.
         on_failure: `raise` or `abstain`.
         one_request: Whether all criteria are asked about in one request.
+        prices: Whether requests have `equal` prices, or each costs more than the one before it, or less.
     """
 
     seed: int
@@ -103,6 +104,7 @@ class Scenario(NamedTuple):
     max_outage: float
     on_failure: str
     one_request: bool
+    prices: Literal["equal", "growing", "shrinking"]
 
     def describe(self) -> str:
         """Describe the scenario in a few lines, for a person who replays it."""
@@ -140,6 +142,7 @@ def draw_scenario(seed: int) -> Scenario:
         max_outage=chance.choice((5.0, 30.0)),
         on_failure=chance.choice(("raise", "raise", "raise", "abstain")),
         one_request=chance.random() < 0.25,
+        prices=chance.choice(("equal", "growing", "shrinking")),
     )
 
 

@@ -39,7 +39,7 @@ class Process:
         steps: The steps that it has made.
         is_alive: Whether it has not crashed.
         paused_until: The time until which it makes no step.
-        was_paused_for_long: Whether it was once paused for so long that its leases may have expired.
+        long_pauses: How often it was paused for so long that its leases may have expired.
         ledger: Its handle on the ledger, while it has one.
         task: Its main task.
     """
@@ -47,7 +47,7 @@ class Process:
     def __init__(self, pid: int, host: str, actions: dict[int, Callable[[Process], None]]):
         self.pid, self.host, self._actions = pid, host, actions
         self.steps, self.is_alive = 0, True
-        self.paused_until, self.was_paused_for_long = 0.0, False
+        self.paused_until, self.long_pauses = 0.0, 0
         self.ledger: Ledger | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -82,7 +82,7 @@ class Process:
     def pause(self, until: float, now: float) -> None:
         """Stop, as on SIGSTOP, until a time."""
         self.paused_until = until
-        self.was_paused_for_long |= until - now >= SHORTEST_LONG_PAUSE
+        self.long_pauses += until - now >= SHORTEST_LONG_PAUSE
 
 
 OUTSIDE = Process(pid=1, host="outside", actions={})

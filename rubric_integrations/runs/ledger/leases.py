@@ -92,6 +92,7 @@ class Leases:
     def __init__(self, file: LedgerFile):
         self._file, self._owner = file, Owner.in_this_process()
         self._held: set[str] = set()
+        self._renewed_at = time.monotonic()
         self._acquire = Batcher(self._acquire_batch, self._release_acquired)
         self._stop = threading.Event()
         self._heartbeat_thread: threading.Thread | None = None
@@ -117,6 +118,19 @@ class Leases:
             # not have seen a heartbeat.
             last_owner, silence, pause = owner, silence + pause, min(pause * 1.5, LONGEST_PAUSE)
         return [state for state in states if not isinstance(state, Owner)]
+
+    def are_held(self, keys: Iterable[str]) -> bool:
+        """Whether the leases on some keys last; those of a process that was suspended may have expired.
+
+        Raises:
+            LedgerError: The file can no longer be used.
+        """
+        if time.monotonic() - self._renewed_at > LEASE_SECONDS / 2:
+            # Somebody may be about to expire them; whoever sees a new heartbeat does not.
+            self.renew()
+        query = "SELECT 1 FROM judgments WHERE key = ? AND status = 'leased' AND owner = ?"
+        with self._file.working() as db:
+            return all(db.execute(query, (key, self._owner.name)).fetchone() for key in keys)
 
     def mark_stored(self, keys: Iterable[str]) -> None:
         """Note that the judgments of some keys are stored, which ends their leases."""
@@ -154,6 +168,7 @@ class Leases:
         if self._held:
             with suppress(LedgerError), self._file.working() as db:
                 db.execute("UPDATE owners SET heartbeat = heartbeat + 1 WHERE owner = ?", (self._owner.name,))
+                self._renewed_at = time.monotonic()
 
     def _acquire_batch(self, requests: Sequence[Sequence[str]]) -> list[list[_KeyState]]:
         """Lease the keys of several callers that are neither stored nor leased.

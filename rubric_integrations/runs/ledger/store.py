@@ -179,7 +179,8 @@ class Ledger:
             LedgerError: The file can no longer be used.
         """
         state = self._state
-        lease, leases = _Lease(state.store, self._record_failure), state.leases
+        leases = state.leases
+        lease = _Lease(leases, state.store, self._record_failure)
         try:
             # All callers use the same order: otherwise two could wait for each other.
             remaining = sorted(set(keys))
@@ -259,12 +260,16 @@ class _ProcessState:
 class _Lease:
     def __init__(
         self,
+        leases: Leases,
         store: Callable[[Mapping[str, Judgment]], Awaitable[Mapping[str, Judgment]]],
         record_failure: Callable[[str, JudgeFailure], None],
     ):
-        self._store, self._record_failure = store, record_failure
+        self._leases, self._store, self._record_failure = leases, store, record_failure
         self.held: set[str] = set()
         self.stored: dict[str, Judgment] = {}
+
+    def is_held(self) -> bool:
+        return self._leases.are_held(self.held)
 
     async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
         kept = await self._store(judgments)

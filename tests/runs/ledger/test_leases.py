@@ -219,6 +219,33 @@ async def test_report_of_a_process_paused_past_its_lease_has_the_judgment_of_the
         assert (ledger.stored, other.stored, len(ledger)) == (0, 1, 1)
 
 
+async def test_call_that_waited_past_its_lease_is_not_sent(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.1)
+
+    def send_no_heartbeats(*_arguments: object) -> None:
+        """Do as a process that is paused."""
+
+    monkeypatch.setattr(leases, "_send_heartbeats", send_no_heartbeats)
+    others_are_done = asyncio.Event()
+
+    async def answer_late(_question: Question) -> str:
+        await others_are_done.wait()
+        return "MET"
+
+    rubric = Rubric.from_dict([{"weight": 1, "requirement": "Is kind"}])
+    with Ledger(path) as ledger, Ledger(path) as other:
+        judge = FakeJudge(answer_late, fingerprint="f")
+        paused = PerCriterionGrader(judge, limits=CallLimits(max_concurrency=1)).with_store(ledger)
+        # The second call has a lease, and waits for the only slot.
+        reports = [asyncio.create_task(rubric.grade(text, grader=paused)) for text in ("a", "b")]
+        await asyncio.sleep(0.01)
+        quick = PerCriterionGrader(FakeJudge("UNMET", fingerprint="f")).with_store(other)
+        kept = await rubric.grade("b", grader=quick)
+        others_are_done.set()
+        assert (await asyncio.gather(*reports))[1].criteria == kept.criteria
+        assert [question.submission.response for question in judge.questions] == ["a"]
+
+
 async def test_wait_for_the_claim_of_another_does_not_count_against_the_timeout(path: Path) -> None:
     rubric = Rubric.from_dict([{"weight": 1, "requirement": "Is kind"}])
     is_waiting, release = asyncio.Event(), asyncio.Event()
