@@ -31,7 +31,7 @@ def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
     """Convert AgentV eval cases to a DSPy devset.
 
     `input` is the input of each example; `id`, `expected_outcome` and `rubric` are labels. Score the devset with
-    `RubricMetric(lambda example: example.rubric, judge=...)`.
+    `RubricMetric(judge=...)`, which grades each example by its own rubric.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -48,7 +48,7 @@ def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
 
 
 def query_of(field: Field | None, example: Any) -> str | None:
-    """Return the text of the task: that of the named field, or by default the example's inputs.
+    """Return the text of the task: that of the named field, or by default the example's inputs but its `rubric`.
 
     Raises:
         MisnamedField: The example has no such field.
@@ -56,7 +56,7 @@ def query_of(field: Field | None, example: Any) -> str | None:
     if field is not None:
         return text_of(field, example, "query")
     try:
-        return _with_labels(dict(example.inputs().items())) or None
+        return _with_labels({name: value for name, value in example.inputs().items() if name != "rubric"}) or None
     except (AttributeError, ValueError):
         return None  # DSPy raises a ValueError for an example whose inputs are not declared.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dspy
@@ -18,9 +19,10 @@ from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSu
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.dspy.outage import OutageGuard
 from rubric_integrations.dspy.report_cache import ReportCache
-from rubric_integrations.dspy.rubric_source import RubricFunction, rubric_of, rubric_or_function
+from rubric_integrations.dspy.rubric_source import rubric_of
 from rubric_integrations.dspy.score import RubricScore
-from rubric_integrations.formats import RubricLike
+from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
+from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.endpoint import JudgeUnusable
@@ -47,8 +49,9 @@ class RubricMetric:
     starts with empty caches and totals.
 
     Args:
-        rubric: The rubric: a `Rubric`, the path of a rubric file, a list or a dictionary, or a function that returns
-            one of these for an example.
+        rubric: The rubric: a `Rubric`, the path of a rubric file, a list or a dictionary. An example with a field
+            `rubric` of its own, which is no input of the program, is graded by both; None if every example has one. Or
+            a function that returns one of these for an example.
         judge: The judge, as for a grader: a model name, a `dspy.LM`, an async function, a `Judge`, or `"offline"`.
             There is no default, because a judge without a model of its own would run on the student's model.
         grader: A grader with settings of its own, in place of `judge`.
@@ -72,6 +75,7 @@ class RubricMetric:
             a judge whose replies are never readable, end the run without waiting.
         cache_size: How many reports are cached, so that the same text is not graded twice, and how many rows
             `history` has. With 0 nothing is cached and `history` is empty.
+        library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
         store: Stores judgments beyond this metric's lifetime, such as a `Ledger` on disk. In `summary`, a judgment
             from the store counts with the cost of its original request.
 
@@ -93,7 +97,7 @@ class RubricMetric:
 
     def __init__(
         self,
-        rubric: RubricLike | RubricFunction,
+        rubric: RubricLike | RubricFunction | None = None,
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
@@ -106,6 +110,7 @@ class RubricMetric:
         on_abstain: CannotAssess | None = None,
         max_outage: float | None = None,
         cache_size: int = 4096,
+        library: Mapping[str, RubricLike] | str | Path | None = None,
         store: JudgmentStore | None = None,
     ):
         if (judge is None) == (grader is None):
@@ -121,14 +126,14 @@ class RubricMetric:
         self._start_empty()
         if grader is None:
             grader = PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
-        self.rubric = rubric_or_function(rubric)
+        self.rubrics = RowRubrics(rubric, library)
         grader = grader.for_run(max_outage=max_outage, warm_prompt_cache=False)
         self.grader = grader if store is None else grader.with_store(store)
         self.query, self.response, self.reference, self.respond = query, response, reference, respond
         self.feedback = feedback
         self._predictor_criteria = PredictorCriteria(criteria_for or {})
-        if isinstance(self.rubric, Rubric):
-            self._predictor_criteria.check_names(self.rubric)
+        if self.rubrics.shared is not None:
+            self._predictor_criteria.check_names(self.rubrics.shared)
 
     def __call__(
         self, example: Any, pred: Any, trace: object = None, pred_name: str | None = None, pred_trace: object = None
@@ -143,7 +148,7 @@ class RubricMetric:
             JudgeOutage: The judge was unreachable for `max_outage` seconds, cannot be used, or its store cannot be
                 written.
             MisnamedField: `query`, `response` or `reference` names a field that does not exist.
-            RubricFunctionError: The function `rubric` failed, or returned no rubric.
+            RubricFunctionError: The function `rubric` failed, or returned no rubric; or the example has none.
         """
         rubric, submission = self._case(example, pred)
         if submission is None:
@@ -228,7 +233,7 @@ class RubricMetric:
 
     def _case(self, example: Any, pred: Any) -> tuple[Rubric, Submission | None]:
         """The rubric and the submission of a prediction; no submission if there is nothing to grade."""
-        rubric = rubric_of(self.rubric, example)
+        rubric = rubric_of(self.rubrics, example)
         self._predictor_criteria.add_rubric(rubric)
         response = response_of(self.response, pred)
         if not response or (isinstance(response, str) and not response.strip()):

@@ -1,26 +1,29 @@
-"""Turns whatever a user passes as submissions into rows."""
+"""Turns whatever a user passes as submissions into rows, and finds their rubrics."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from typing import Any, cast
 
+from rubric_integrations._util.threads import run_in_thread
+from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
+from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.inputs import ToGradeInput, as_submission
 from rubric_integrations.submission.rows import Row, read_row
 from rubric_integrations.submission.submission import error_line
 
 
-async def as_rows(submissions: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Row]:
-    """Yield the row of each submission, numbered from 1, without reading ahead."""
+async def as_rows(submissions: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[tuple[Any, Row]]:
+    """Yield each item with its row, numbered from 1, without reading ahead."""
     number = 0
     if isinstance(submissions, AsyncIterable):
         async for item in submissions:
             number += 1
-            yield as_row(item, number)
+            yield item, as_row(item, number)
     else:
         for item in submissions:
             number += 1
-            yield as_row(item, number)
+            yield item, as_row(item, number)
 
 
 def as_row(item: Any, number: int) -> Row:
@@ -43,3 +46,24 @@ def as_row(item: Any, number: int) -> Row:
         return Row(str(number), as_submission(cast("ToGradeInput", item)))
     except (ValueError, TypeError) as error:
         return Row(str(number), None, f"row {number}: {error_line(error)}")
+
+
+async def find_rubric(rubrics: RowRubrics, item: Any, row: Row) -> tuple[Row, Rubric | None, Rubric | None]:
+    """Find the rubric of a row.
+
+    Args:
+        rubrics: The rubrics of the run.
+        item: The row as the caller passed it, for a function.
+        row: The row.
+
+    Returns:
+        The row, the rubric that it brings, and that by which it is graded. A row without a valid rubric has an error.
+    """
+    if row.submission is None:
+        return row, None, None
+    try:
+        # In a thread, because it may be a file, or a function of the user's.
+        own = await run_in_thread(lambda: rubrics.own_of(item, row.rubric))
+        return row, own, rubrics.join(own)
+    except Exception as error:  # noqa: BLE001 -- whatever a row or a function holds stops no other row
+        return row._replace(submission=None, error=f"row {row.id} {problem_of(error)}"), None, None

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from rubric_integrations._util.records import Record
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.results.usage import Spend
+from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.files import Row
 
 
@@ -17,11 +18,13 @@ class Graded(NamedTuple):
         row: The row.
         report: The row's report; incomplete if `judge_error` is set, None if the row had nothing to grade.
         judge_error: Why the grade is incomplete: the first failure of a judge; None if no judge failed.
+        rubric: What the row was graded by; None if there was nothing to grade.
     """
 
     row: Row
     report: EvaluationReport | None
     judge_error: str | None = None
+    rubric: Rubric | None = None
 
     @property
     def score(self) -> float | None:
@@ -37,7 +40,8 @@ class Graded(NamedTuple):
         if self.judge_error:
             # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
             line |= {"score": None, "passed": False, "error": self.judge_error}
-        return line
+        line |= {name: value for name in ("labels", "metadata") if (value := getattr(row, name)) is not None}
+        return line | {"rubric": self.rubric.name if self.rubric else None}
 
 
 class RunSummary(Record):

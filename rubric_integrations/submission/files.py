@@ -9,10 +9,12 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
+from rubric_integrations._util.extras import install_command
 from rubric_integrations._util.files import refuse_endless
 from rubric_integrations._util.json_lines import parse_json
 from rubric_integrations.submission.messages import is_conversation
@@ -25,16 +27,20 @@ from rubric_integrations.submission.rows import (
     missing_column,
     read_row,
 )
-from rubric_integrations.submission.submission import MAX_CHARS
+from rubric_integrations.submission.submission import MAX_CHARS, error_line
 
 # A file is wrong as a whole if so many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
 
+# Rows in memory at once.
+_PARQUET_ROWS = 200
+# Characters; a longer text is a rubric, and no path of one.
+_MAX_PATH = 1000
+
 _DELIMITERS = (",", ";", "\t")
 
 _SHEET = "save the sheet as CSV (UTF-8)"
-_FRAME = 'convert it with pandas: pandas.read_parquet(path).to_json("rows.jsonl", orient="records", lines=True)'
-UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET, ".parquet": _FRAME}
+UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET}
 """What to do with files of other formats, by suffix."""
 
 
@@ -66,11 +72,15 @@ def read_responses(
     query_column: str | None = None,
     reference_column: str | None = None,
     id_column: str | None = None,
+    rubric_column: str | None = None,
 ) -> Iterator[Row]:
-    """Yield the rows of a `.jsonl`, `.json`, `.csv` or `.tsv` file; any other text file is one row.
+    """Yield the rows of a `.jsonl`, `.json`, `.csv`, `.tsv` or `.parquet` file; any other text file is one row.
 
     Fields of a CSV file are separated by commas, semicolons or tabs, whichever its header shows. A `.json` file is a
     list of rows or one conversation; any other JSON in it is one response. The file is read as it is consumed.
+
+    A row may bring its own rubric: as lists and objects, as their JSON in a cell, or as the path of a file in the
+    folder of the rows or below it. What it brings as `labels` (answers by criterion) and `metadata` is carried along.
 
     Args:
         path: The file.
@@ -81,12 +91,14 @@ def read_responses(
         reference_column: The column of the exemplary responses, instead of `reference`, `reference_output` or
             `expected_output`.
         id_column: The column of the ids, instead of `id`.
+        rubric_column: The column of the rows' own rubrics, instead of `rubric` or `rubrics`.
 
     Raises:
         ResponsesError: The file cannot be opened, or is not text; it is a format that cannot be read; no row has a
-            column that is needed; two rows have the same id.
+            column that is needed; two rows have the same id; pyarrow is not installed, and it is a Parquet file.
     """
-    file, columns = Path(path), Columns(response_column, query_column, reference_column, id_column)
+    file = Path(path)
+    columns = Columns(response_column, query_column, reference_column, id_column, rubric_column)
     suffix = file.suffix.lower()
     if suffix in UNSUPPORTED:
         raise ResponsesError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")
@@ -120,7 +132,7 @@ def _convert(path: Path, entries: Iterator[_Entry], query: str | None, columns: 
             is_right = is_right or missing is None
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
-            row = read_row(entry.fields, entry.number, query, columns)
+            row = _with_rubric_file(read_row(entry.fields, entry.number, query, columns), path.parent)
             if (first := places.setdefault(row.id, entry.place)) != entry.place:
                 repeated = repeated or (
                     f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
@@ -139,6 +151,18 @@ def _convert(path: Path, entries: Iterator[_Entry], query: str | None, columns: 
     if refusal and not is_right:
         raise ResponsesError(f"{path}: {refusal}")
     yield from waiting
+
+
+def _with_rubric_file(row: Row, folder: Path) -> Row:
+    """Replace the name of a rubric file in the folder of the rows by its path; one outside is not read."""
+    name = row.rubric
+    if not isinstance(name, str) or len(name) > _MAX_PATH or "\n" in name:
+        return row
+    file = folder / name
+    with suppress(OSError, ValueError):
+        if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
+            return row._replace(rubric=file)
+    return row
 
 
 def _read_jsonl(path: Path, columns: Columns) -> Iterator[_Entry]:
@@ -207,6 +231,25 @@ def _read_csv(path: Path, columns: Columns) -> Iterator[_Entry]:
             ) from None
 
 
+def _read_parquet(path: Path, columns: Columns) -> Iterator[_Entry]:
+    try:
+        import pyarrow as arrow
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise ResponsesError(f"{path}: a Parquet file needs pyarrow: {install_command('parquet')}") from None
+    try:
+        file = ParquetFile(path)
+        if (missing := missing_column(file.schema_arrow.names, columns)) is not None:
+            raise ResponsesError(f"{path}: {describe_missing_column(file.schema_arrow.names, missing)}")
+        number = 0
+        for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
+            for fields in batch.to_pylist():
+                number += 1
+                yield _Entry(number, f"row {number}", fields)
+    except arrow.ArrowException as error:
+        raise ResponsesError(f"{path}: is no Parquet file that can be read: {error_line(error)}") from None
+
+
 def _first_line(lines: TextIO) -> tuple[str, int]:
     """Return the first line that is not blank, and the number of lines before it."""
     skipped = 0
@@ -258,5 +301,6 @@ READERS: Mapping[str, Callable[[Path, Columns], Iterator[_Entry]]] = {
     ".json": _read_json,
     ".csv": _read_csv,
     ".tsv": _read_csv,
+    ".parquet": _read_parquet,
 }
 """The reader of each file format, by the suffix of the file; files with other suffixes are read as one text."""
