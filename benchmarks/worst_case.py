@@ -38,7 +38,8 @@ from rubric_integrations.formats.positions import Positions
 from rubric_integrations.judges._direct.reply import _parse_plain
 from rubric_integrations.judges.models.error_responses import server_message
 from rubric_integrations.judges.prompts.parse import parse_reply
-from rubric_integrations.judges.prompts.sanitize import fence, fence_code, fold, looks_quotable, neutralize
+from rubric_integrations.judges.prompts.quotation import looks_quotable
+from rubric_integrations.judges.prompts.sanitize import fence, fence_code, fold, neutralize
 from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOverall
 from rubric_integrations.results.judgment import JudgeFailure, normalize_word
 from rubric_integrations.rubric import Metric
