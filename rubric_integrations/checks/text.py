@@ -8,8 +8,8 @@ from rubric_integrations._util.patterns import compile_pattern
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric.check import Check, Texts
 
-# A pattern with catastrophic backtracking would block the whole run: after this many seconds it is a failure.
-PATTERN_SECONDS = 1.0
+# A pattern with catastrophic backtracking would block a run: after so many seconds of CPU time, it is a failure.
+PATTERN_SECONDS = 0.5
 
 
 def contains(check: Check, response: str) -> str:

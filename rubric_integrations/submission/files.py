@@ -110,11 +110,13 @@ def _convert(path: Path, entries: Iterator[_Entry], query: str | None, columns: 
     # Rows before the first that has a response: if there is none, the file gets one error in place of theirs.
     waiting: list[Row] = []
     refusal: str | None = None
+    unreadable: str | None = None
     repeated: str | None = None
     is_right = False
     for entry in entries:
         if entry.fields is None:
             row = Row(str(entry.number), None, entry.error)
+            unreadable = unreadable or entry.error
         else:
             missing = missing_column(entry.fields, columns)
             is_right = is_right or missing is None
@@ -130,7 +132,11 @@ def _convert(path: Path, entries: Iterator[_Entry], query: str | None, columns: 
             raise ResponsesError(f"{path}: {repeated}")
         waiting.append(row)
         if len(waiting) >= _MAX_WITHOUT_RESPONSE:
-            if refusal and not is_right:
+            if not is_right and (refusal or len(places) == 0):
+                refusal = refusal or (
+                    f"none of its first {_MAX_WITHOUT_RESPONSE:,} rows can be read, as if it were another kind of "
+                    f"file; {unreadable}: correct them, or each would be a row without a grade"
+                )
                 break
             is_right = True
         if is_right:

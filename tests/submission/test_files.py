@@ -142,3 +142,16 @@ def test_csv_header_of_many_columns_names_the_repeated_one(tmp_path: Path) -> No
     path.write_text("response," + ",".join(map(str, range(100_000))) + ",Response\n")
     with pytest.raises(ResponsesError, match="the column 'Response' is there twice"):
         list(read_responses(path))
+
+
+def test_file_whose_first_thousand_lines_are_no_json_is_refused_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text("x\n" * 1000)
+    with pytest.raises(ResponsesError, match=r"none of its first 1,000 rows can be read.*line 1 is not JSON"):
+        list(read_responses(path))
+
+
+def test_file_with_a_thousand_bad_lines_after_a_row_keeps_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"response": "a"}\n' + "x\n" * 1000)
+    assert len(list(read_responses(path))) == 1001

@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from rubric_integrations._util.records import encodable
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import FailureKind, JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, SpendTotal
@@ -138,6 +139,7 @@ class Ledger:
     def record_submission(self, row_id: str, submission: Submission) -> None:
         """Record a submission of a run, once, so that `rescore` can score it again."""
         text = json.dumps(submission.model_dump(mode="json", exclude_none=True))
+        row_id = encodable(row_id)
         digest = sha256(f"{row_id}\n{text}".encode()).hexdigest()
         with self._file.working() as db:
             db.execute(
@@ -234,13 +236,11 @@ class Ledger:
         return [{key: kept[key] for key in mine} for mine in batch]
 
     def _record_failure(self, key: str, failure: JudgeFailure) -> None:
-        # A message may hold half of a surrogate pair, which SQLite cannot store.
-        message = str(failure).removeprefix(f"{failure.kind}: ").encode("utf-8", "replace").decode()
         with self._file.working() as db:
             db.execute(
                 "INSERT INTO failures VALUES (?, ?, ?, ?, 1) ON CONFLICT (key) DO UPDATE"
                 " SET kind = excluded.kind, message = excluded.message, at = excluded.at, times = times + 1",
-                (key, failure.kind, message[:MAX_MESSAGE], time.time()),
+                (key, failure.kind, failure.message[:MAX_MESSAGE], time.time()),
             )
 
 
