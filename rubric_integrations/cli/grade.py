@@ -179,12 +179,13 @@ def grade(
     store = _open_ledger(files.ledger) if files.ledger and resume is not False else None
     run = grade_many(
         rows, loaded, grader, ledger=store, max_concurrency=max_concurrency,
-        progress=len(rows) > 1 and not quiet, max_cost=max_cost, max_calls=max_calls,
+        progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
+        max_calls=max_calls,
     )  # fmt: skip
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.
         with store or nullcontext(), results.open(), _sigterm_interrupts():
-            results.collect(run)
+            results.collect(run, rows.take_place)
     except StoreError as error:
         refuse(f"{error}; the reports so far are in {results.partial}" if results.partial else str(error))
     except KeyboardInterrupt:
@@ -218,12 +219,20 @@ class _Rows:
     def __init__(self, read: Callable[[], Iterator[Row]]):
         self._read = read
         self._count = sum(1 for _ in read())
+        # The place of each row that is under way, by its id, of which a file has each only once.
+        self._places: dict[str, int] = {}
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Row]:
-        return self._read()
+        for place, row in enumerate(self._read()):
+            self._places[row.id] = place
+            yield row
+
+    def take_place(self, row: Row) -> int:
+        """Return the place of a row that is done, from 0, and forget it."""
+        return self._places.pop(row.id)
 
 
 @contextmanager

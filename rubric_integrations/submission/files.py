@@ -121,11 +121,11 @@ def _convert(path: Path, entries: Iterator[_Entry], query: str | None, columns: 
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
             row = read_row(entry.fields, entry.number, query, columns)
-            if (first := places.setdefault(row.id, entry.place)) != entry.place:
-                repeated = repeated or (
-                    f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
-                    "could be taken for the other's"
-                )
+        if (first := places.setdefault(row.id, entry.place)) != entry.place:
+            repeated = repeated or (
+                f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
+                "could be taken for the other's"
+            )
         if is_right and repeated:
             raise ResponsesError(f"{path}: {repeated}")
         waiting.append(row)

@@ -189,7 +189,7 @@ def test_interrupted_grade_leaves_its_rows_and_names_the_partial_file(
     results = 0
 
     class Interrupting(run_results.FirstResults):
-        def add(self, graded: object) -> None:
+        def add(self, graded: object, place: int) -> None:
             nonlocal results
             results += 1
             if results == 3:
@@ -220,6 +220,96 @@ def test_grade_with_out_dev_stdout_streams_the_reports(files: Path, is_pipe: boo
     assert process.returncode == 0
     assert text.count('"submission"') == 3
     assert "3 of 3 graded" in text
+
+
+# Prints a line when it holds the file, and writes the rest when it reads one.
+HOLDER = """
+import sys
+from pathlib import Path
+from rubric_integrations.cli.output_file import OutputFile
+with OutputFile(Path(sys.argv[1]), option="--out", overwrite=False, keep_partial=True) as file:
+    file.write("first\\n")
+    print("holds", flush=True)
+    sys.stdin.readline()
+    file.write("last\\n")
+"""
+needs_file_locks = pytest.mark.skipif(os.name == "nt", reason="files are not locked on Windows")
+
+
+def hold(path: Path) -> subprocess.Popen[str]:
+    """Start a process that writes an output file, and return it when it does."""
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "holds\n"
+    return process
+
+
+@needs_file_locks
+def test_second_process_with_the_same_output_is_refused_and_the_first_one_loses_nothing(files: Path) -> None:
+    path = files / "run.jsonl"
+    process = hold(path)
+    try:
+        result = grade(files, "--out", path)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 2), result.output
+        assert "another command is writing it now" in result.stderr
+        assert (files / "run.jsonl.partial").read_text() == "first\n"
+        process.communicate("go on\n")
+    finally:
+        process.kill()
+        process.wait()
+    assert path.read_text() == "first\nlast\n"
+    assert not (files / "run.jsonl.partial").exists()
+
+
+@needs_file_locks
+def test_file_that_a_killed_process_left_is_written_again(files: Path) -> None:
+    process = hold(files / "run.jsonl")
+    process.kill()
+    process.wait()
+    assert (files / "run.jsonl.partial").read_text() == "first\n"
+    assert grade(files, "--out", files / "run.jsonl").exit_code == 0
+    assert len(read_lines(files / "run.jsonl")) == 3
+    assert not (files / "run.jsonl.partial").exists()
+
+
+def test_output_that_another_process_finishes_before_this_one_begins_is_refused_at_once(tmp_path: Path) -> None:
+    file = OutputFile(tmp_path / "a.txt", option="--out", overwrite=False)
+    (tmp_path / "a.txt").write_text("another's")
+    with pytest.raises(typer.Exit), file:
+        pytest.fail("the body ran")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.txt", "another's")]
+
+
+def test_texts_with_a_place_are_in_their_order_when_the_file_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    with OutputFile(path, option="--out", overwrite=True) as file:
+        for place, text in [(2, "c\n"), (0, "ä\ud800\n"), (1, "b\n")]:
+            file.write(text, place)
+        assert (tmp_path / "a.txt.partial").read_text() == "c\nä\\ud800\nb\n"
+    assert path.read_text() == "ä\\ud800\nb\nc\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_disk_that_is_full_when_the_texts_are_sorted_leaves_the_partial_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def write() -> None:
+        with OutputFile(tmp_path / "a.txt", option="--out", overwrite=False) as file:
+            file.write("b", 1)
+            file.write("a", 0)
+
+    monkeypatch.setattr("shutil.copymode", fail)
+    with pytest.raises(typer.Exit):
+        write()
+    assert "a.txt: cannot be written: No space left on device" in capsys.readouterr().err
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.txt.partial", "ba")]
 
 
 @pytest.fixture

@@ -142,3 +142,10 @@ def test_csv_header_of_many_columns_names_the_repeated_one(tmp_path: Path) -> No
     path.write_text("response," + ",".join(map(str, range(100_000))) + ",Response\n")
     with pytest.raises(ResponsesError, match="the column 'Response' is there twice"):
         list(read_responses(path))
+
+
+def test_unreadable_line_whose_number_is_the_id_of_another_row_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"id": "2", "response": "42"}\n{"response": \n')
+    with pytest.raises(ResponsesError, match="the `id` '2' is on line 1 and line 2"):
+        list(read_responses(path))
