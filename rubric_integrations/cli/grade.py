@@ -17,6 +17,7 @@ from rubric_integrations.cli.grade_output import print_how_to_resume, print_resu
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules, refuse_unregistered_metrics
 from rubric_integrations.cli.judge_option import has_model, make_judges
+from rubric_integrations.cli.output_checks import is_regular
 from rubric_integrations.cli.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def grade(
         Path | None,
         typer.Option(
             help="Store each judgment in this file, so that none is requested twice. By default beside --out, if a "
-            "model judges."
+            "model judges and --out is a file."
         ),
     ] = None,
     resume: Annotated[
@@ -150,7 +151,9 @@ def grade(
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
     judges = judge or ["offline"]
-    default_ledger = out_file.with_suffix(".sqlite") if out_file and has_model(judges[0]) else None
+    default_ledger = (
+        out_file.with_suffix(".sqlite") if has_model(judges[0]) and out_file and is_regular(out_file) else None
+    )
     files = RunFiles(rubric, responses, out_file, ledger or default_ledger, junit)
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(

@@ -23,6 +23,30 @@ from tests.cli.commands import grade, read_lines, run
 from tests.openai_server import OpenAIServer, Reply
 
 PACKAGE = Path(rubric_integrations.__file__).parent
+OLD = {"name": "old", "scale": {"min": 0, "max": 10}, "criteria": [{"name": "c", "description": "d", "weight": 1}]}
+WRITERS = [
+    ("grade", "rubric.yaml", "responses.jsonl", "--out"),
+    ("grade", "rubric.yaml", "responses.jsonl", "--junit"),
+    ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite", "--out"),
+    ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite", "--junit"),
+    ("rescore", "run.sqlite", "--rubric", "rubric.yaml", "--out"),
+    ("report", "run.jsonl", "--output"),
+    ("convert", "rubric.yaml", "--to", "native", "--output"),
+    ("migrate", "old.json", "--output"),
+    ("schema", "--output"),
+    ("probe", "--judge", "openai/m", "--out"),
+]
+
+
+@pytest.fixture
+def finished(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a finished run, its ledger, another ledger and another rubric."""
+    monkeypatch.chdir(files)
+    assert grade(files, "--out", files / "run.jsonl", "--ledger", files / "run.sqlite").exit_code == 0
+    shutil.copy(files / "run.sqlite", files / "other.sqlite")
+    shutil.copy(files / "run.jsonl", files / "other.jsonl")
+    shutil.copy(files / "rubric.yaml", files / "other.yaml")
+    return files
 
 
 def same_path(path: Path, _folder: Path) -> Path:
@@ -171,6 +195,63 @@ def test_output_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path, p
         pytest.fail("the body ran")
 
 
+@pytest.mark.parametrize("command", [command for command in WRITERS if "--ledger" not in command])
+@pytest.mark.parametrize("place", [".", "sub"])
+def test_command_with_a_folder_as_its_output_is_refused_in_one_line_and_writes_nothing(
+    finished: Path, command: tuple[str, ...], place: str
+) -> None:
+    (finished / "sub").mkdir()
+    (finished / "old.json").write_text(json.dumps(OLD))
+    before = sorted(finished.rglob("*"))
+    judge = ("--judge", "openai/m") if command[0] == "grade" else ()
+    result = run(*command, place, *judge)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert "is a folder: name a file" in result.stderr
+    assert sorted(finished.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", [("grade", "rubric.yaml", "responses.jsonl", "--ledger"), ("rescore",)])
+@pytest.mark.parametrize("place", [".", "/", "sub"])
+def test_command_with_a_folder_as_its_ledger_is_refused_in_one_line(
+    finished: Path, command: tuple[str, ...], place: str
+) -> None:
+    (finished / "sub").mkdir()
+    options = ("--rubric", "rubric.yaml") if command == ("rescore",) else ("--quiet",)
+    result = run(*command, place, *options)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert "is not a file: name one" in result.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_grade_by_a_model_into_a_pipe_makes_no_ledger_beside_it(files: Path, server: OpenAIServer) -> None:
+    os.mkfifo(files / "pipe")
+    reader = subprocess.Popen(["cat", str(files / "pipe")], stdout=subprocess.PIPE, text=True)
+    result = grade(files, "--judge", "openai/m", "--api-base", server.url, "--out", files / "pipe")
+    assert result.exit_code == 0, result.output
+    assert [json.loads(line)["id"] for line in reader.communicate()[0].splitlines()] == ["a", "3", "4"]
+    assert not (files / "pipe.sqlite").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("grade", "rubric.yaml", "responses.jsonl", "--quiet"),
+        ("convert", "rubric.yaml", "--to", "native"),
+        ("schema",),
+        ("validate", "rubric.yaml", "--format", "sarif"),
+    ],
+)
+def test_command_whose_stdout_is_full_ends_in_one_line(files: Path, command: tuple[str, ...]) -> None:
+    arguments = [str(files / name) if (files / name).exists() else name for name in command]
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "rubric_integrations", *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (process.returncode, process.stderr) == (2, "stdout: cannot be written: No space left on device\n")
+
+
 def test_grade_of_a_row_with_a_lone_surrogate_writes_every_row(files: Path) -> None:
     (files / "odd.jsonl").write_text('{"id": "x\\ud800", "response": "42"}\n{"id": "y", "response": "42 \\udfff"}\n')
     result = grade(files, "--out", files / "run.jsonl", responses="odd.jsonl")
@@ -310,32 +391,6 @@ def test_disk_that_is_full_when_the_texts_are_sorted_leaves_the_partial_file(
         write()
     assert "a.txt: cannot be written: No space left on device" in capsys.readouterr().err
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.txt.partial", "ba")]
-
-
-@pytest.fixture
-def finished(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with a finished run, its ledger, another ledger and another rubric."""
-    monkeypatch.chdir(files)
-    assert grade(files, "--out", files / "run.jsonl", "--ledger", files / "run.sqlite").exit_code == 0
-    shutil.copy(files / "run.sqlite", files / "other.sqlite")
-    shutil.copy(files / "run.jsonl", files / "other.jsonl")
-    shutil.copy(files / "rubric.yaml", files / "other.yaml")
-    return files
-
-
-OLD = {"name": "old", "scale": {"min": 0, "max": 10}, "criteria": [{"name": "c", "description": "d", "weight": 1}]}
-WRITERS = [
-    ("grade", "rubric.yaml", "responses.jsonl", "--out"),
-    ("grade", "rubric.yaml", "responses.jsonl", "--junit"),
-    ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite", "--out"),
-    ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite", "--junit"),
-    ("rescore", "run.sqlite", "--rubric", "rubric.yaml", "--out"),
-    ("report", "run.jsonl", "--output"),
-    ("convert", "rubric.yaml", "--to", "native", "--output"),
-    ("migrate", "old.json", "--output"),
-    ("schema", "--output"),
-    ("probe", "--judge", "openai/m", "--out"),
-]
 
 
 @pytest.mark.parametrize("options", [(), ("--overwrite",)])
