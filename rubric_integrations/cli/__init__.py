@@ -8,6 +8,7 @@ stays fast.
 import errno
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -52,11 +53,17 @@ def _options(
     """Grade LLM output against weighted rubrics."""
 
 
+def _in_one_line(message: Warning | str, *_place: object, **_line: object) -> str:
+    """Format a warning without its place in our code, which a user cannot change."""
+    return f"{message}\n"
+
+
 def main() -> None:
     """Run the command line with the arguments of this process."""
     # LiteLLM would read any `.env` in a folder above it or above the working directory: the keys and base URLs there
     # may belong to somebody else. In Python it is left alone, since the user's own program may rely on it.
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
+    warnings.formatwarning = _in_one_line
     try:
         try:
             app()

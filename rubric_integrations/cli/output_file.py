@@ -94,6 +94,9 @@ class OutputFile:
             self._file.flush()
         except OSError as error:
             refuse(unwritable(self.path, error))
+        # At once, since what would be written until the end of the block would be lost.
+        if not self.is_direct and not _is_open_as(self._file.fileno(), self._partial):
+            refuse(f"{self.path}: cannot be written: {self._partial} was deleted or replaced meanwhile")
 
     def leave_unfinished(self) -> None:
         """At the end of the block, leave the text in the file beside this one if this one existed before."""
@@ -160,7 +163,7 @@ class OutputFile:
                 os.close(lock)
                 return
             # Between the two calls, the other process may have renamed the file: then it is no longer the partial one.
-            if self._partial.exists() and os.path.samestat(os.fstat(lock), self._partial.stat()):
+            if _is_open_as(lock, self._partial):
                 self._lock = lock
             else:
                 os.close(lock)
@@ -194,3 +197,11 @@ class OutputFile:
                 Path(copy.name).unlink(missing_ok=True)
                 raise
         self._partial.unlink()
+
+
+def _is_open_as(descriptor: int, path: Path) -> bool:
+    """Return whether an open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -343,6 +343,26 @@ def test_second_process_with_the_same_output_is_refused_and_the_first_one_loses_
     assert not (files / "run.jsonl.partial").exists()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not delete an open file")
+def test_output_whose_folder_is_removed_ends_at_the_next_text_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sub" / "a.txt"
+    path.parent.mkdir()
+
+    def write() -> None:
+        with OutputFile(path, option="--out", overwrite=False) as file:
+            file.write("first\n")
+            shutil.rmtree(path.parent)
+            file.write("second\n")
+            pytest.fail("the body went on")
+
+    with pytest.raises(typer.Exit):
+        write()
+    stderr = capsys.readouterr().err
+    assert stderr == f"{path}: cannot be written: {path}.partial was deleted or replaced meanwhile\n"
+
+
 @needs_file_locks
 def test_file_that_a_killed_process_left_is_written_again(files: Path) -> None:
     process = hold(files / "run.jsonl")

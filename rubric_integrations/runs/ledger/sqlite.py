@@ -192,8 +192,8 @@ class LedgerFile:
             if _find_identity(path) != identity:
                 raise LedgerError(
                     f"`path` {self._name!r}: its file {str(path)!r} was deleted, renamed or replaced while it was "
-                    "open: start again; without this error, a crash would lose further judgments, and other processes could "
-                    "damage the ledger"
+                    "open: start again; without this error, a crash would lose further judgments, and other "
+                    "processes could damage the ledger"
                 )
 
     def _refuse_foreign_file(self) -> None:
