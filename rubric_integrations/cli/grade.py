@@ -17,6 +17,7 @@ from rubric_integrations.cli.grade_output import print_how_to_resume, print_resu
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules, refuse_unregistered_metrics
 from rubric_integrations.cli.judge_option import has_model, make_judges
+from rubric_integrations.cli.output_checks import is_regular
 from rubric_integrations.cli.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def grade(
         Path | None,
         typer.Option(
             help="Store each judgment in this file, so that none is requested twice. By default beside --out, if a "
-            "model judges."
+            "model judges and --out is a file."
         ),
     ] = None,
     resume: Annotated[
@@ -150,7 +151,9 @@ def grade(
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
     judges = judge or ["offline"]
-    default_ledger = out_file.with_suffix(".sqlite") if out_file and has_model(judges[0]) else None
+    default_ledger = (
+        out_file.with_suffix(".sqlite") if has_model(judges[0]) and out_file and is_regular(out_file) else None
+    )
     files = RunFiles(rubric, responses, out_file, ledger or default_ledger, junit)
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(
@@ -179,12 +182,13 @@ def grade(
     store = _open_ledger(files.ledger) if files.ledger and resume is not False else None
     run = grade_many(
         rows, loaded, grader, ledger=store, max_concurrency=max_concurrency,
-        progress=len(rows) > 1 and not quiet, max_cost=max_cost, max_calls=max_calls,
+        progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
+        max_calls=max_calls,
     )  # fmt: skip
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.
         with store or nullcontext(), results.open(), _sigterm_interrupts():
-            results.collect(run)
+            results.collect(run, rows.take_place)
     except StoreError as error:
         refuse(f"{error}; the reports so far are in {results.partial}" if results.partial else str(error))
     except KeyboardInterrupt:
@@ -218,12 +222,20 @@ class _Rows:
     def __init__(self, read: Callable[[], Iterator[Row]]):
         self._read = read
         self._count = sum(1 for _ in read())
+        # The place of each row that is under way, by its id, of which a file has each only once.
+        self._places: dict[str, int] = {}
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Row]:
-        return self._read()
+        for place, row in enumerate(self._read()):
+            self._places[row.id] = place
+            yield row
+
+    def take_place(self, row: Row) -> int:
+        """Return the place of a row that is done, from 0, and forget it."""
+        return self._places.pop(row.id)
 
 
 @contextmanager

@@ -102,7 +102,8 @@ class LimitedJudge(JudgeWrapper):
         self._is_prepared = True
 
     async def _send(self, request: Callable[[], Awaitable[Result]]) -> Result:
-        # At the last moment: everything before it may have waited.
+        # Both at the last moment: the call may have waited for its share of `max_cost` meanwhile.
+        await self._limiter.concurrency.wait_for_server()
         check_lease()
         concurrency, timeout, sent_at = self._limiter.concurrency, self._limiter.limits.timeout, time.monotonic()
         try:

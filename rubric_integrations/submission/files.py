@@ -112,27 +112,27 @@ def _convert(path: Path, entries: Iterator[_Entry], query: str | None, columns: 
     refusal: str | None = None
     unreadable: str | None = None
     repeated: str | None = None
-    is_right = False
+    is_right = has_readable_row = False
     for entry in entries:
         if entry.fields is None:
             row = Row(str(entry.number), None, entry.error)
             unreadable = unreadable or entry.error
         else:
-            missing = missing_column(entry.fields, columns)
+            has_readable_row, missing = True, missing_column(entry.fields, columns)
             is_right = is_right or missing is None
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
             row = read_row(entry.fields, entry.number, query, columns)
-            if (first := places.setdefault(row.id, entry.place)) != entry.place:
-                repeated = repeated or (
-                    f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
-                    "could be taken for the other's"
-                )
+        if (first := places.setdefault(row.id, entry.place)) != entry.place:
+            repeated = repeated or (
+                f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
+                "could be taken for the other's"
+            )
         if is_right and repeated:
             raise ResponsesError(f"{path}: {repeated}")
         waiting.append(row)
         if len(waiting) >= _MAX_WITHOUT_RESPONSE:
-            if not is_right and (refusal or len(places) == 0):
+            if not is_right and (refusal or not has_readable_row):
                 refusal = refusal or (
                     f"none of its first {_MAX_WITHOUT_RESPONSE:,} rows can be read, as if it were another kind of "
                     f"file; {unreadable}: correct them, or each would be a row without a grade"
