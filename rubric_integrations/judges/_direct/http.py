@@ -17,6 +17,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
+from rubric_integrations.judges.models.error_responses import MAX_REPLY_BYTES
+
 
 class Endpoint:
     """Where requests go.
@@ -45,10 +47,6 @@ class HttpReply(NamedTuple):
 # only when the last one is ready and answered in a burst, and so on through the run: nothing would overlap with the
 # waiting.
 _MAX_PREPARED = 8
-
-
-# A judgment has a few thousand characters. Without a limit, a compressed reply of a megabyte could fill the memory.
-MAX_REPLY_BYTES = 10_000_000
 
 
 class _Pool(NamedTuple):

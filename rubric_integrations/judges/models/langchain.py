@@ -86,32 +86,6 @@ def without_langchain_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
     return lm_from_chat_model(engine.original.model_copy(update={"cache": False}))
 
 
-def without_redirects(model: BaseChatModel) -> BaseChatModel:
-    """Copy a chat model of `langchain-openai` with HTTP clients that follow no redirect; any other model is returned.
-
-    A redirect would carry the text to a server that the user did not name. The copy shares the connections.
-    """
-    clients: dict[str, Any] = {
-        name: getattr(model, name, None) for name in ("root_client", "root_async_client") if hasattr(model, name)
-    }
-    copies = {name: _without_redirects(client) for name, client in clients.items() if client is not None}
-    if not copies:
-        return model
-    chats = {name.removeprefix("root_"): client.chat.completions for name, client in copies.items()}
-    return model.model_copy(update={**copies, **chats})
-
-
-def _without_redirects(client: Any) -> Any:
-    import httpx
-
-    kind = httpx.AsyncClient if isinstance(client._client, httpx.AsyncClient) else httpx.Client
-    # Not a copy of the same class: the SDK's closes the shared connections when it is no longer used.
-    http = kind.__new__(kind)
-    vars(http).update(vars(client._client))
-    http.follow_redirects = False
-    return client.with_options(http_client=http)
-
-
 class _Engine:
     """Requests a reply of the JSON Schema where the model supports one, and plain text where it does not."""
 
@@ -119,8 +93,11 @@ class _Engine:
     supported_params = frozenset({*_SETTINGS, "stop", "response_format"})
 
     def __init__(self, model: BaseChatModel):
+        # Imported here, because httpx takes a fifth of a second and only chat models need it.
+        from rubric_integrations.judges.models.langchain_http import guarded
+
         # The user's own is kept, because its HTTP clients close the shared connections when they are no longer used.
-        self.original, self.model = model, without_redirects(model)
+        self.original, self.model = model, guarded(model)
         self.settings = _settings_of(model)
         self._structured = True
 
