@@ -13,6 +13,7 @@ from dspy import lm15
 from rubric_integrations._util.event_loop import on_background_loop
 from rubric_integrations.judges.models.completion import FINISH_REASON, HAS_FORMAT
 from rubric_integrations.judges.models.failures import response_from_error, to_lm_error
+from rubric_integrations.judges.models.keys import require_keys_for_server
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -54,7 +55,14 @@ def lm_from_chat_model(model: BaseChatModel) -> dspy.LM:
 
     DSPy's response cache is off: its key contains the model's name, but not the settings on the LangChain side.
     LangChain's own cache (`set_llm_cache`) is as the model has it; see `without_langchain_cache`.
+
+    Raises:
+        ValueError: The model would send a key of the environment to a server that it is not meant for.
     """
+    settings = _settings_of(model)
+    if url := settings.get("base_url"):
+        secrets = (getattr(model, name, None) for name in type(model).model_fields)
+        require_keys_for_server([key.get_secret_value() for key in secrets if hasattr(key, "get_secret_value")], url)
     name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
     engine = _Engine(model)
     return dspy.LM(f"langchain/{name}", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
