@@ -61,11 +61,15 @@ def lm_from_chat_model(model: BaseChatModel) -> dspy.LM:
     """
     settings = _settings_of(model)
     if url := settings.get("base_url"):
-        secrets = (getattr(model, name, None) for name in type(model).model_fields)
-        require_keys_for_server([key.get_secret_value() for key in secrets if hasattr(key, "get_secret_value")], url)
+        values: list[Any] = [getattr(model, name, None) for name in type(model).model_fields]
+        require_keys_for_server([value.get_secret_value() for value in values if _is_secret(value)], url)
     name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
     engine = _Engine(model)
     return dspy.LM(f"langchain/{name}", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
+
+
+def _is_secret(value: object) -> bool:
+    return hasattr(value, "get_secret_value")
 
 
 def chat_model_settings(lm: dspy.BaseLM) -> dict[str, Any]:
