@@ -30,7 +30,10 @@ class Endpoint:
     """
 
     def __init__(self, url: str, headers: Sequence[tuple[str, str]], *, connect: float, read: float | None):
-        self.url, self.headers = url, list(headers)
+        # aiohttp sends the user and the password of a URL, as httpx does, and refuses another credential beside them.
+        has_user = "@" in urlsplit(url).netloc
+        self.url = url
+        self.headers = [pair for pair in headers if not (has_user and pair[0].lower() == "authorization")]
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
 
 
