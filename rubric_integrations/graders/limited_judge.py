@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question, RunStopped
+from rubric_integrations.judges.redaction import redact_failure, redact_result, secrets_of
 from rubric_integrations.judges.spend_limit import PRICE_UNKNOWN, SpendLimitReached
 from rubric_integrations.judges.stored import StoreError, check_lease
 from rubric_integrations.judges.validation import ValidatedJudge
@@ -114,14 +115,19 @@ class LimitedJudge(JudgeWrapper):
         except JudgeFailure as failure:
             if failure.rate_limited:
                 concurrency.on_rate_limit(sent_at, min(LONGEST_WAIT, failure.retry_after or 0.0))
-            raise
+            redacted = redact_failure(failure, secrets_of(innermost(self)))
+            if redacted is failure:
+                raise
+            raise redacted from None
         except TimeoutError:
             message = f"no reply within {timeout:g} s"
             raise JudgeFailure("transport", message, retryable=True, spend=UNKNOWN_CALL) from None
-        except Exception as error:  # whatever a user's own judge raises
-            raise JudgeFailure("config", f"{type(error).__name__}: {error}") from error
+        except Exception as error:  # noqa: BLE001 -- whatever a user's own judge raises
+            failure = JudgeFailure("config", f"{type(error).__name__}: {error}")
+            redacted = redact_failure(failure, secrets_of(innermost(self)))
+            raise redacted from error if redacted is failure else None
         concurrency.on_success()
-        return result
+        return redact_result(result, secrets_of(innermost(self)))
 
 
 def limit_judge(judge: Judge, limiter: CallLimiter) -> Judge:
