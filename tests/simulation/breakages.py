@@ -31,16 +31,20 @@ async def _wait_for_nothing(_self: object) -> None:
     pass
 
 
-async def _count_after_sending(self: SpendLimit, request: Callable[[], Awaitable[Any]]) -> Any:
+async def _count_after_sending(
+    self: SpendLimit, request: Callable[[], Awaitable[Any]], highest_cost: float | None = None
+) -> Any:
     result = await request()
 
     async def is_known() -> Any:
         return result
 
-    return await _call(self, is_known)
+    return await _call(self, is_known, highest_cost)
 
 
-async def _forget_spend_of_failures(self: SpendLimit, request: Callable[[], Awaitable[Any]]) -> Any:
+async def _forget_spend_of_failures(
+    self: SpendLimit, request: Callable[[], Awaitable[Any]], highest_cost: float | None = None
+) -> Any:
     async def forgetful_request() -> Any:
         try:
             return await request()
@@ -48,7 +52,7 @@ async def _forget_spend_of_failures(self: SpendLimit, request: Callable[[], Awai
             failure.spend = NO_SPEND
             raise
 
-    return await _call(self, forgetful_request)
+    return await _call(self, forgetful_request, highest_cost)
 
 
 async def _store_after_release(self: Any, judgments: Mapping[str, Judgment]) -> None:

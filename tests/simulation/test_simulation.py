@@ -28,6 +28,7 @@ def test_fault_that_is_put_in_on_purpose_is_found(name: str, record_property: An
         results = ((seed, simulate(seed).faults) for seed in range(SEEDS_FOR_A_BREAKAGE))
         seed, faults = next(((seed, faults) for seed, faults in results if faults), (None, []))
     assert faults, f"no seed below {SEEDS_FOR_A_BREAKAGE} finds it"
+    assert "TypeError" not in faults[0], "the breakage does not fit the code that it replaces"
     record_property("shown", f"simulator, {name}: seed {seed}, {faults[0]}")
 
 
