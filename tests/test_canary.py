@@ -227,6 +227,19 @@ def test_failure_of_the_users_own_judge_has_no_cause_that_quotes_the_key() -> No
     assert "RuntimeError: no such user: ***" in str(error.value)
 
 
+# All commands in one process, which imports LiteLLM once: that takes longer than everything else.
+COMMANDS = """
+import json, sys
+from rubric_integrations.cli import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["rubric-integrations", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        print("exit code", end.code)
+"""
+
+
 def test_key_of_the_command_line_is_in_no_file_and_no_output(server: OpenAIServer, tmp_path: Path) -> None:
     server.script = echo
     (tmp_path / "rubric.yaml").write_text("- {name: a, requirement: first}\n- {name: b, requirement: second}\n")
@@ -237,23 +250,21 @@ def test_key_of_the_command_line_is_in_no_file_and_no_output(server: OpenAIServe
         "--judge-option", f"header.X-Team={CANARY}", "--out", "run.jsonl", "--junit", "junit.xml", "--max-calls", "1",
         "--on-failure", "abstain", "--max-outage", "0",
     ]  # fmt: skip
-    outputs: dict[str, bytes] = {}
-    for command in (
+    commands = [
         arguments,
         [*arguments[:-6], *arguments[-4:], "--resume"],
         ["report", "run.jsonl", "--output", "page.html"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "rubric_integrations", *command], cwd=tmp_path, capture_output=True, check=False,
-            env={"PYTHONPATH": str(Path(__file__).parents[1]), "OPENAI_API_KEY": CANARY,
-                 "PATH": "",
-                 "HOME": str(tmp_path), "DSPY_CACHEDIR": str(tmp_path / "cache"),
-                 "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-        )  # fmt: skip
-        outputs |= {
-            f"{command[0]} stdout {len(outputs)}": done.stdout,
-            f"{command[0]} stderr {len(outputs)}": done.stderr,
-        }
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, json.dumps(commands)], cwd=tmp_path, capture_output=True, check=False,
+        env={"PYTHONPATH": str(Path(__file__).parents[1]), "OPENAI_API_KEY": CANARY,
+             "PATH": "",
+             "HOME": str(tmp_path), "DSPY_CACHEDIR": str(tmp_path / "cache"),
+             "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+    )  # fmt: skip
+    outputs = {"stdout": done.stdout, "stderr": done.stderr}
+    assert done.returncode == 0, outputs
+    assert [done.stdout.count(word) for word in (b"exit code 4", b"exit code 0")] == [1, 2]
     files = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert {"run.sqlite", "run.jsonl", "junit.xml", "page.html"} <= {Path(name).name for name in files}, outputs
     assert_clean(files | outputs)

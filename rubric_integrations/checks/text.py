@@ -38,11 +38,11 @@ def matches(check: Check, response: str) -> str:
     Raises:
         JudgeFailure: Of kind `check`: the search took longer than `PATTERN_SECONDS`.
     """
-    is_match = search(cast("str", check.regex), response, ignore_case=check.ignore_case)
+    is_match = search(cast("str", check.regex), response, ignore_case=check.ignore_case, seconds=PATTERN_SECONDS)
     return "" if is_match else "has no match of the pattern"
 
 
-def search(pattern: str, text: str, *, ignore_case: bool = False, seconds: float = PATTERN_SECONDS) -> bool:
+def search(pattern: str, text: str, *, ignore_case: bool = False, seconds: float) -> bool:
     """Return whether a pattern matches somewhere in a text.
 
     Raises:
