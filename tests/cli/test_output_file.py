@@ -38,11 +38,21 @@ WRITERS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the reports and the ledger of a run."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_inputs(folder)
+    assert grade(folder, "--out", folder / "run.jsonl", "--ledger", folder / "run.sqlite").exit_code == 0
+    return folder
+
+
 @pytest.fixture
-def finished(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def finished(files: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with a finished run, its ledger, another ledger and another rubric."""
     monkeypatch.chdir(files)
-    assert grade(files, "--out", files / "run.jsonl", "--ledger", files / "run.sqlite").exit_code == 0
+    for name in ("run.jsonl", "run.sqlite"):
+        shutil.copy(finished_run / name, files)
     shutil.copy(files / "run.sqlite", files / "other.sqlite")
     shutil.copy(files / "run.jsonl", files / "other.jsonl")
     shutil.copy(files / "rubric.yaml", files / "other.yaml")
@@ -303,7 +313,6 @@ def test_grade_with_out_dev_stdout_streams_the_reports(files: Path, is_pipe: boo
     assert "3 of 3 graded" in text
 
 
-<<<<<<< HEAD
 # Prints a line when it holds the file, and writes the rest when it reads one.
 HOLDER = """
 import sys
@@ -316,27 +325,6 @@ with OutputFile(Path(sys.argv[1]), option="--out", overwrite=False, keep_partial
     file.write("last\\n")
 """
 needs_file_locks = pytest.mark.skipif(os.name == "nt", reason="files are not locked on Windows")
-=======
-@pytest.fixture(scope="module")
-def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the reports and the ledger of a run."""
-    folder = tmp_path_factory.mktemp("finished")
-    write_inputs(folder)
-    assert grade(folder, "--out", folder / "run.jsonl", "--ledger", folder / "run.sqlite").exit_code == 0
-    return folder
-
-
-@pytest.fixture
-def finished(files: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with a finished run, its ledger, another ledger and another rubric."""
-    monkeypatch.chdir(files)
-    for name in ("run.jsonl", "run.sqlite"):
-        shutil.copy(finished_run / name, files)
-    shutil.copy(files / "run.sqlite", files / "other.sqlite")
-    shutil.copy(files / "run.jsonl", files / "other.jsonl")
-    shutil.copy(files / "rubric.yaml", files / "other.yaml")
-    return files
->>>>>>> i17E
 
 
 def hold(path: Path) -> subprocess.Popen[str]:
