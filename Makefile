@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 USER_STAMP := $(VENV)/.installed-report
 STAMP := $(VENV)/.installed
 PYTEST := -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
+# Without byte code, each worker and each process that a test starts would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 # The wheel, and the environments that it is checked in.
 WHEEL := build/wheel
 EXTRAS := [langchain,langchain-classic,metrics,pandas,parquet,report]
@@ -40,7 +42,7 @@ simulate: $(STAMP) ## Play 20,000 simulated runs with faults, crashes and pauses
 	$(BIN)/python -m tests.simulation 0 19999
 
 coverage: $(STAMP) ## Run the tests, and print the branch coverage of the package
-	$(BIN)/python $(PYTEST) --cov
+	$(BIN)/python $(PYTEST) -p pytest_cov --cov
 
 test-wheel: $(STAMP) ## Check the wheel in new environments, with the newest and with the lowest libraries
 	rm -rf $(WHEEL)

@@ -48,6 +48,7 @@ def _isolated(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[repor
     monkeypatch.setattr(limits, "_backoff", _short_wait)
     monkeypatch.setattr(endpoint, "FIRST_PROBE", 0.01)
     monkeypatch.setattr(endpoint, "LONGEST_PROBE", 0.05)
+    monkeypatch.setattr(endpoint, "_LONGEST_LOOK", 0.02)
     for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 

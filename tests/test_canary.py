@@ -11,7 +11,7 @@ import subprocess
 import sys
 import traceback
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,9 +20,17 @@ import dspy
 import pytest
 from langchain_openai import ChatOpenAI
 
-from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.judges import LMJudge
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations import (
+    Criterion,
+    JudgeError,
+    PerCriterionGrader,
+    Rubric,
+    Submission,
+    grade_many,
+)
+from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.judges import BatchResult, LMJudge, OverallResult, Question
+from rubric_integrations.results import JudgeFailure, Judgment, Spend
 from rubric_integrations.runs import Ledger
 from tests.judges.questions import question_about
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -79,6 +87,10 @@ PLACES: dict[str, Callable[[OpenAIServer], Any]] = {
 """Makes a judge whose settings contain the canary in one place."""
 
 
+TABLE: dict[str, tuple[int, int, int]] = {}
+"""For each place, the requests, the texts that were searched, and their bytes."""
+
+
 def forms(secret: str) -> list[bytes]:
     """The forms in which a secret may be written: plain, in a URL, in hex, and in Base64 at each of its offsets."""
     encoded = [base64.b64encode(b"x" * offset + secret.encode())[4:-4] for offset in range(3)]
@@ -114,9 +126,9 @@ def assert_clean(contents: dict[str, bytes]) -> None:
 
 
 def echo(call: Call) -> Reply:
-    """Answer the first criterion; refuse the second, and quote the key."""
+    """Answer the first criterion, and refuse the second. Both replies quote the key."""
     if call.criterion == "first":
-        return Reply()
+        return Reply(text=json.dumps({"explanation": f"The key is {CANARY}.", "verdict": "MET"}))
     pad = "p" * 200  # so that a part of the last canary is where long messages are cut off
     detail = f"{CANARY} {base64.b64encode(CANARY.encode()).decode()} {pad} {CANARY}"
     return Reply(status=401, raw=json.dumps({"error": {"message": f"wrong key: {detail}"}}).encode())
@@ -145,11 +157,87 @@ def test_key_is_in_nothing_that_is_written(
     with pytest.raises(JudgeFailure) as failure:
         asyncio.run(judge.judge(question_about(RUBRIC.criteria[1])))
     (tmp_path / "failure").write_text("".join(traceback.format_exception(failure.value)))
-    assert server.calls or place in ("path", "user", "password")
+    assert len(server.calls) >= 3
     output = capfd.readouterr()
     contents = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     contents |= {"stdout": output.out.encode(), "stderr": output.err.encode(), "log": caplog.text.encode()}
+    assert "***" in (tmp_path / "report.json").read_text()
     assert_clean(contents)
+    TABLE[place] = (len(server.calls), len(contents), sum(map(len, contents.values())))
+
+
+class OwnJudge:
+    """A judge of a user's own, which keeps its key, and quotes it in an answer, a failure and an error."""
+
+    def __init__(self) -> None:
+        self.api_key = CANARY
+
+    async def judge(self, question: Question) -> Judgment:
+        if question.criterion.requirement == "first":
+            return Judgment(verdict="MET", value=1.0, reason=f"with {self.api_key}")
+        if question.criterion.requirement == "second":
+            raise JudgeFailure("config", f"refused: {self.api_key}")
+        raise RuntimeError(f"no such user: {self.api_key}")
+
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
+        answer = Judgment(verdict="MET", value=1.0, reason=f"with {self.api_key}")
+        faults = {number: f"missing for {self.api_key}" for number in questions if number > 1}
+        return BatchResult({1: answer}, faults, Spend(calls=1))
+
+    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
+        return OverallResult(50, f"with {self.api_key}", Spend(calls=1), neutralized=False)
+
+    def fingerprint(self) -> str:
+        return "own"
+
+
+async def function_with_the_key(system: str, user: str) -> str:
+    if "second" in user:
+        raise RuntimeError(f"refused: {CANARY}")
+    return json.dumps({"explanation": f"The key is {CANARY}.", "verdict": "MET"})
+
+
+GRADERS: dict[str, Callable[[], Grader]] = {
+    "own judge": lambda: PerCriterionGrader(OwnJudge(), max_retries=0, on_failure="abstain"),
+    "own batch judge": lambda: PerCriterionOneShotGrader(OwnJudge(), max_retries=0, on_failure="abstain"),
+    "own overall judge": lambda: RubricAsJudgeGrader(OwnJudge(), max_retries=0),
+    "function": lambda: PerCriterionGrader(function_with_the_key, max_retries=0, on_failure="abstain"),
+}
+
+
+@pytest.mark.parametrize("name", GRADERS)
+def test_key_is_in_nothing_that_a_judge_of_the_users_own_leaves(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("GATEWAY_TOKEN", CANARY if name == "function" else "")
+    rubric = RUBRIC.model_copy(update={"criteria": (*RUBRIC.criteria, Criterion(name="c", requirement="third"))})
+    for graded in grade_many(["A text."], rubric, GRADERS[name](), ledger=Ledger(tmp_path / "run.sqlite")):
+        assert graded.report
+        (tmp_path / "report.json").write_text(graded.report.model_dump_json())
+        assert "***" in graded.report.model_dump_json()
+    contents = {file.name: file.read_bytes() for file in tmp_path.iterdir()} | {"log": caplog.text.encode()}
+    assert_clean(contents)
+    TABLE[name] = (0, len(contents), sum(map(len, contents.values())))
+
+
+def test_failure_of_the_users_own_judge_has_no_cause_that_quotes_the_key() -> None:
+    with pytest.raises(JudgeError) as error:
+        Rubric([Criterion(requirement="third")]).grade_sync("x", grader=PerCriterionGrader(OwnJudge(), max_retries=0))
+    assert CANARY not in "".join(traceback.format_exception(error.value))
+    assert "RuntimeError: no such user: ***" in str(error.value)
+
+
+# All commands in one process, which imports LiteLLM once: that takes longer than everything else.
+COMMANDS = """
+import json, sys
+from rubric_integrations.cli import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["rubric-integrations", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        print("exit code", end.code)
+"""
 
 
 def test_key_of_the_command_line_is_in_no_file_and_no_output(server: OpenAIServer, tmp_path: Path) -> None:
@@ -162,23 +250,21 @@ def test_key_of_the_command_line_is_in_no_file_and_no_output(server: OpenAIServe
         "--judge-option", f"header.X-Team={CANARY}", "--out", "run.jsonl", "--junit", "junit.xml", "--max-calls", "1",
         "--on-failure", "abstain", "--max-outage", "0",
     ]  # fmt: skip
-    outputs: dict[str, bytes] = {}
-    for command in (
+    commands = [
         arguments,
         [*arguments[:-6], *arguments[-4:], "--resume"],
         ["report", "run.jsonl", "--output", "page.html"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "rubric_integrations", *command], cwd=tmp_path, capture_output=True, check=False,
-            env={"PYTHONPATH": str(Path(__file__).parents[1]), "OPENAI_API_KEY": CANARY,
-                 "PATH": "",
-                 "HOME": str(tmp_path), "DSPY_CACHEDIR": str(tmp_path / "cache"),
-                 "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-        )  # fmt: skip
-        outputs |= {
-            f"{command[0]} stdout {len(outputs)}": done.stdout,
-            f"{command[0]} stderr {len(outputs)}": done.stderr,
-        }
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, json.dumps(commands)], cwd=tmp_path, capture_output=True, check=False,
+        env={"PYTHONPATH": str(Path(__file__).parents[1]), "OPENAI_API_KEY": CANARY,
+             "PATH": "",
+             "HOME": str(tmp_path), "DSPY_CACHEDIR": str(tmp_path / "cache"),
+             "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+    )  # fmt: skip
+    outputs = {"stdout": done.stdout, "stderr": done.stderr}
+    assert done.returncode == 0, outputs
+    assert [done.stdout.count(word) for word in (b"exit code 4", b"exit code 0")] == [1, 2]
     files = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert {"run.sqlite", "run.jsonl", "junit.xml", "page.html"} <= {Path(name).name for name in files}, outputs
     assert_clean(files | outputs)
@@ -201,3 +287,9 @@ def test_text_is_not_sent_to_where_a_server_redirects_langchain(server: OpenAISe
         assert server.calls
         assert not other.calls
         assert model.root_client._client.follow_redirects  # pyright: ignore[reportPrivateUsage] -- the user's own client is as it was
+
+
+def test_table_of_the_places_that_were_searched() -> None:
+    rows = [f"{place:<20} {requests:>8} {texts:>6} {size:>8,}" for place, (requests, texts, size) in TABLE.items()]
+    total = f"{len(TABLE)} places, {sum(row[2] for row in TABLE.values()):,} bytes, without the canary"
+    sys.stdout.write("\n".join(["", f"{'place':<20} requests  texts    bytes", *rows, total, ""]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def test_quickstart_yaml_and_python_blocks_have_the_same_criteria() -> None:
     assert yaml_rubric.criteria == Rubric.from_yaml(code.split('"""')[1]).criteria
 
 
+@cache
 def texts_in_code() -> list[str]:
     """Return every text in the package's code except docstrings; … stands for the fields of an f-string."""
     texts: list[str] = []

@@ -38,8 +38,8 @@ def patched(guide: str, tmp_path: Path) -> Path:
     """Make a folder with a copy of the package to which the guide's diff is applied."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed, which applies the diffs of the guides")
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(REPOSITORY / "rubric_integrations", tmp_path / "rubric_integrations", ignore=ignore)
+    # With its byte code, which is valid for every file that the diff does not change.
+    shutil.copytree(REPOSITORY / "rubric_integrations", tmp_path / "rubric_integrations")
     (tmp_path / "tests").mkdir()
     shutil.copy(REPOSITORY / "tests/test_architecture.py", tmp_path / "tests")
     # Without a ceiling, git would take the paths of the diff relative to a repository above the temporary folder.

@@ -28,7 +28,7 @@ def parse_json(text: str) -> Any:
 them, since one value would be lost
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        return _DECODER.decode(text)
     except RepeatedKeyError:
         raise
     except (ValueError, RecursionError) as error:
@@ -76,3 +76,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             )
         fields[key] = value
     return fields
+
+
+# Made once: a decoder costs more than to parse a short line.
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)

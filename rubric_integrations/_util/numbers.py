@@ -35,6 +35,8 @@ def read_quantities(text: str) -> Iterator[Quantity]:
         [Quantity(value=17.2, unit='%'), Quantity(value=1234.5, unit='')]
     """
     for match in _NUMBER.finditer(text):
-        digits = match["digits"].replace(",", "") + (match["fraction"] or "") + (match["exponent"] or "")
-        sign = -1.0 if match["sign"] in ("-", "\u2212") else 1.0
-        yield Quantity(sign * float(digits), "%" if match["percent"] else match["currency"] or "")
+        sign, currency, digits, fraction, exponent, percent = match.groups("")
+        if fraction or exponent or "," in digits:
+            digits = digits.replace(",", "") + fraction + exponent
+        value = float(digits)
+        yield Quantity(-value if sign and sign != "+" else value, "%" if percent else currency)

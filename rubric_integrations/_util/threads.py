@@ -12,6 +12,32 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+# What is computed on shorter texts takes less than about 20 ms, and most of it much less than the change of the thread.
+LONG_TEXT_CHARS = 50_000
+
+
+async def run_on_texts(function: Callable[[], T], *texts: str | None) -> T:
+    """Run a function that reads texts: at once if they are short, and in a thread if they are long.
+
+    On the event loop, a text of a megabyte would hold all other submissions up for half a second, and their replies
+    could be lost to timeouts.
+
+    Args:
+        function: The function.
+        texts: The texts that it reads; their total length decides.
+
+    Raises:
+        BaseException: Whatever the function raised.
+
+    Example:
+        >>> asyncio.run(run_on_texts("two words".split, "two words"))
+        ['two', 'words']
+    """
+    if sum(len(text) for text in texts if text) <= LONG_TEXT_CHARS:
+        return function()
+    return await run_in_thread(function)
+
+
 async def run_in_thread(function: Callable[[], T]) -> T:
     """Run a function in a thread of its own, with the context variables of the caller, and wait for its result.
 

@@ -5,12 +5,19 @@ to `COMMANDS` in `cli/registry.py`. Import heavy packages (pydantic, DSPy, panda
 stays fast.
 """
 
+import errno
 import os
+import sys
+import warnings
 from typing import Annotated
 
 import typer
 
+from rubric_integrations.cli.console import Exit, unwritable
 from rubric_integrations.cli.registry import COMMANDS
+
+# Errors of a stream that the shell redirects to a full or broken disk.
+_UNWRITABLE_STREAM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -46,9 +53,26 @@ def _options(
     """Grade LLM output against weighted rubrics."""
 
 
+def _in_one_line(message: Warning | str, *_place: object, **_line: object) -> str:
+    """Format a warning without its place in our code, which a user cannot change."""
+    return f"{message}\n"
+
+
 def main() -> None:
     """Run the command line with the arguments of this process."""
     # LiteLLM would read any `.env` in a folder above it or above the working directory: the keys and base URLs there
     # may belong to somebody else. In Python it is left alone, since the user's own program may rely on it.
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
-    app()
+    warnings.formatwarning = _in_one_line
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _UNWRITABLE_STREAM or error.filename is not None:
+            raise
+        # What is still in the buffer would be written again, and fail again, when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print(unwritable("stdout", error), file=sys.stderr)  # noqa: T201 -- outside of the app, `refuse` is a traceback
+        sys.exit(Exit.BAD_INPUT)

@@ -58,23 +58,28 @@ class GateTally:
         self._low, self._not_passed, self._uncovered, self._failed = (_WorstRows() for _ in range(4))
         self._coverage_sum, self._covered = 0.0, 0
 
-    def add(self, graded: Graded) -> None:
-        """Add the next row."""
+    def add(self, graded: Graded, place: int) -> None:
+        """Add the next row.
+
+        Args:
+            graded: The row with its grade.
+            place: The position of the row in the file of responses.
+        """
         report, score, gates = graded.report, graded.score, self._gates
         worth = -1.0 if score is None else score
         if graded.judge_error:
-            self._failed.add(graded.row.id, shortfall_text(graded), worth, ())
+            self._failed.add(place, graded.row.id, shortfall_text(graded), worth, ())
         if report is None or graded.judge_error or not report.passed:
-            self._not_passed.add(graded.row.id, shortfall_text(graded), worth, unmet_criteria(graded))
+            self._not_passed.add(place, graded.row.id, shortfall_text(graded), worth, unmet_criteria(graded))
         if gates.min_score is not None and score is not None and not reaches_mark(score, gates.min_score):
-            self._low.add(graded.row.id, shortfall_text(graded), worth, unmet_criteria(graded))
+            self._low.add(place, graded.row.id, shortfall_text(graded), worth, unmet_criteria(graded))
         if report is not None:
             self._coverage_sum += report.coverage
             self._covered += 1
             if gates.min_coverage is not None and not reaches_mark(report.coverage, gates.min_coverage):
                 missing = unassessed_criteria(graded)
                 text = f"coverage {report.coverage:.3f}; not assessed: {names_text(missing)}"
-                self._uncovered.add(graded.row.id, text, report.coverage, missing)
+                self._uncovered.add(place, graded.row.id, text, report.coverage, missing)
 
     def failures(self, summary: RunSummary) -> Iterator[FailedGate]:
         """Yield the gates that the finished run does not satisfy."""
@@ -96,11 +101,15 @@ class GateTally:
             yield FailedGate(f"--min-coverage {gates.min_coverage:g}: {state}", self._uncovered)
 
 
-def print_failed_gate(failed: FailedGate) -> None:
-    """Print a gate that failed, its worst rows, and the criteria that most of these rows do not meet."""
-    err.print(plain(f"gate failed: {failed.message}"), style="red", soft_wrap=True)
-    for line in failed.rows.lines():
-        err.print(plain(f"  {line}"), soft_wrap=True)
+def print_failed_gates(failed_gates: Iterable[FailedGate]) -> bool:
+    """Print each gate that failed, its worst rows, and what most of them do not meet; return whether there is one."""
+    has_failed = False
+    for failed in failed_gates:
+        has_failed = True
+        err.print(plain(f"gate failed: {failed.message}"), style="red", soft_wrap=True)
+        for line in failed.rows.lines():
+            err.print(plain(f"  {line}"), soft_wrap=True)
+    return has_failed
 
 
 class _WorstRows:
@@ -111,11 +120,11 @@ class _WorstRows:
         self._count = 0
         self._criteria: Counter[str] = Counter()
 
-    def add(self, row_id: str, text: str, worth: float, criteria: Iterable[CriterionReport]) -> None:
+    def add(self, place: int, row_id: str, text: str, worth: float, criteria: Iterable[CriterionReport]) -> None:
         self._count += 1
         self._criteria.update(row.name for row in criteria)
         # A heap's first entry is its smallest: with both signs turned, the best and latest row is dropped first.
-        entry = (-worth, -self._count, f"{row_id}: {text}")
+        entry = (-worth, -place, f"{row_id}: {text}")
         (heapq.heappush if len(self._heap) < MAX_ROWS else heapq.heappushpop)(self._heap, entry)
 
     def lines(self) -> Iterator[str]:

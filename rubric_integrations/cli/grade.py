@@ -17,6 +17,7 @@ from rubric_integrations.cli.grade_output import print_how_to_resume, print_resu
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.judge_option import has_model, make_judges
+from rubric_integrations.cli.output_checks import is_regular
 from rubric_integrations.cli.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def grade(
         Path | None,
         typer.Option(
             help="Store each judgment in this file, so that none is requested twice. By default beside --out, if a "
-            "model judges."
+            "model judges and --out is a file."
         ),
     ] = None,
     resume: Annotated[
@@ -149,8 +150,8 @@ def grade(
 
     A row that cannot be graded does not stop the others.
     """
-    from rubric_integrations.cli.gates import Gates, print_failed_gate
-    from rubric_integrations.cli.rows_of_file import RowsOfFile, name_of_rubrics
+    from rubric_integrations.cli.gates import Gates, print_failed_gates
+    from rubric_integrations.cli.rows_of_file import RowsOfFile
     from rubric_integrations.cli.run_results import RunResults
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.judges.offline import WHAT_IT_IS
@@ -160,7 +161,9 @@ def grade(
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
     judges = judge or ["offline"]
-    default_ledger = out_file.with_suffix(".sqlite") if out_file and has_model(judges[0]) else None
+    default_ledger = (
+        out_file.with_suffix(".sqlite") if has_model(judges[0]) and out_file and is_regular(out_file) else None
+    )
     rubric_file, rows_file = (rubric, responses) if responses else (None, rubric)
     files = RunFiles(rubric_file, library, rows_file, out_file, ledger or default_ledger, junit)
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
@@ -175,7 +178,7 @@ def grade(
             read_responses, rows_file, query, response_column=response_column, query_column=query_column,
             reference_column=reference_column, id_column=id_column, rubric_column=rubric_column,
         )  # fmt: skip
-        rows = RowsOfFile(read, rubrics, rows_file)
+        rows = RowsOfFile(read, rubrics, rows_file, rubric_file)
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
         refuse(str(error))
     if not len(rows):
@@ -183,17 +186,17 @@ def grade(
     if not has_model(judges[0]) and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     gates = Gates(gate, min_score, min_pass_rate, min_coverage, max_failed)
-    suite = (rubrics.shared.name if rubrics.shared else None) or (rubric_file or rows_file).stem
-    results = RunResults(outputs, gates, suite=suite, judge=", ".join(judges))
+    results = RunResults(outputs, gates, suite=rows.suite_name, judge=", ".join(judges))
     store = _open_ledger(files.ledger) if files.ledger and resume is not False else None
     run = grade_many(
         rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=max_concurrency,
-        progress=len(rows) > 1 and not quiet, max_cost=max_cost, max_calls=max_calls,
+        progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
+        max_calls=max_calls,
     )  # fmt: skip
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.
         with store or nullcontext(), results.open(), _sigterm_interrupts():
-            results.collect(run)
+            results.collect(run, rows.take_place)
     except StoreError as error:
         refuse(f"{error}; the reports so far are in {results.partial}" if results.partial else str(error))
     except KeyboardInterrupt:
@@ -202,16 +205,12 @@ def grade(
     if run.summary.judge_is_unusable and not run.summary.graded:
         err.print(plain(f"No row was graded: {run.summary.stopped}"), style="red", soft_wrap=True)
         raise typer.Exit(Exit.JUDGE_FAILED)
-    print_results(
-        results.first, run.summary, name_of_rubrics(rubrics, rows), None if results.partial else out_file, quiet=quiet
-    )
+    print_results(results.first, run.summary, rows.rubric_names, None if results.partial else out_file, quiet=quiet)
     if run.summary.stopped:
         print_how_to_resume(f"Stopped: {run.summary.stopped}.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.JUDGE_FAILED if run.summary.judge_is_unusable else Exit.STOPPED)
-    failed_gates = list(results.tally.failures(run.summary))
-    for failed_gate in failed_gates:
-        print_failed_gate(failed_gate)
-    raise typer.Exit(_exit_code(run.summary, bool(failed_gates), max_failed or 0))
+    has_failed_gate = print_failed_gates(results.tally.failures(run.summary))
+    raise typer.Exit(_exit_code(run.summary, has_failed_gate, max_failed or 0))
 
 
 def _open_ledger(path: Path) -> Ledger:

@@ -29,29 +29,39 @@ class FirstResults:
     """Collects the results that are printed in the end, so that memory does not grow with the run.
 
     Attributes:
-        results: The first results, at most one more than are ranked.
         problems: The rows without a complete grade, by kind of problem.
     """
 
     def __init__(self) -> None:
-        self.results: list[Graded] = []
+        # At most one more than are ranked.
+        self._first: list[tuple[int, Graded]] = []
         self.problems = _Problems()
         self._worst: list[tuple[float, int, Graded]] = []
         self._count = 0
 
-    def add(self, graded: Graded) -> None:
-        """Add the next result."""
+    def add(self, graded: Graded, place: int) -> None:
+        """Add the next result.
+
+        Args:
+            graded: The result.
+            place: The position of its row in the file of responses.
+        """
         self._count += 1
-        if len(self.results) <= MAX_RANKED:
-            self.results.append(graded)
+        if len(self._first) <= MAX_RANKED:
+            self._first.append((place, graded))
         if problem := graded.judge_error or graded.row.error:
-            self.problems.add(graded.row.id, problem)
+            self.problems.add(place, graded.row.id, problem)
         elif graded.report and not (graded.report.passed and graded.score is not None and graded.score >= 1):
             bound = graded.report.score_range
             worth = graded.score if graded.score is not None else bound[1] if bound else 0.0
             # A heap's first entry is its smallest: with both signs turned, the best and latest row is dropped first.
-            entry = (-worth, -self._count, graded)
+            entry = (-worth, -place, graded)
             (heapq.heappush if len(self._worst) < MAX_TABLES else heapq.heappushpop)(self._worst, entry)
+
+    @property
+    def results(self) -> list[Graded]:
+        """The results that came first, at most one more than are ranked, in the order of their rows."""
+        return [graded for _, graded in sorted(self._first, key=lambda entry: entry[0])]
 
     def with_tables(self) -> list[Graded]:
         """Return the results that get a table: all of a small run, else the worst, without those that lack nothing."""
@@ -64,23 +74,25 @@ class _Problems:
     """Problems by kind, each with its first message, its first rows and their number."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, tuple[str, list[str], int]] = {}
+        # By kind: the number of its rows, and the place, the id and the message of the first ones.
+        self._kinds: dict[str, tuple[int, list[tuple[int, str, str]]]] = {}
         self._more = 0
 
-    def add(self, row_id: str, problem: str) -> None:
+    def add(self, place: int, row_id: str, problem: str) -> None:
         kind = _kind_of(problem, row_id)
         if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
             self._more += 1
             return
-        first, ids, count = self._kinds.get(kind, (f"{row_id}: {problem}", [], 0))
-        self._kinds[kind] = (first, [*ids, row_id] if 0 < count <= MAX_IDS else ids, count + 1)
+        count, rows = self._kinds.get(kind, (0, []))
+        self._kinds[kind] = (count + 1, sorted([*rows, (place, row_id, problem)])[: MAX_IDS + 1])
 
     def lines(self) -> list[str]:
         lines: list[str] = []
-        for first, ids, count in self._kinds.values():
+        for count, [(_, row_id, problem), *others] in sorted(self._kinds.values(), key=lambda kind: kind[1]):
+            first, ids = f"{row_id}: {problem}", ", ".join(other_id for _, other_id, _ in others)
             rows = "1 more row" if count == 2 else f"{count - 1} more rows"
-            cut = ", ..." if count - 1 > len(ids) else ""
-            lines.append(f"{first} (and {rows} alike: {', '.join(ids)}{cut})" if count > 1 else first)
+            cut = ", ..." if count - 1 > len(others) else ""
+            lines.append(f"{first} (and {rows} alike: {ids}{cut})" if count > 1 else first)
         return [*lines, f"and {self._more} more rows with other problems"] if self._more else lines
 
 

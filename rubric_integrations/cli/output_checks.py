@@ -33,7 +33,7 @@ def partial_path(path: Path) -> Path:
 
 def ledger_files(ledger: Path | None) -> list[Path]:
     """Return the files of a ledger: the database, and those that SQLite keeps beside it."""
-    return [ledger.with_name(ledger.name + suffix) for suffix in ("", *_BESIDE_LEDGER)] if ledger else []
+    return [Path(f"{ledger}{suffix}") for suffix in ("", *_BESIDE_LEDGER)] if ledger else []
 
 
 def is_regular(path: Path) -> bool:
@@ -67,7 +67,7 @@ def refuse_inputs(option: str, output: Path, inputs: Iterable[Path]) -> None:
 def refuse_existing(
     option: str, output: Path, *, overwrite: bool, replaces: re.Pattern[bytes] | None, may_be_rubric: bool
 ) -> None:
-    """Refuse to replace a ledger, a rubric, or another file without the user's consent.
+    """Refuse to replace a folder, a ledger, a rubric, or another file without the user's consent.
 
     Args:
         option: The option that names the output, for the messages.
@@ -76,6 +76,8 @@ def refuse_existing(
         replaces: How a file begins that may be replaced without `overwrite`; None if there is no such file.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
     """
+    if output.is_dir():
+        refuse(f"`{option}` {output} is a folder: name a file in it")
     if not is_regular(output):
         return
     for path in (output, partial_path(output)):

@@ -20,24 +20,24 @@ class RowsOfFile:
     Args:
         read: Reads the file.
         rubrics: Finds the rubric of each row.
-        path: The file, for errors.
-
-    Attributes:
-        has_own_rubrics: Whether a row brings a rubric.
+        path: The file.
+        rubric_file: The file of the shared rubric; None if there is none.
 
     Raises:
         ResponsesError: The file cannot be read.
         ValueError: No row has a valid rubric; one that has none does not stop the others.
     """
 
-    def __init__(self, read: Callable[[], Iterator[Row]], rubrics: RowRubrics, path: Path):
-        self._read = read
-        self._count, self.has_own_rubrics, has_valid_rubric, problem = 0, False, False, ""
+    def __init__(self, read: Callable[[], Iterator[Row]], rubrics: RowRubrics, path: Path, rubric_file: Path | None):
+        self._read, self._rubrics, self._path, self._rubric_file = read, rubrics, path, rubric_file
+        # The place of each row that is under way, by its id, of which a file has each only once.
+        self._places: dict[str, int] = {}
+        self._count, self._has_own_rubrics, has_valid_rubric, problem = 0, False, False, ""
         if rubrics.shared:
-            refuse_unregistered_metrics(rubrics.shared, "the rubric")
+            refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
         for row in read():
             self._count += 1
-            self.has_own_rubrics = self.has_own_rubrics or row.rubric is not None
+            self._has_own_rubrics = self._has_own_rubrics or row.rubric is not None
             if row.submission is None:
                 continue
             if row.rubric is None and rubrics.shared:
@@ -55,10 +55,22 @@ class RowsOfFile:
         return self._count
 
     def __iter__(self) -> Iterator[Row]:
-        return self._read()
+        for place, row in enumerate(self._read()):
+            self._places[row.id] = place
+            yield row
 
+    @property
+    def rubric_names(self) -> str:
+        """What a summary calls the rubrics of the run."""
+        shared = [self._rubrics.shared.name or "the rubric"] if self._rubrics.shared else []
+        return " and ".join([*shared, *(["the rows' own rubrics"] if self._has_own_rubrics else [])])
 
-def name_of_rubrics(rubrics: RowRubrics, rows: RowsOfFile) -> str:
-    """Return what a summary calls the rubrics of a run."""
-    names = [rubrics.shared.name or "the rubric"] if rubrics.shared else []
-    return " and ".join([*names, *(["the rows' own rubrics"] if rows.has_own_rubrics else [])])
+    @property
+    def suite_name(self) -> str:
+        """The name of the suite in a JUnit file: the rubric's, or that of its file or of the rows' file."""
+        name = self._rubrics.shared.name if self._rubrics.shared else None
+        return name or (self._rubric_file or self._path).stem
+
+    def take_place(self, row: Row) -> int:
+        """Return the place of a row that is done, from 0, and forget it."""
+        return self._places.pop(row.id)

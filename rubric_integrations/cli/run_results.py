@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rubric_integrations.cli.run_files import RunOutputs
     from rubric_integrations.runs.runner import Run
     from rubric_integrations.runs.summary import Graded
+    from rubric_integrations.submission.files import Row
 
 
 class RunResults:
@@ -39,6 +40,11 @@ class RunResults:
         self._junit = JUnitReport(suite) if self._junit_file else None
 
     @property
+    def must_be_ordered(self) -> bool:
+        """Whether the results must come in the order of the rows, since they are written to a device or a pipe."""
+        return self._out is not None and self._out.is_direct
+
+    @property
     def partial(self) -> Path | None:
         """The file with the reports of a run that was interrupted; None if there is none."""
         return self._out.left_partial if self._out else None
@@ -52,20 +58,26 @@ class RunResults:
                     stack.enter_context(file)
             yield
 
-    def collect(self, run: Run) -> None:
-        """Iterate the run to its end, and write its results."""
+    def collect(self, run: Run, place_of: Callable[[Row], int]) -> None:
+        """Iterate the run to its end, and write its results.
+
+        Args:
+            run: The run, whose results may come in any order.
+            place_of: Returns the position of a row in the file of responses; it is called once for each result.
+        """
         for graded in run:
-            self._add(graded)
+            self._add(graded, place_of(graded.row))
         if run.summary.stopped and self._out:
             # The reports of some rows must not replace those of all rows, which an earlier run may have written.
             self._out.leave_unfinished()
         if self._junit_file and self._junit:
             self._junit_file.write(self._junit.to_xml(run.summary.seconds))
 
-    def _add(self, graded: Graded) -> None:
-        self.first.add(graded)
-        self.tally.add(graded)
+    def _add(self, graded: Graded, place: int) -> None:
+        self.first.add(graded, place)
+        self.tally.add(graded, place)
         if self._junit:
-            self._junit.add(graded)
+            self._junit.add(graded, place)
         if self._out:
-            self._out.write(json.dumps({**graded.to_dict(), "judge": self._judge}, ensure_ascii=False) + "\n")
+            line = json.dumps({**graded.to_dict(), "judge": self._judge}, ensure_ascii=False)
+            self._out.write(line + "\n", place)

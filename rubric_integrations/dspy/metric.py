@@ -268,7 +268,7 @@ class RubricMetric:
             return report
 
         state = [rubric.model_dump_json(), submission.model_dump_json(), *self.grader.fingerprints()]
-        key = sha256("\n".join(state).encode("utf-8", "surrogatepass")).hexdigest()
+        key = sha256("\n".join(state).encode()).hexdigest()
         result = self._cache.get_or_compute(key, grade)
         if not result.is_new:
             self._history.count_call("cached")

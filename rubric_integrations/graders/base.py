@@ -7,9 +7,11 @@ import copy
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations._util.threads import run_on_texts
 from rubric_integrations.checks.metrics import run_metric
 from rubric_integrations.graders.limited_judge import limit_judge
 from rubric_integrations.graders.limits import CallLimiter
@@ -147,7 +149,7 @@ class Grader(ABC):
         report = await self._report(rubric, submission, await self.judge(rubric, submission))
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
-        report = self._with_penalty(rubric, submission, report)
+        report = await self._with_penalty(rubric, submission, report)
         if rubric.scale is not None and report.score is not None and self.policies.normalize:
             return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
         return report
@@ -266,10 +268,11 @@ class Grader(ABC):
             return report
         return blend_metrics(rubric, report, self._compute_metrics(rubric, submission), self.policies)
 
-    def _with_penalty(self, rubric: Rubric, submission: Submission, report: EvaluationReport) -> EvaluationReport:
+    async def _with_penalty(self, rubric: Rubric, submission: Submission, report: EvaluationReport) -> EvaluationReport:
         if self.length_penalty is None:
             return report
-        penalty = compute_length_penalty(submission, self.length_penalty)
+        count = partial(compute_length_penalty, submission, self.length_penalty)
+        penalty = await run_on_texts(count, submission.response, submission.thinking)
         return subtract_penalty(rubric, report, penalty, self.policies)
 
     def _compute_metrics(self, rubric: Rubric, submission: Submission) -> MetricResults:

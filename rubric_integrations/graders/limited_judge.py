@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question, RunStopped
+from rubric_integrations.judges.redaction import Redactor
 from rubric_integrations.judges.spend_limit import PRICE_UNKNOWN, SpendLimitReached
 from rubric_integrations.judges.stored import StoreError, check_lease
 from rubric_integrations.judges.validation import ValidatedJudge
@@ -36,7 +37,9 @@ class LimitedJudge(JudgeWrapper):
 
     def __init__(self, judge: Judge, limiter: CallLimiter):
         super().__init__(judge)
-        self._limiter, self._endpoint, self._is_prepared = limiter, limiter.new_endpoint(), False
+        self._limiter, self._endpoint = limiter, limiter.new_endpoint()
+        # Made before the first call, so that it has the secrets that are set then.
+        self._redactor: Redactor | None = None
 
     async def judge(self, question: Question) -> Judgment:
         """Answer one criterion.
@@ -68,9 +71,9 @@ class LimitedJudge(JudgeWrapper):
         guidelines: str,
         criteria: Sequence[Criterion],
     ) -> Result:
-        if not self._is_prepared:
-            await self._prepare()
-        limit, concurrency, send = self._limiter.spend_limit, self._limiter.concurrency, partial(self._send, request)
+        redactor = self._redactor or await self._prepare()
+        limit, concurrency = self._limiter.spend_limit, self._limiter.concurrency
+        send = partial(self._send, request, redactor)
         highest_cost = None
         if limit is not None and limit.max_cost is not None:
             highest_cost = self._highest_cost(submission, guidelines, criteria)
@@ -95,14 +98,16 @@ class LimitedJudge(JudgeWrapper):
             raise SpendLimitReached(PRICE_UNKNOWN)
         return cost
 
-    async def _prepare(self) -> None:
+    async def _prepare(self) -> Redactor:
         prepare: Any = getattr(innermost(self), "prepare", None)
         if callable(prepare):
             await cast("Awaitable[None]", prepare())
-        self._is_prepared = True
+        self._redactor = Redactor(innermost(self))
+        return self._redactor
 
-    async def _send(self, request: Callable[[], Awaitable[Result]]) -> Result:
-        # At the last moment: everything before it may have waited.
+    async def _send(self, request: Callable[[], Awaitable[Result]], redactor: Redactor) -> Result:
+        # Both at the last moment: the call may have waited for its share of `max_cost` meanwhile.
+        await self._limiter.concurrency.wait_for_server()
         check_lease()
         concurrency, timeout, sent_at = self._limiter.concurrency, self._limiter.limits.timeout, time.monotonic()
         try:
@@ -113,14 +118,19 @@ class LimitedJudge(JudgeWrapper):
         except JudgeFailure as failure:
             if failure.rate_limited:
                 concurrency.on_rate_limit(sent_at, min(LONGEST_WAIT, failure.retry_after or 0.0))
-            raise
+            redacted = redactor.failure(failure)
+            if redacted is failure:
+                raise
+            raise redacted from None
         except TimeoutError:
             message = f"no reply within {timeout:g} s"
             raise JudgeFailure("transport", message, retryable=True, spend=UNKNOWN_CALL) from None
-        except Exception as error:  # whatever a user's own judge raises
-            raise JudgeFailure("config", f"{type(error).__name__}: {error}") from error
+        except Exception as error:  # noqa: BLE001 -- whatever a user's own judge raises
+            failure = JudgeFailure("config", f"{type(error).__name__}: {error}")
+            redacted = redactor.failure(failure)
+            raise redacted from error if redacted is failure else None
         concurrency.on_success()
-        return result
+        return redactor.result(result)
 
 
 def limit_judge(judge: Judge, limiter: CallLimiter) -> Judge:

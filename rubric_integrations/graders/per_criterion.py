@@ -115,7 +115,7 @@ class PerCriterionGrader(CriterionGrader):
             report = await self._report(rubric, submission, panel)
             if report.failed_count and self.policies.on_failure == "raise":
                 break
-            report = self._with_penalty(rubric, submission, report)
+            report = await self._with_penalty(rubric, submission, report)
             if decision_is_final(report, rubric.pass_mark, self.threshold):
                 break
             later = await self.ask_panel(rubric, submission, [index])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rubric_integrations.graders.base import Grader
-from rubric_integrations.results.report import EvaluationReport, JudgeError, failure_kinds
+from rubric_integrations.judges.models.incomplete import FILTERED
+from rubric_integrations.results.report import EvaluationReport, JudgeError, failure_kinds, failure_messages
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
@@ -46,6 +47,9 @@ async def _grade(grader: Grader, rubric: Rubric, submission: Submission) -> Eval
 def _may_succeed_later(result: EvaluationReport | JudgeError) -> bool:
     report = _report_of(result)
     kinds = failure_kinds(report) if report.failed_count else set[str]()
+    messages = [message for message in failure_messages(report) if not message.startswith("cancelled: ")]
+    if all(FILTERED in message for message in messages):
+        return False  # the filter decides about the text, which stays the same
     return bool(kinds) and kinds <= {"transport", "parse"}
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import dspy
 from dspy.utils.exceptions import DSPyError
 
+from rubric_integrations._util.threads import run_on_texts
 from rubric_integrations.judges._direct import TemplateCache, template_for
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models import settings_of
@@ -115,7 +116,9 @@ class ModelCaller:
             if template is not None:
                 adapter.has_format = template.has_format
                 receive(await template.complete(prompt.inputs))
-                fields = adapter.parse(signature, completions[0].text)
+                text = completions[0].text
+                parse = partial(adapter.parse, signature, text)
+                fields = await run_on_texts(parse, text, *adapter.completing_texts)
             else:
 
                 def record(entry: Mapping[str, Any]) -> None:

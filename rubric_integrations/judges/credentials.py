@@ -1,6 +1,12 @@
 """Keeps secrets out of what is written: which settings of a model may hold one, and messages without them.
 
-A setting may hold a secret under any name, so that fingerprints show only the sampling settings listed here.
+- **Credentials** are in no fingerprint, not even as a digest: they change no answer, so that judges with different keys
+  share what is stored. They are recognized by their names (`is_credential`), by a scheme such as `Bearer` before them,
+  or as the user and the password of a URL.
+- **Sampling settings** can be read in a fingerprint.
+- **All other settings** may change an answer, so that a digest of them is in the fingerprint. A value of a few
+  characters could be guessed from it: a secret belongs under a name that says so.
+- **Messages** lose credentials, and the values of other settings that look like a key.
 """
 
 from __future__ import annotations
@@ -8,7 +14,8 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -18,14 +25,23 @@ SAMPLING_SETTINGS = frozenset(
 )  # fmt: skip
 """Settings that hold no secret; their values can be read in a fingerprint."""
 
-_CREDENTIAL = re.compile(r"key|secret|passw|credential|auth|cookie|session|signature|token(?!s)", re.IGNORECASE)
+# A part of a name, which is written in camel case, with hyphens or with underscores.
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_CREDENTIAL = re.compile(
+    r".*(keys?|secrets?|token|password|passwd|passphrase|credentials?|auth|authorization|cookies?|signature|bearer)|sig"
+)
+# Amounts of tokens, which may change an answer.
+_AMOUNTS = frozenset({"budget", "limit", "count"})
+_SCHEME = re.compile(r"(?:basic|bearer|token) \S+", re.IGNORECASE)
 # What holds no secret in spite of its depth or its length, and may occur in a message that a user must understand.
 _NEVER_SECRET = SAMPLING_SETTINGS | {"model", "model_name", "response_format", "tools", "stop", "api_version"}
 # A shorter value is no secret, and may be a part of ordinary words. That of a setting without a telling name must be
-# longer, since it may be a word.
-_SHORTEST, _SHORTEST_UNNAMED = 5, 8
+# longer and have a digit, or be as long as a key, since it may be a word that a judge uses in its reason.
+_SHORTEST, _SHORTEST_UNNAMED, _AS_LONG_AS_A_KEY = 5, 8, 20
 
 
+# Kept, because the names of all variables of the environment are looked at for every message.
+@lru_cache(maxsize=1024)
 def is_credential(name: str) -> bool:
     """Whether a setting, a header or a parameter of a URL is a credential by its name.
 
@@ -33,7 +49,18 @@ def is_credential(name: str) -> bool:
         >>> is_credential("X-Api-Key"), is_credential("max_tokens"), is_credential("x-model")
         (True, False, False)
     """
-    return bool(_CREDENTIAL.search(name))
+    words = [word.lower() for word in _WORD.findall(name)]
+    return not _AMOUNTS.intersection(words[-1:]) and any(_CREDENTIAL.fullmatch(word) for word in words)
+
+
+def has_scheme(value: str) -> bool:
+    """Whether a value is a credential after the scheme of its use, as in the header `Authorization`.
+
+    Example:
+        >>> has_scheme("Bearer sk-123"), has_scheme("evals")
+        (True, False)
+    """
+    return bool(_SCHEME.fullmatch(value))
 
 
 def redact(message: str, settings: Mapping[str, Any]) -> str:
@@ -46,32 +73,53 @@ def redact(message: str, settings: Mapping[str, Any]) -> str:
         >>> redact("bad key: sk-123", {"api_key": "sk-123"})
         'bad key: ***'
     """
-    secrets = {form for secret in {*_secrets(settings), *_environment_secrets()} for form in _forms(secret)}
-    for secret in sorted(secrets, key=len, reverse=True):
-        pattern = re.escape(secret)
-        message = re.sub(pattern if len(secret) >= _SHORTEST_UNNAMED else rf"(?<!\w){pattern}(?!\w)", "***", message)
-    return message
+    return redactor(settings)(message)
 
 
-def _secrets(settings: Mapping[str, Any], *, nested: bool = False) -> Iterator[str]:
+def redactor(settings: Mapping[str, Any]) -> Callable[[str], str]:
+    """Return `redact` for some settings, with the credentials that the environment has now.
+
+    To collect them takes ten times as long as to search a message for them.
+    """
+    pattern = _pattern_of(frozenset({*_secrets(settings), *_environment_secrets()}))
+    return partial(pattern.sub, "***") if pattern else str
+
+
+# Kept, because most judges have the same secrets.
+@lru_cache(maxsize=64)
+def _pattern_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
+    forms = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
+    patterns = [
+        re.escape(form) if len(form) >= _SHORTEST_UNNAMED else rf"(?<!\w){re.escape(form)}(?!\w)" for form in forms
+    ]
+    return re.compile("|".join(patterns)) if patterns else None
+
+
+def _secrets(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, value in settings.items():
         if name not in _NEVER_SECRET:
-            yield from _secrets_in(value, _SHORTEST if is_credential(name) else _SHORTEST_UNNAMED, nested=nested)
+            yield from _secrets_in(value, is_credential(name))
 
 
-def _secrets_in(value: object, shortest: int, *, nested: bool) -> Iterator[str]:
+def _secrets_in(value: object, is_named: bool) -> Iterator[str]:
     if isinstance(value, Mapping):
-        yield from _secrets({str(name): item for name, item in cast("Mapping[Any, Any]", value).items()}, nested=True)
+        yield from _secrets({str(name): item for name, item in cast("Mapping[Any, Any]", value).items()})
     elif isinstance(value, list | tuple | set | frozenset):
         for item in cast("list[object]", value):
-            yield from _secrets_in(item, shortest, nested=nested)
+            yield from _secrets_in(item, is_named)
     elif isinstance(value, str) and "://" in value:
         yield from _url_secrets(value)
-    elif isinstance(value, str) and len(value) >= shortest:
-        yield value
+    elif isinstance(value, str):
         scheme, separator, credential = value.partition(" ")  # such as `Bearer KEY`
-        if separator and scheme.isalpha() and len(credential) >= shortest:
-            yield credential
+        candidates = [value, credential] if separator and scheme.isalpha() else [value]
+        yield from (candidate for candidate in candidates if _may_be_secret(candidate, is_named))
+
+
+def _may_be_secret(value: str, is_named: bool) -> bool:
+    if is_named:
+        return len(value) >= _SHORTEST
+    has_digit = any(character.isdigit() for character in value)
+    return len(value) >= (_SHORTEST_UNNAMED if has_digit else _AS_LONG_AS_A_KEY)
 
 
 def _url_secrets(url: str) -> Iterator[str]:
@@ -80,12 +128,12 @@ def _url_secrets(url: str) -> Iterator[str]:
     except ValueError:
         return
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
-    values = [unquote(user), unquote(password), *(value for _, value in parse_qsl(parts.query))]
-    yield from (value for value in values if len(value) >= _SHORTEST)
+    yield from (value for value in (unquote(user), unquote(password)) if _may_be_secret(value, is_named=True))
     if password:
         yield f"{unquote(user)}:{unquote(password)}"  # what Basic authentication encodes
+    yield from (value for name, value in parse_qsl(parts.query) if _may_be_secret(value, is_credential(name)))
     # A part of a path that is as long as a key, and no word.
-    yield from (part for part in parts.path.split("/") if len(part) >= 20 and re.search(r"\d", part))
+    yield from (part for part in parts.path.split("/") if len(part) >= _AS_LONG_AS_A_KEY and re.search(r"\d", part))
 
 
 def _environment_secrets() -> Iterator[str]:

@@ -1,22 +1,20 @@
 """What a model judge's answers depend on, as a text without secrets.
 
 Readable are the model, its server and its sampling settings. All other settings are in a digest, except credentials:
-these change no answer, and a digest of a short one could be guessed. The digest is that of scrypt, of which an attacker
-can try only some ten a second, for a password under a name that does not tell what it is.
+these change no answer, and a short one could be guessed from any digest. `credentials.py` decides what is a credential.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from hashlib import scrypt, sha256
+from hashlib import sha256
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import dspy
 
-from rubric_integrations.judges.credentials import SAMPLING_SETTINGS, is_credential
+from rubric_integrations.judges.credentials import SAMPLING_SETTINGS, has_scheme, is_credential
 from rubric_integrations.judges.models import settings_of
 from rubric_integrations.judges.models.keys import server_url_of_environment
 from rubric_integrations.judges.saving import prompt_state
@@ -58,8 +56,8 @@ def fingerprint_model_judge(
     shown: list[Any] = [example.model_dump(mode="json") for example in examples]
     prompts = json.dumps([prompt_state(module), shown, max_examples, confidence], default=str, sort_keys=True)
     hidden = [path, settings] if path or settings else []
-    state = [lm.model, server, readable, client, _slow_digest(json.dumps(hidden, sort_keys=True), lm.model)]
-    return json.dumps([*state, sha256(prompts.encode()).hexdigest()[:32]], sort_keys=True)
+    state = [lm.model, server, readable, client, _digest(json.dumps(hidden, sort_keys=True)) if hidden else ""]
+    return json.dumps([*state, _digest(prompts)], sort_keys=True)
 
 
 def _client_of(lm: dspy.BaseLM) -> str | None:
@@ -75,7 +73,7 @@ def _client_of(lm: dspy.BaseLM) -> str | None:
         return cast("str | None", fingerprint())
     # What a user's own LM keeps beside that, such as counters and clients, does not identify it.
     texts = {name: value for name, value in vars(lm).items() if isinstance(value, str) and not is_credential(name)}
-    return f"{_name_of(type(lm))} {_slow_digest(json.dumps(texts, sort_keys=True), lm.model)}"
+    return f"{_name_of(type(lm))} {_digest(json.dumps(texts, sort_keys=True))}"
 
 
 def _split_url(url: str) -> tuple[str, list[object]]:
@@ -105,7 +103,9 @@ def _canonical(value: object, *, are_headers: bool = False) -> object:
         return sorted((_canonical(item) for item in cast("set[object]", value)), key=repr)
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if value is None or isinstance(value, str | bool | int | float):
+    if isinstance(value, str):
+        return None if has_scheme(value) else value
+    if value is None or isinstance(value, bool | int | float):
         return value
     # The text of another object may have its address in memory, which changes with each run.
     return _name_of(value if isinstance(value, type) else type(value))
@@ -115,9 +115,5 @@ def _name_of(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-# Kept, because it takes a twentieth of a second and 16 MB, and every question needs it.
-@lru_cache(maxsize=256)
-def _slow_digest(text: str, salt: str) -> str:
-    if text in ("[]", "{}"):
-        return ""
-    return scrypt(text.encode(errors="replace"), salt=salt.encode(errors="replace"), n=2**14, r=8, p=1, dklen=16).hex()
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="replace")).hexdigest()[:32]

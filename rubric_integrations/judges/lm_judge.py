@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import dspy
 from dspy.utils.exceptions import DSPyError
 
+from rubric_integrations._util.threads import run_on_texts
 from rubric_integrations.judges.calling import ModelCaller, select_fields
 from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
@@ -21,10 +23,12 @@ from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_reply
 from rubric_integrations.judges.prompts.probabilities import read_probabilities
 from rubric_integrations.judges.prompts.render import (
+    PromptInputs,
     describe_batch,
     describe_rubric,
     render_inputs,
     render_question,
+    texts_of,
 )
 from rubric_integrations.judges.prompts.signatures import judge_signatures
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question
@@ -240,7 +244,7 @@ class LMJudge(SavedPrompts):
             JudgeFailure: The model did not reply, or its reply is no answer.
         """
         kind, response = question.criterion.kind, question.submission.response
-        prompt = render_question(question)
+        prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
         examples = select_examples(self.examples, kind, self.max_examples, response)
         examples += examples_of_criterion(question.criterion, response)
         demos = [as_example(example) for example in examples]
@@ -273,7 +277,7 @@ class LMJudge(SavedPrompts):
             JudgeFailure: The model did not reply, or its reply contains no judgments.
         """
         first = next(iter(questions.values()))
-        prompt = render_inputs(first.submission, first.guidelines, {"criteria": describe_batch(questions)})
+        prompt = await self._render(first.submission, first.guidelines, describe_batch(questions))
         reply = await self._caller.call(self.lm, self.criteria, prompt, warm_prompt_cache=first.warm_prompt_cache)
         return interpret_entries(questions, reply.fields["judgments"], reply.spend, prompt.neutralized)
 
@@ -283,7 +287,12 @@ class LMJudge(SavedPrompts):
         Raises:
             JudgeFailure: The model did not reply, or its reply contains no score.
         """
-        prompt = render_inputs(submission, rubric.instructions, {"criteria": describe_rubric(rubric)})
+        prompt = await self._render(submission, rubric.instructions, describe_rubric(rubric))
         reply = await self._caller.call(self.lm, self.whole, prompt)
         percent = cast("float", reply.fields["overall_score"])
         return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized)
+
+    @staticmethod
+    async def _render(submission: Submission, guidelines: str, criteria: str) -> PromptInputs:
+        render = partial(render_inputs, submission, guidelines, {"criteria": criteria})
+        return await run_on_texts(render, *texts_of(submission))

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.row_rubrics import RowRubrics
-from rubric_integrations.formats.rubric_like import RubricLike
+from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.langchain.fields import FieldSelector
 from rubric_integrations.langchain.resolve import resolve_grader
 from rubric_integrations.results.report import EvaluationReport
@@ -82,7 +82,7 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         super().__init__()
         if isinstance(max_revisions, bool) or max_revisions < 0:
             raise ValueError(f"`max_revisions` must be at least 0, got {max_revisions!r}")
-        self.rubrics, self.max_revisions = RowRubrics(rubric), max_revisions
+        self.rubrics, self.max_revisions = RowRubrics(rubric if callable(rubric) else as_rubric(rubric)), max_revisions
         self._grader = resolve_grader(judge, grader, "RubricMiddleware")
 
     def before_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:

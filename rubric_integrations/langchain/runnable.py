@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import patch_config
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
@@ -41,18 +42,16 @@ class RubricInput(BaseModel):
             the state of an agent. Any other value, such as a pydantic model, is graded as JSON.
         input: The task that the output answers, in the same forms.
         reference: An exemplary answer, in the same forms.
-        rubric: A rubric of the input's own, as lists and dictionaries, or the name of one in the `library`.
+        fields: The whole input, for a function that returns its rubric. It is not in the schema: a model that calls
+            the runnable as a tool must not choose what it is graded by.
     """
-
-    # A function that returns the rubric of an input sees whatever the chain has put into it.
-    model_config = ConfigDict(extra="allow")
 
     output: Annotated[Any, _TEXT_OR_MESSAGES] = Field(
         description="The text to grade, or chat messages whose last is graded."
     )
     input: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="The task that it answers.")
     reference: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="An exemplary answer.")
-    rubric: Any = Field(default=None, description="A rubric of its own, as lists and dictionaries.")
+    fields: SkipJsonSchema[dict[str, Any]] = Field(default_factory=dict[str, Any], exclude=True)
 
 
 class RubricRunnable(Runnable[Any, EvaluationReport]):
@@ -68,9 +67,9 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
     and `abatch` are nested; all synchronous callers share one event loop.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. An input with a `rubric` of its own is
-            graded by both; None if each input has one. Or a function that returns one of these for an input, of
-            which it sees every key as an attribute.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; None if each input has a
+            `rubric` of its own, which is not read otherwise. Or a function that returns one of these for a
+            `RubricInput`, whose `fields` are the whole input.
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
@@ -143,7 +142,8 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         grader = self._grader()
         traced_grader = grader.with_judges([_TracedJudge(judge, child_config) for judge in grader.judges])
         try:
-            rubric = self.rubrics.of(parsed, parsed.rubric)
+            # Not joined with a shared one, as that of a row: a model may have written the input.
+            rubric = self.rubrics.of(parsed, None if self.rubrics.shared else parsed.fields.get("rubric"))
         except ValueError as error:
             raise ValueError(f"the input {problem_of(error)}") from error
         return await traced_grader.grade(rubric, submission)
@@ -157,7 +157,7 @@ def _parse_input(value: Any) -> RubricInput:
         return RubricInput(output=cast("object", value))
     fields = cast("Mapping[str, Any]", value)
     if "output" in fields:
-        return RubricInput.model_validate(fields)
+        return RubricInput.model_validate({**fields, "fields": dict(fields)})
     if is_state(fields):
         return RubricInput(output=fields)
     raise ValueError(

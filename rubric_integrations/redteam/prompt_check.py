@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from typing import NamedTuple
 
 from dspy.adapters.chat_adapter import field_header_pattern
@@ -41,17 +42,11 @@ def prompt_breach(attack: Attack) -> str | None:
         >>> prompt_breach(ATTACKS[0]) is None
         True
     """
-    return run_sync(_prompt_breach(attack))
-
-
-async def _prompt_breach(attack: Attack) -> str | None:
     attacked_response = attack.apply_to(POOR_RESPONSE)
     for name in ("per criterion", "one shot"):
-        clean, attacked = await _sent_prompt(name, POOR_RESPONSE), await _sent_prompt(name, attacked_response)
+        clean, attacked = _clean_prompt(name), run_sync(_sent_prompt(name, attacked_response))
         if isinstance(attacked, str):
             return f"{name}: {attacked}"
-        if isinstance(clean, str):
-            raise AssertionError(clean)
         if clean.system != attacked.system or clean.around != attacked.around:
             return f"{name}: the prompt differs outside of the submission's fence"
         if "".join(attacked.submission.split()) != "".join(attacked_response.split()):
@@ -59,6 +54,15 @@ async def _prompt_breach(attack: Attack) -> str | None:
         if marker := _find_marker(attacked.submission):
             return f"{name}: {marker!r} is read as structure"
     return None
+
+
+@cache
+def _clean_prompt(name: str) -> _Prompt:
+    """Return the prompt without an attack, which is the same for every attack."""
+    prompt = run_sync(_sent_prompt(name, POOR_RESPONSE))
+    if isinstance(prompt, str):
+        raise AssertionError(prompt)
+    return prompt
 
 
 async def _sent_prompt(name: str, response: str) -> _Prompt | str:

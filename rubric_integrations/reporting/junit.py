@@ -37,11 +37,16 @@ class JUnitReport:
 
     def __init__(self, name: str):
         self._name = _xml_text(name)
-        self._cases: list[ElementTree.Element] = []
+        self._cases: list[tuple[int, ElementTree.Element]] = []
         self._counts = {"failure": 0, "error": 0}
 
-    def add(self, graded: Graded) -> None:
-        """Add the next row."""
+    def add(self, graded: Graded, place: int | None = None) -> None:
+        """Add the next row.
+
+        Args:
+            graded: The row with its grade.
+            place: A number by which the rows are sorted; by default, how many came before it.
+        """
         # The time of a row is not measured: rows are graded concurrently.
         case = ElementTree.Element("testcase", classname=self._name, name=_xml_text(graded.row.id), time="0")
         message = _xml_text(shortfall_text(graded))
@@ -51,7 +56,7 @@ class JUnitReport:
             self._add_child(case, "failure", message, "not passed", _xml_text(_details(graded)))
         else:
             ElementTree.SubElement(case, "system-out").text = message
-        self._cases.append(case)
+        self._cases.append((len(self._cases) if place is None else place, case))
 
     def to_xml(self, seconds: float) -> str:
         """Return the document.
@@ -67,7 +72,8 @@ class JUnitReport:
             "time": f"{seconds:.3f}",
         }
         root = ElementTree.Element("testsuites", counts)
-        ElementTree.SubElement(root, "testsuite", counts).extend(self._cases)
+        cases = sorted(self._cases, key=lambda entry: entry[0])
+        ElementTree.SubElement(root, "testsuite", counts).extend(case for _, case in cases)
         ElementTree.indent(root)
         return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 

@@ -198,7 +198,12 @@ def failure_kinds(report: EvaluationReport) -> set[str]:
         >>> failure_kinds(EvaluationReport(**nothing, report=None, error=error))
         {'config'}
     """
+    matches = [_KIND.search(message) for message in failure_messages(report)]
+    return {match[1] for match in matches if match}
+
+
+def failure_messages(report: EvaluationReport) -> list[str]:
+    """Return the messages of the failures in a report: of each failed vote and criterion, or of the report itself."""
     failed = [row for row in report.criteria if row.error]
     errors = [vote.error for row in failed for vote in row.votes] + [row.error for row in failed if not row.votes]
-    matches = [_KIND.search(error) for error in errors or [report.error] if error]
-    return {match[1] for match in matches if match}
+    return [error for error in errors or [report.error] if error]

@@ -185,10 +185,7 @@ class Run:
                         break
                     if next_row is None:
                         break
-                    item, row = next_row
-                    row, own, rubric = await find_rubric(self._rubrics, item, row)
-                    if ledger and row.submission:
-                        ledger.record_submission(row.id, row.submission, own)
+                    row, rubric = await find_rubric(self._rubrics, *next_row, ledger)
                     window.start(self._grade(grader, row, rubric))
                     # Lets the task send its first request while the next row is read.
                     await asyncio.sleep(0)

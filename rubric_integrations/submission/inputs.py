@@ -100,7 +100,10 @@ def as_submission(
 
 def _to_submission(to_grade: ToGradeInput, context: dict[str, Any]) -> Submission:
     if isinstance(to_grade, Submission):
-        return to_grade.model_copy(update={key: value for key, value in context.items() if value is not None})
+        replaced = {name: text for name, text in context.items() if text is not None}
+        # Only these are validated: the response was split when it was, and is not split again.
+        valid = Submission.model_validate({"response": "-", **replaced}) if replaced else to_grade
+        return to_grade.model_copy(update={name: getattr(valid, name) for name in replaced})
     if conversation := _find_conversation(to_grade):
         return Submission.from_messages(*conversation, **context)
     if not isinstance(to_grade, str | Mapping):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -84,6 +85,7 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
         for field, names in names_of.items()
         if (name := next((name for name in names if not _is_missing(data[name])), None)) is not None
     }
+    _warn_of_other_response(data, names_of["response"])
     row_id = str(fields.pop("id", "")).strip() or str(number)
     rubric, labels, metadata = (fields.pop(name, None) for name in ("rubric", "labels", "metadata"))
     if not isinstance(fields.get("response"), list | tuple):
@@ -103,6 +105,18 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
     except ValidationError as error:
         return Row(row_id, None, f"row {row_id}: {error_line(error)}")
     return Row(row_id, submission, None, rubric, _mapping(labels), _mapping(metadata))
+
+
+def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> None:
+    present = [name for name in names if not _is_missing(data[name]) and data[name] != ""]
+    other = next((name for name in present[1:] if str(data[name]) != str(data[present[0]])), None)
+    if other is not None:
+        # Without the row's id, so that Python prints it once for a file.
+        warnings.warn(
+            f"a row has both `{present[0]}` and `{other}`: `{present[0]}` is graded, and `{other}` is not read; remove "
+            "or rename one of them, or name the one to grade by `response_column` (`--response-column`)",
+            stacklevel=3,
+        )
 
 
 def missing_column(names: Iterable[str], columns: Columns) -> str | None:

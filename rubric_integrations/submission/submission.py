@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from rubric_integrations._util.records import Record
+from rubric_integrations._util.records import EncodableText, Record
 from rubric_integrations.submission.messages import (
     Messages,
     Respond,
@@ -31,6 +31,8 @@ class Submission(Record):
     A response that begins with a thinking block, `<think>` or `<thinking>`, is split into `thinking` and `response`,
     unless `thinking` is set: then the response is not changed. `{"thinking": ..., "output": ...}` is accepted too.
 
+    Half an emoji (a lone surrogate), which no file could hold, is written as its escape in each of the texts.
+
     Attributes:
         response: The text to grade; not blank, at most 1,000,000 characters.
         thinking: The model's reasoning before the response; it is not graded.
@@ -49,10 +51,10 @@ class Submission(Record):
         '6 x 7'
     """
 
-    response: str
-    thinking: str | None = None
-    query: str | None = None
-    reference: str | None = None
+    response: EncodableText
+    thinking: EncodableText | None = None
+    query: EncodableText | None = None
+    reference: EncodableText | None = None
     logprobs: tuple[float, ...] | None = Field(default=None, min_length=1)
 
     @classmethod

@@ -31,7 +31,10 @@ HOSTILE_SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE_SCHEMAS)
-def test_schema_that_cannot_be_decided_is_a_failure_that_names_the_condition(case: str) -> None:
+def test_schema_that_cannot_be_decided_is_a_failure_that_names_the_condition(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_schema_module, "PATTERN_SECONDS", 0.1)
     schema, response = HOSTILE_SCHEMAS[case]
     with pytest.raises(JudgeFailure, match=r"json_schema|pattern .* took longer") as failure:
         run_check(Check.model_construct(None, json_schema=schema), response)

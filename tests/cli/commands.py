@@ -23,5 +23,11 @@ def grade(folder: Path, *options: object, responses: str = "responses.jsonl", ru
     return run("grade", folder / rubric, folder / responses, *options)
 
 
+def write_inputs(folder: Path) -> None:
+    """Write a rubric and three responses, the last of which is a JSON string."""
+    (folder / "rubric.yaml").write_text(RUBRIC)
+    (folder / "responses.jsonl").write_text('{"id": "a", "response": "42"}\n\n{"response": "41"}\n"42!"\n')
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import RUBRIC
+from tests.cli.commands import write_inputs
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    (tmp_path / "rubric.yaml").write_text(RUBRIC)
-    (tmp_path / "responses.jsonl").write_text('{"id": "a", "response": "42"}\n\n{"response": "41"}\n"42!"\n')
+    write_inputs(tmp_path)
     return tmp_path

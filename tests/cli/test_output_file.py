@@ -19,10 +19,44 @@ import typer
 import rubric_integrations
 from rubric_integrations.cli.output_file import OutputFile
 from rubric_integrations.runs.ledger import Ledger, LedgerError
-from tests.cli.commands import grade, read_lines, run
+from tests.cli.commands import grade, read_lines, run, write_inputs
 from tests.openai_server import OpenAIServer, Reply
 
 PACKAGE = Path(rubric_integrations.__file__).parent
+OLD = {"name": "old", "scale": {"min": 0, "max": 10}, "criteria": [{"name": "c", "description": "d", "weight": 1}]}
+WRITERS = [
+    ("grade", "rubric.yaml", "responses.jsonl", "--out"),
+    ("grade", "rubric.yaml", "responses.jsonl", "--junit"),
+    ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite", "--out"),
+    ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite", "--junit"),
+    ("rescore", "run.sqlite", "--rubric", "rubric.yaml", "--out"),
+    ("report", "run.jsonl", "--output"),
+    ("convert", "rubric.yaml", "--to", "native", "--output"),
+    ("migrate", "old.json", "--output"),
+    ("schema", "--output"),
+    ("probe", "--judge", "openai/m", "--out"),
+]
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the reports and the ledger of a run."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_inputs(folder)
+    assert grade(folder, "--out", folder / "run.jsonl", "--ledger", folder / "run.sqlite").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def finished(files: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a finished run, its ledger, another ledger and another rubric."""
+    monkeypatch.chdir(files)
+    for name in ("run.jsonl", "run.sqlite"):
+        shutil.copy(finished_run / name, files)
+    shutil.copy(files / "run.sqlite", files / "other.sqlite")
+    shutil.copy(files / "run.jsonl", files / "other.jsonl")
+    shutil.copy(files / "rubric.yaml", files / "other.yaml")
+    return files
 
 
 def same_path(path: Path, _folder: Path) -> Path:
@@ -171,6 +205,63 @@ def test_output_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path, p
         pytest.fail("the body ran")
 
 
+@pytest.mark.parametrize("command", [command for command in WRITERS if "--ledger" not in command])
+@pytest.mark.parametrize("place", [".", "sub"])
+def test_command_with_a_folder_as_its_output_is_refused_in_one_line_and_writes_nothing(
+    finished: Path, command: tuple[str, ...], place: str
+) -> None:
+    (finished / "sub").mkdir()
+    (finished / "old.json").write_text(json.dumps(OLD))
+    before = sorted(finished.rglob("*"))
+    judge = ("--judge", "openai/m") if command[0] == "grade" else ()
+    result = run(*command, place, *judge)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert "is a folder: name a file" in result.stderr
+    assert sorted(finished.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", [("grade", "rubric.yaml", "responses.jsonl", "--ledger"), ("rescore",)])
+@pytest.mark.parametrize("place", [".", "/", "sub"])
+def test_command_with_a_folder_as_its_ledger_is_refused_in_one_line(
+    finished: Path, command: tuple[str, ...], place: str
+) -> None:
+    (finished / "sub").mkdir()
+    options = ("--rubric", "rubric.yaml") if command == ("rescore",) else ("--quiet",)
+    result = run(*command, place, *options)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert "is not a file: name one" in result.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_grade_by_a_model_into_a_pipe_makes_no_ledger_beside_it(files: Path, server: OpenAIServer) -> None:
+    os.mkfifo(files / "pipe")
+    reader = subprocess.Popen(["cat", str(files / "pipe")], stdout=subprocess.PIPE, text=True)
+    result = grade(files, "--judge", "openai/m", "--api-base", server.url, "--out", files / "pipe")
+    assert result.exit_code == 0, result.output
+    assert [json.loads(line)["id"] for line in reader.communicate()[0].splitlines()] == ["a", "3", "4"]
+    assert not (files / "pipe.sqlite").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("grade", "rubric.yaml", "responses.jsonl", "--quiet"),
+        ("convert", "rubric.yaml", "--to", "native"),
+        ("schema",),
+        ("validate", "rubric.yaml", "--format", "sarif"),
+    ],
+)
+def test_command_whose_stdout_is_full_ends_in_one_line(files: Path, command: tuple[str, ...]) -> None:
+    arguments = [str(files / name) if (files / name).exists() else name for name in command]
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "rubric_integrations", *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (process.returncode, process.stderr) == (2, "stdout: cannot be written: No space left on device\n")
+
+
 def test_grade_of_a_row_with_a_lone_surrogate_writes_every_row(files: Path) -> None:
     (files / "odd.jsonl").write_text('{"id": "x\\ud800", "response": "42"}\n{"id": "y", "response": "42 \\udfff"}\n')
     result = grade(files, "--out", files / "run.jsonl", responses="odd.jsonl")
@@ -189,7 +280,7 @@ def test_interrupted_grade_leaves_its_rows_and_names_the_partial_file(
     results = 0
 
     class Interrupting(run_results.FirstResults):
-        def add(self, graded: object) -> None:
+        def add(self, graded: object, place: int) -> None:
             nonlocal results
             results += 1
             if results == 3:
@@ -222,30 +313,114 @@ def test_grade_with_out_dev_stdout_streams_the_reports(files: Path, is_pipe: boo
     assert "3 of 3 graded" in text
 
 
-@pytest.fixture
-def finished(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with a finished run, its ledger, another ledger and another rubric."""
-    monkeypatch.chdir(files)
-    assert grade(files, "--out", files / "run.jsonl", "--ledger", files / "run.sqlite").exit_code == 0
-    shutil.copy(files / "run.sqlite", files / "other.sqlite")
-    shutil.copy(files / "run.jsonl", files / "other.jsonl")
-    shutil.copy(files / "rubric.yaml", files / "other.yaml")
-    return files
+# Prints a line when it holds the file, and writes the rest when it reads one.
+HOLDER = """
+import sys
+from pathlib import Path
+from rubric_integrations.cli.output_file import OutputFile
+with OutputFile(Path(sys.argv[1]), option="--out", overwrite=False, keep_partial=True) as file:
+    file.write("first\\n")
+    print("holds", flush=True)
+    sys.stdin.readline()
+    file.write("last\\n")
+"""
+needs_file_locks = pytest.mark.skipif(os.name == "nt", reason="files are not locked on Windows")
 
 
-OLD = {"name": "old", "scale": {"min": 0, "max": 10}, "criteria": [{"name": "c", "description": "d", "weight": 1}]}
-WRITERS = [
-    ("grade", "rubric.yaml", "responses.jsonl", "--out"),
-    ("grade", "rubric.yaml", "responses.jsonl", "--junit"),
-    ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite", "--out"),
-    ("grade", "rubric.yaml", "responses.jsonl", "--ledger", "run.sqlite", "--junit"),
-    ("rescore", "run.sqlite", "--rubric", "rubric.yaml", "--out"),
-    ("report", "run.jsonl", "--output"),
-    ("convert", "rubric.yaml", "--to", "native", "--output"),
-    ("migrate", "old.json", "--output"),
-    ("schema", "--output"),
-    ("probe", "--judge", "openai/m", "--out"),
-]
+def hold(path: Path) -> subprocess.Popen[str]:
+    """Start a process that writes an output file, and return it when it does."""
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "holds\n"
+    return process
+
+
+@needs_file_locks
+def test_second_process_with_the_same_output_is_refused_and_the_first_one_loses_nothing(files: Path) -> None:
+    path = files / "run.jsonl"
+    process = hold(path)
+    try:
+        result = grade(files, "--out", path)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 2), result.output
+        assert "another command is writing it now" in result.stderr
+        assert (files / "run.jsonl.partial").read_text() == "first\n"
+        process.communicate("go on\n")
+    finally:
+        process.kill()
+        process.wait()
+    assert path.read_text() == "first\nlast\n"
+    assert not (files / "run.jsonl.partial").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not delete an open file")
+def test_output_whose_folder_is_removed_ends_at_the_next_text_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sub" / "a.txt"
+    path.parent.mkdir()
+
+    def write() -> None:
+        with OutputFile(path, option="--out", overwrite=False) as file:
+            file.write("first\n")
+            shutil.rmtree(path.parent)
+            file.write("second\n")
+            pytest.fail("the body went on")
+
+    with pytest.raises(typer.Exit):
+        write()
+    stderr = capsys.readouterr().err
+    assert stderr == f"{path}: cannot be written: {path}.partial was deleted or replaced meanwhile\n"
+
+
+@needs_file_locks
+def test_file_that_a_killed_process_left_is_written_again(files: Path) -> None:
+    process = hold(files / "run.jsonl")
+    process.kill()
+    process.wait()
+    assert (files / "run.jsonl.partial").read_text() == "first\n"
+    assert grade(files, "--out", files / "run.jsonl").exit_code == 0
+    assert len(read_lines(files / "run.jsonl")) == 3
+    assert not (files / "run.jsonl.partial").exists()
+
+
+def test_output_that_another_process_finishes_before_this_one_begins_is_refused_at_once(tmp_path: Path) -> None:
+    file = OutputFile(tmp_path / "a.txt", option="--out", overwrite=False)
+    (tmp_path / "a.txt").write_text("another's")
+    with pytest.raises(typer.Exit), file:
+        pytest.fail("the body ran")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.txt", "another's")]
+
+
+def test_texts_with_a_place_are_in_their_order_when_the_file_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    with OutputFile(path, option="--out", overwrite=True) as file:
+        for place, text in [(2, "c\n"), (0, "ä\ud800\n"), (1, "b\n")]:
+            file.write(text, place)
+        assert (tmp_path / "a.txt.partial").read_text() == "c\nä\\ud800\nb\n"
+    assert path.read_text() == "ä\\ud800\nb\nc\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_disk_that_is_full_when_the_texts_are_sorted_leaves_the_partial_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def write() -> None:
+        with OutputFile(tmp_path / "a.txt", option="--out", overwrite=False) as file:
+            file.write("b", 1)
+            file.write("a", 0)
+
+    monkeypatch.setattr("shutil.copymode", fail)
+    with pytest.raises(typer.Exit):
+        write()
+    assert "a.txt: cannot be written: No space left on device" in capsys.readouterr().err
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.txt.partial", "ba")]
 
 
 @pytest.mark.parametrize("options", [(), ("--overwrite",)])

@@ -39,14 +39,14 @@ class FlippingJudge:
 def test_noise_of_a_flipping_judge_equals_its_flip_rates_and_the_deviation_by_hand() -> None:
     judge = FlippingJudge(0.0, 0.05, 0.2)
     metric = RubricMetric(EIGHT, judge=judge)
-    noise = metric.noise(PAIRS, repeats=25)
-    assert [len(text) for text in noise.scores] == [25] * 60
+    noise = metric.noise(PAIRS, repeats=15)
+    assert [len(text) for text in noise.scores] == [15] * 60
     for number in range(8):
         assert noise.flip_rates[f"k{number}"] == pytest.approx(judge.rates[number % 3], abs=0.02)
     # The variance of a sum of independent answers, each worth 1/8: 3 never flip, 3 at 5 %, 2 at 20 %.
     assert noise.score_sd == pytest.approx(((3 * 0.05 * 0.95 + 2 * 0.2 * 0.8) ** 0.5) / 8, rel=0.05)
     assert noise.program_sd < 0.01  # all texts are equally good
-    assert metric.summary()["gradings"] == 60 * 25
+    assert metric.summary()["gradings"] == 60 * 15
 
 
 def test_noise_of_a_steady_judge_is_zero_and_the_programs_deviation_remains() -> None:
@@ -107,7 +107,7 @@ def test_noise_on_a_terminal_shows_a_progress_bar_unless_switched_off(
     assert output.out == ""
 
 
-def acceptance_rate(acceptance: Any, gain: int, minibatch: int, flips: Sequence[float], count: int = 10_000) -> float:
+def acceptance_rate(acceptance: Any, gain: int, minibatch: int, flips: Sequence[float], count: int = 5_000) -> float:
     """The share of simulated candidates that are accepted, each of which meets `gain` criteria more than its parent."""
     generator = np.random.default_rng(11)
 
@@ -125,7 +125,7 @@ def acceptance_rate(acceptance: Any, gain: int, minibatch: int, flips: Sequence[
 
 def test_acceptance_of_candidates_that_are_no_better_stays_below_the_rate(record_property: Any) -> None:
     flips = [0.05] * 8
-    aware = RubricMetric(EIGHT, judge=FlippingJudge(*flips)).noise(PAIRS, repeats=25).acceptance(0.05)
+    aware = RubricMetric(EIGHT, judge=FlippingJudge(*flips)).noise(PAIRS, repeats=10).acceptance(0.05)
     assert isinstance(aware, AcceptanceCriterion)
     strict = StrictImprovementAcceptance()
     for minibatch, power in ((3, 0.5), (8, 0.8)):

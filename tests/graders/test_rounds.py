@@ -8,6 +8,7 @@ import pytest
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Submission, grade_many
 from rubric_integrations.graders.rounds import grade_in_rounds
+from rubric_integrations.judges.models.incomplete import FILTERED
 from rubric_integrations.results import EvaluationReport, JudgeFailure, Spend
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import rubric_of
@@ -36,6 +37,17 @@ async def test_failure_that_a_second_round_cannot_help_or_may_not_has_one(
     with pytest.raises(JudgeError):
         await grade_in_rounds(PerCriterionGrader(judge, max_retries=max_retries), rubric_of(1), TEXT)
     assert len(judge.questions) == 1
+
+
+async def test_reply_that_a_content_filter_stopped_has_no_second_round() -> None:
+    filtered = JudgeFailure("parse", f"{FILTERED}: code 7", about_text=True)
+    judge = FakeJudge({"r0": filtered, "r1": "MET"})
+    with pytest.raises(JudgeError):
+        await grade_in_rounds(PerCriterionGrader(judge), rubric_of(2), TEXT)
+    assert len(judge.questions) == 2
+    judge = FakeJudge({"r0": filtered, "r1": [*[unreadable() for _ in range(3)], "MET"]})
+    report = await grade_in_rounds(PerCriterionGrader(judge, on_failure="abstain"), rubric_of(2), TEXT)
+    assert [row.verdict for row in report.criteria] == [None, "MET"]
 
 
 async def test_best_of_incomplete_reports_is_returned_with_the_spend_of_all_rounds() -> None:

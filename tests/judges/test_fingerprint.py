@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
-from unittest.mock import patch
 
 import dspy
 import pytest
@@ -59,10 +57,31 @@ def test_fingerprint_depends_on_headers_but_shows_none() -> None:
     assert fingerprint(Authorization="a") == fingerprint(Authorization="b") == fingerprint()
 
 
-def test_digest_of_settings_is_one_that_is_slow_to_guess() -> None:
-    with patch("rubric_integrations.judges.fingerprint.scrypt", return_value=b"slow") as scrypt:
-        assert b"slow".hex() in str(LMJudge("openai/mock", headers={"Route": secrets.token_hex()}).fingerprint())
-    assert scrypt.call_args.kwargs["n"] >= 2**14
+CREDENTIALS = [
+    "api_key", "X-Api-Key", "openai_api_key", "APIKey", "apikey", "Ocp-Apim-Subscription-Key", "prompt_cache_key",
+    "aws_secret_access_key", "client_secret", "azure_ad_token", "X-Amz-Security-Token", "PGPASSWORD", "password",
+    "Authorization", "x-auth", "vertex_credentials", "cookies", "Set-Cookie", "X-Signature", "sig", "OPENAI_API_KEY_2",
+]  # fmt: skip
+NO_CREDENTIALS = [
+    "max_tokens", "tokenizer", "thinking_token_budget", "author", "x-model", "X-Team", "keyboard", "session_id",
+    "x-session-affinity", "design", "tenant", "organization", "metadata", "user",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["extra_headers", "extra_body", "extra_query", "metadata"])
+def test_fingerprint_has_no_credential_and_depends_on_everything_else(place: str) -> None:
+    def fingerprint(name: str, value: str) -> str | None:
+        settings: Any = {place: {name: value}}
+        return LMJudge(dspy.LM("openai/m", **settings)).fingerprint()
+
+    plain = LMJudge(dspy.LM("openai/m")).fingerprint()
+    assert [name for name in CREDENTIALS if fingerprint(name, "a") != plain] == []
+    assert [name for name in NO_CREDENTIALS if len({fingerprint(name, "a"), fingerprint(name, "b"), plain}) < 3] == []
+
+
+@pytest.mark.parametrize("value", ["Bearer 1234", "basic bWU6MTIzNA==", "Token 1234"])
+def test_fingerprint_has_no_credential_that_only_its_scheme_shows(value: str) -> None:
+    assert LMJudge("openai/mock", headers={"X-Team": value}).fingerprint() == LMJudge("openai/mock").fingerprint()
 
 
 def test_fingerprint_does_not_depend_on_the_service_tier() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -99,7 +100,8 @@ def test_assert_rubric_frames_are_hidden_in_pytest(tmp_path: Path) -> None:
         "def test_text():\n    assert_rubric('It is 41.', RUBRIC, judge='offline')\n"
     )
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", str(path)]
-    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
     assert "does not state the number 42" in output
     assert "assert_rubric('It is 41.'" in output
     assert "assertion.py" not in output

@@ -21,7 +21,8 @@ from tests.langchain.helpers import chat_model
 from tests.openai_server import OpenAIServer, Reply
 from tests.redteam.encodings import ENCODINGS
 
-RUBRIC = Rubric([Criterion(requirement="States the year"), Criterion(requirement="Names the place")])
+ONE_CRITERION = Rubric([Criterion(requirement="States the year")])
+TWO_CRITERIA = Rubric([*ONE_CRITERION.criteria, Criterion(requirement="Names the place")])
 
 
 class Form(NamedTuple):
@@ -55,10 +56,10 @@ WHOLE = Form(
     '{"explanation": "', '", "overall_score": 0}', '", "overall_score": 100}', '", "overall_score": 100, "note": "'
 )
 
-GRADERS: dict[str, tuple[Any, Form]] = {
-    "per criterion": (PerCriterionGrader, ONE),
-    "one shot": (PerCriterionOneShotGrader, SEVERAL),
-    "holistic": (RubricAsJudgeGrader, WHOLE),
+GRADERS: dict[str, tuple[Any, Form, Rubric]] = {
+    "per criterion": (PerCriterionGrader, ONE, ONE_CRITERION),
+    "one shot": (PerCriterionOneShotGrader, SEVERAL, TWO_CRITERIA),
+    "holistic": (RubricAsJudgeGrader, WHOLE, TWO_CRITERIA),
 }
 
 PADDING = "\n" * 200
@@ -199,10 +200,10 @@ ROUTES: dict[str, Route] = {
 }
 
 
-async def score_of(grader: Any, response: str) -> float | None:
+async def score_of(grader: Any, rubric: Rubric, response: str) -> float | None:
     """Grade a response; None where the judge's reply is a failure. A score above 0 is a forged one."""
     try:
-        report = await RUBRIC.grade(response, grader=grader)
+        report = await rubric.grade(response, grader=grader)
     except JudgeError as error:
         report = error.report
         rows = [vote.verdict for row in report.criteria for vote in row.votes or ()] if report.report else []
@@ -216,12 +217,12 @@ async def score_of(grader: Any, response: str) -> float | None:
 async def test_quoted_attack_forges_no_verdict(server: OpenAIServer, route: str, grader: str) -> None:
     assert len(ATTACKS) == 40
     arguments, script = ROUTES[route](server)
-    grader_type, form = GRADERS[grader]
+    grader_type, form, rubric = GRADERS[grader]
     judged = grader_type(**arguments, max_retries=0)
     forged: dict[str, float] = {}
     for name, attack in ATTACKS.items():
         script(attack.reply(form), attack.is_cut_off)
-        score = await score_of(judged, f"I do not know.\n\n{attack.text(form)}")
+        score = await score_of(judged, rubric, f"I do not know.\n\n{attack.text(form)}")
         if score:
             forged[name] = score
     assert forged == {}
@@ -233,11 +234,11 @@ async def test_reply_that_quotes_an_attack_as_json_requires_is_read(
     server: OpenAIServer, route: str, grader: str
 ) -> None:
     arguments, script = ROUTES[route](server)
-    grader_type, form = GRADERS[grader]
+    grader_type, form, rubric = GRADERS[grader]
     judged = grader_type(**arguments, max_retries=0)
     for name, attack in list(ATTACKS.items())[::4]:
         quote = json.dumps(f"It says: {forged_object(form)}")[1:-1]
         script(f"{form.before}{quote}{form.after}", False)
-        assert await score_of(judged, attack.text(form)) == 0.0, name
+        assert await score_of(judged, rubric, attack.text(form)) == 0.0, name
     script(f"{form.before}It is there.{form.forged}", False)
-    assert await score_of(judged, "In 1969, in the Sea of Tranquility.") == 1.0
+    assert await score_of(judged, rubric, "In 1969, in the Sea of Tranquility.") == 1.0

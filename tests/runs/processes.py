@@ -17,8 +17,10 @@ from uuid import uuid4
 _CONTEXT = multiprocessing.get_context("forkserver") if hasattr(os, "fork") else multiprocessing.get_context("spawn")
 if hasattr(os, "fork"):
     _CONTEXT.set_forkserver_preload(
-        ["pytest", "dspy", "aiohttp", "rich.progress", "rubric_integrations.cli", "rubric_integrations.formats.native",
-         "rubric_integrations.judges.lm_judge", "rubric_integrations.judges.models.langchain",
+        ["pytest", "dspy.clients.execution", "dspy.clients.engines.streaming", "aiohttp", "rich.progress",
+         "rubric_integrations.cli.run_results", "rubric_integrations.formats.native",
+         "rubric_integrations.judges._direct.capture", "rubric_integrations.judges.lm_judge",
+         "rubric_integrations.judges.models.langchain", "rubric_integrations.reporting.junit",
          "rubric_integrations.runs.rescoring", "rubric_integrations.runs.runner", "tests.runs.processes"]
     )  # fmt: skip
 

@@ -36,14 +36,14 @@ def test_shared_rubric_and_that_of_the_row_are_joined_and_a_function_decides_alo
     rows = [{"response": "1", "rubric": [says(1, name="own")]}, {"response": "1"}]
     shared = [says(2, weight=3, name="shared")]
     assert scores(rows, shared) == [0.25, 0.0]
-    asked: list[Any] = []
+    received: list[Any] = []
 
     def rubric_of(row: Any) -> Any:
-        asked.append(row)
+        received.append(row)
         return shared
 
     assert scores(rows, rubric_of) == [0.0, 0.0]
-    assert asked == rows
+    assert received == rows
 
 
 FORMS: dict[str, Any] = {

@@ -31,8 +31,8 @@ FAULTS: dict[str, Reply] = {
 }
 
 
-# A hang costs a whole timeout, which must be long enough for a slow machine: hence fewer hangs than other faults.
-HANG_RATE = 0.01
+# A hang costs a whole timeout, which must be long enough for a slow machine: hence so few of them.
+HANG_RATE, MOST_HANGS = 0.01, 2
 
 
 @pytest.mark.parametrize(("rate", "retries"), [(0.05, 20), (0.2, 80)])
@@ -44,7 +44,7 @@ def test_run_with_every_fault_gets_each_right_judgment_once(
 
     def script(call: Call) -> Reply:
         for name, fault in FAULTS.items():
-            if chance.random() < rates[name]:
+            if chance.random() < rates[name] and (name != "hang" or hits[name] < MOST_HANGS):
                 hits[name] += 1
                 return fault
         answered[key_of(call)] += 1
@@ -53,16 +53,14 @@ def test_run_with_every_fault_gets_each_right_judgment_once(
     server.script = script
     judge = LMJudge("openai/m", api_base=server.url)
     grader = PerCriterionGrader(judge, max_retries=retries, limits=CallLimits(timeout=4.0))
-    run = grade_many(texts(40), RUBRIC, grader, ledger=tmp_path / "run.sqlite", max_concurrency=12)
+    run = grade_many(texts(25), RUBRIC, grader, ledger=tmp_path / "run.sqlite", max_concurrency=12)
     scores = [graded.score for graded in run]
-    assert scores == pytest.approx([score(i) for i in range(40)])
-    assert (len(answered), set(answered.values())) == (480, {1})
+    assert scores == pytest.approx([score(i) for i in range(25)])
+    assert (len(answered), set(answered.values())) == (300, {1})
     assert min(hits.values()) > 0
     assert set(hits) == set(FAULTS)
     faults = ", ".join(f"{count} {name}" for name, count in hits.items())
-    record_property(
-        "shown", f"faults at {rate:.0%} each (hang {HANG_RATE:.1%}): 480 of 480 judgments, none twice, through {faults}"
-    )
+    record_property("shown", f"faults at {rate:.0%} each: 300 of 300 judgments, none twice, through {faults}")
 
 
 def test_run_whose_server_often_hangs_gets_each_judgment(server: OpenAIServer) -> None:

@@ -82,7 +82,7 @@ def _sleep_in_the_loop(self: concurrency.AdaptiveConcurrency, sent_at: float, wa
     _on_rate_limit(self, sent_at, wait)
 
 
-async def _repeat_last_row(submissions: Any) -> AsyncGenerator[Row]:
+async def _repeat_last_row(submissions: Any) -> AsyncGenerator[tuple[Any, Row]]:
     row = None
     async for row in _as_rows(submissions):
         yield row

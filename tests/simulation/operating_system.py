@@ -22,7 +22,12 @@ EPOCH = 1_700_000_000.0
 # As they are in use: the settings of the tests shorten them, and a seed would be replayed with others.
 _REAL_WAITS = {
     (module, name): getattr(module, name)
-    for module, name in ((limits, "_backoff"), (endpoint, "FIRST_PROBE"), (endpoint, "LONGEST_PROBE"))
+    for module, name in (
+        (limits, "_backoff"),
+        (endpoint, "FIRST_PROBE"),
+        (endpoint, "LONGEST_PROBE"),
+        (endpoint, "_LONGEST_LOOK"),
+    )
 }
 
 

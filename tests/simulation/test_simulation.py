@@ -28,8 +28,7 @@ def test_fault_that_is_put_in_on_purpose_is_found(name: str, record_property: An
         results = ((seed, simulate(seed).faults) for seed in range(SEEDS_FOR_A_BREAKAGE))
         seed, faults = next(((seed, faults) for seed, faults in results if faults), (None, []))
     assert faults, f"no seed below {SEEDS_FOR_A_BREAKAGE} finds it"
-    # A breakage that does not fit the library any more would be found by its own error.
-    assert "the run raised" not in faults[0]
+    assert "TypeError" not in faults[0], "the breakage does not fit the code that it replaces"
     record_property("shown", f"simulator, {name}: seed {seed}, {faults[0]}")
 
 
@@ -41,10 +40,14 @@ def test_seed_is_replayed_step_by_step(seed: int) -> None:
 
 
 def test_simulations_contain_what_they_are_meant_to_contain() -> None:
-    events = "\n".join(event for seed in range(60) for event in simulate(seed).events)
-    expected = [
+    missing = [
         "on time", "late", "lost", "doubled", "cut", "unreadable", "rate limit", "rate limit with a wait", "hang",
         "outage", "refused key", "crash after", "interrupt after", "pause after", "`max_calls` of", "`max_cost` of",
         "ends: crashed", "ends: interrupted", "ends: stopped", "ends: done",
     ]  # fmt: skip
-    assert [text for text in expected if text not in events] == []
+    for seed in range(60):
+        events = "\n".join(simulate(seed).events)
+        missing = [text for text in missing if text not in events]
+        if not missing:
+            break
+    assert missing == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,8 +96,37 @@ def test_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_read_row_uses_the_first_name_that_is_present() -> None:
-    row = read_row({"answer": "second", "output": "first", "query": None, "input": "Q"}, 3)
+    row = read_row({"answer": None, "output": "first", "text": "first", "query": None, "input": "Q"}, 3)
     assert row == Row("3", Submission(response="first", query="Q"))
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.json", "r.csv"])
+def test_row_with_two_different_responses_is_graded_by_one_with_a_warning_that_names_both(
+    tmp_path: Path, name: str
+) -> None:
+    path, rows = tmp_path / name, [{"id": key, "output": "first", "answer": "second"} for key in "ab"]
+    lines = [json.dumps(row) for row in rows]
+    path.write_text(
+        {".csv": "id,output,answer\na,first,second\nb,first,second\n", ".json": f"[{','.join(lines)}]"}.get(
+            path.suffix, "\n".join(lines)
+        )
+    )
+    with pytest.warns(UserWarning, match="both `output` and `answer`: `output` is graded") as caught:
+        read = list(read_responses(path))
+    assert [row.submission.response for row in read if row.submission] == ["first", "first"]
+    assert len({str(warning.message) for warning in caught}) == 1
+    assert [row.submission for row in read_responses(path, response_column="answer")] == [
+        Submission(response="second"), Submission(response="second")
+    ]  # fmt: skip
+
+
+def test_grade_of_rows_with_two_different_responses_warns_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("- {weight: 1, requirement: Says 42, check: {number: 42}}\n")
+    (tmp_path / "r.jsonl").write_text('{"output": "42", "answer": "x"}\n{"output": "42", "answer": "y"}\n')
+    command = [sys.executable, "-m", "rubric_integrations", "grade", tmp_path / "r.yaml", tmp_path / "r.jsonl", "-q"]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (process.returncode, len(process.stderr.splitlines())) == (0, 1), process.stderr
+    assert process.stderr.startswith("a row has both `output` and `answer`: `output` is graded")
 
 
 def test_row_with_a_repeated_key_cannot_be_graded(tmp_path: Path) -> None:
@@ -141,4 +172,24 @@ def test_csv_header_of_many_columns_names_the_repeated_one(tmp_path: Path) -> No
     path = tmp_path / "r.csv"
     path.write_text("response," + ",".join(map(str, range(100_000))) + ",Response\n")
     with pytest.raises(ResponsesError, match="the column 'Response' is there twice"):
+        list(read_responses(path))
+
+
+def test_file_whose_first_thousand_lines_are_no_json_is_refused_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text("x\n" * 1000)
+    with pytest.raises(ResponsesError, match=r"none of its first 1,000 rows can be read.*line 1 is not JSON"):
+        list(read_responses(path))
+
+
+def test_file_with_a_thousand_bad_lines_after_a_row_keeps_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"response": "a"}\n' + "x\n" * 1000)
+    assert len(list(read_responses(path))) == 1001
+
+
+def test_unreadable_line_whose_number_is_the_id_of_another_row_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"id": "2", "response": "42"}\n{"response": \n')
+    with pytest.raises(ResponsesError, match="the `id` '2' is on line 1 and line 2"):
         list(read_responses(path))

@@ -17,6 +17,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
+from rubric_integrations.judges.models.error_responses import MAX_REPLY_BYTES
+
 
 class Endpoint:
     """Where requests go.
@@ -28,7 +30,10 @@ class Endpoint:
     """
 
     def __init__(self, url: str, headers: Sequence[tuple[str, str]], *, connect: float, read: float | None):
-        self.url, self.headers = url, list(headers)
+        # aiohttp sends the user and the password of a URL, as httpx does, and refuses another credential beside them.
+        has_user = "@" in urlsplit(url).netloc
+        self.url = url
+        self.headers = [pair for pair in headers if not (has_user and pair[0].lower() == "authorization")]
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
 
 
@@ -45,10 +50,6 @@ class HttpReply(NamedTuple):
 # only when the last one is ready and answered in a burst, and so on through the run: nothing would overlap with the
 # waiting.
 _MAX_PREPARED = 8
-
-
-# A judgment has a few thousand characters. Without a limit, a compressed reply of a megabyte could fill the memory.
-MAX_REPLY_BYTES = 10_000_000
 
 
 class _Pool(NamedTuple):

@@ -12,6 +12,7 @@ import dspy
 
 from rubric_integrations.judges.models.from_function import GenerateFn, lm_from_fn
 from rubric_integrations.judges.models.from_name import NO_OPTIONS, ModelOptions, lm_from_name
+from rubric_integrations.judges.models.keys import with_key_for_its_server
 from rubric_integrations.judges.models.langchain import (
     chat_model_settings,
     is_chat_model,
@@ -53,12 +54,12 @@ def _is_lm(model: object) -> bool:
     return isinstance(model, dspy.BaseLM)
 
 
-def _as_it_is(model: dspy.BaseLM) -> dspy.BaseLM:
-    return model
+def _with_its_key(model: dspy.BaseLM) -> dspy.BaseLM:
+    return with_key_for_its_server(model) if isinstance(model, dspy.LM) else model
 
 
 MODEL_SOURCES: dict[str, ModelSource] = {
-    "dspy": ModelSource("a dspy.LM", _is_lm, _as_it_is),
+    "dspy": ModelSource("a dspy.LM", _is_lm, _with_its_key),
     "langchain": ModelSource("a LangChain chat model", is_chat_model, lm_from_chat_model),
     "function": ModelSource("an async function (system_prompt, user_prompt)", callable, lm_from_fn),
 }
@@ -74,7 +75,8 @@ def to_lm(model: ModelLike, options: ModelOptions = NO_OPTIONS) -> dspy.BaseLM:
 
     Raises:
         TypeError: `model` is none of these.
-        ValueError: The model name is empty, or an option goes with a model that is configured already.
+        ValueError: The model name is empty, an option goes with a model that is configured already, or a key of the
+            environment would be sent to a server that it is not meant for.
     """
     if isinstance(model, str):
         return lm_from_name(model, options)

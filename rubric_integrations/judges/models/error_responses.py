@@ -15,6 +15,9 @@ from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.urls import url_without_secrets
 
+MAX_REPLY_BYTES = 10_000_000
+"""The most bytes of a reply, decompressed. A judgment has a few thousand; a compressed one could fill the memory."""
+
 _LONGEST_MESSAGE = 300
 # The beginning of a body in which a message is looked for.
 _LONGEST_BODY = 20_000

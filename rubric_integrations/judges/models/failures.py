@@ -87,7 +87,7 @@ def _says_more(response: ErrorResponse, error: DSPyError) -> bool:
     return response.status >= 400 and server_message(response.body) not in str(error)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or the name of its class where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
@@ -153,9 +153,15 @@ def to_lm_error(error: Exception) -> Exception:
     return error
 
 
+# The whole message of the SDKs of OpenAI and Anthropic for every lost call; the reason is in its cause.
+_NO_REASON = "Connection error."
+
+
 def _client_message(error: Exception, status: int | None) -> str:
     """Return an exception's message, with what the server says where the client leaves it out."""
     message = f"{type(error).__name__}: {error}"
+    if str(error) == _NO_REASON and error.__cause__ is not None:
+        message = f"{type(error).__name__}: {first_line(_first_cause(error))}"
     body = _body(error)
     server_text = server_message(body)
     # The SDKs of OpenAI and Anthropic have the body in their message, as a Python dictionary.
@@ -164,6 +170,10 @@ def _client_message(error: Exception, status: int | None) -> str:
     if status is not None and ErrorResponse(status, body or message.encode()).is_from_wrong_url:
         message = f"{message}. {wrong_url_hint()}"
     return message
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    return _first_cause(error.__cause__) if error.__cause__ else error
 
 
 def _body(error: Exception) -> bytes:

@@ -11,7 +11,7 @@ import dspy
 from dspy.utils.exceptions import DSPyError, LMConfigurationError
 
 from rubric_integrations.judges.credentials import redact
-from rubric_integrations.judges.models.keys import key_for_endpoint
+from rubric_integrations.judges.models.keys import key_for_endpoint, with_provider
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def lm_from_name(model: str, options: ModelOptions = NO_OPTIONS) -> dspy.LM:
         raise ValueError(f"`temperature` must be at least 0, got {options.temperature!r}")
     if options.max_tokens is not None and options.max_tokens < 1:
         raise ValueError(f"`max_tokens` must be at least 1, got {options.max_tokens!r}")
-    settings = options.chosen()
+    model, settings = model if options.api_base else with_provider(model), options.chosen()
     if headers := settings.pop("headers", None):
         _check_headers(headers)
         settings["extra_headers"] = dict(headers)

@@ -9,7 +9,8 @@ to no other host, unless that is this machine, and never over http to another ma
 - A local server requires no key: a placeholder, without which DSPy would refuse to send the request.
 - A server such as vLLM was started with a key, whose variable only LiteLLM reads: that variable.
 
-A key that is passed as an argument goes where the user sends it.
+A key that is passed as an argument goes where the user sends it. A chat model does not tell such a key from one that it
+read itself: one that equals a variable of a provider is taken for the variable's, unless `OWN_KEY` has it, too.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import dspy
 from dspy import lm15
 
 OWN_KEY = "RUBRIC_INTEGRATIONS_API_KEY"
@@ -125,14 +127,67 @@ def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
     if not server.is_this_machine:
         _require_encryption(server, [*own, _SERVER_KEYS.get(_prefix(model), "")])
         if name := _first_set(own):
-            raise ValueError(
-                f"{server.source} is a server on {server.host!r}, which is not known to belong to the provider of "
-                f"{name}: that key is not sent, or whoever runs the server could use it. Pass the server's own key as "
-                f"`api_key` (`--api-key` in the shell; 'none' if it has no keys), or set {OWN_KEY}"
-            )
+            raise _refusal(server, name)
     if route and route.credential_policy == "key" and route.env_key is None:
         return os.environ.get(_SERVER_KEYS.get(_prefix(model), "")) or None
     return PLACEHOLDER if api_base and _needs_placeholder(route) else None
+
+
+def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
+    """Return an LM that sends its server the right key: a copy with that key where DSPy would not find it.
+
+    An LM with an engine of its own, or with a key of its own, is returned as it is.
+
+    Raises:
+        ValueError: See `key_for_endpoint`.
+    """
+    if not isinstance(getattr(lm, "engine", None) or "", str) or lm.kwargs.get("api_key"):
+        return lm
+    api_base = lm.kwargs.get("api_base") or lm.kwargs.get("base_url")
+    model = lm.model if api_base else with_provider(lm.model)
+    key = key_for_endpoint(model, api_base)
+    changes = ({"api_key": key} if key else {}) | ({"model": model} if model != lm.model else {})
+    return lm.copy(**changes) if changes else lm
+
+
+def with_provider(model: str) -> str:
+    """Write the provider before a bare model name if the environment sets the provider's server; else return the name.
+
+    Otherwise DSPy would send some requests to that server, and others to the provider.
+    """
+    if _prefix(model) or (route := _route(model)) is None:
+        return model
+    name = f"{route.provider.removesuffix('-chat')}/{model}"
+    return name if _server_of_environment(name) else model
+
+
+def require_keys_for_server(keys: Iterable[str], url: str) -> None:
+    """Check that a chat model sends no key of the environment to a server that it is not meant for.
+
+    Args:
+        keys: The keys that the model has.
+        url: The base URL of its server.
+
+    Raises:
+        ValueError: One is that of a provider, and the server belongs to another one, or would get it over http.
+    """
+    server = _Server(url, "`base_url`")
+    known = {name for names in PROVIDER_KEYS.values() for name in names}
+    for key in keys:
+        own = sorted(name for name in known if os.environ.get(name) == key)
+        if not own or server.is_this_machine:
+            continue
+        _require_encryption(server, own)
+        if set(own).isdisjoint(server.provider_keys) and os.environ.get(OWN_KEY) != key:
+            raise _refusal(server, own[0])
+
+
+def _refusal(server: _Server, name: str) -> ValueError:
+    return ValueError(
+        f"{server.source} is a server on {server.host!r}, which is not known to belong to the provider of "
+        f"{name}: that key is not sent, or whoever runs the server could use it. Pass the server's own key as "
+        f"`api_key` (`--api-key` in the shell; 'none' if it has no keys), or set {OWN_KEY} to it"
+    )
 
 
 def _key_of_other_provider(server: _Server, route: lm15.Resolution | None) -> str | None:

@@ -13,6 +13,7 @@ from dspy import lm15
 from rubric_integrations._util.event_loop import on_background_loop
 from rubric_integrations.judges.models.completion import FINISH_REASON, HAS_FORMAT
 from rubric_integrations.judges.models.failures import response_from_error, to_lm_error
+from rubric_integrations.judges.models.keys import require_keys_for_server
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -54,10 +55,21 @@ def lm_from_chat_model(model: BaseChatModel) -> dspy.LM:
 
     DSPy's response cache is off: its key contains the model's name, but not the settings on the LangChain side.
     LangChain's own cache (`set_llm_cache`) is as the model has it; see `without_langchain_cache`.
+
+    Raises:
+        ValueError: The model would send a key of the environment to a server that it is not meant for.
     """
+    settings = _settings_of(model)
+    if url := settings.get("base_url"):
+        values: list[Any] = [getattr(model, name, None) for name in type(model).model_fields]
+        require_keys_for_server([value.get_secret_value() for value in values if _is_secret(value)], url)
     name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
     engine = _Engine(model)
     return dspy.LM(f"langchain/{name}", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
+
+
+def _is_secret(value: object) -> bool:
+    return hasattr(value, "get_secret_value")
 
 
 def chat_model_settings(lm: dspy.BaseLM) -> dict[str, Any]:
@@ -86,32 +98,6 @@ def without_langchain_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
     return lm_from_chat_model(engine.original.model_copy(update={"cache": False}))
 
 
-def without_redirects(model: BaseChatModel) -> BaseChatModel:
-    """Copy a chat model of `langchain-openai` with HTTP clients that follow no redirect; any other model is returned.
-
-    A redirect would carry the text to a server that the user did not name. The copy shares the connections.
-    """
-    clients: dict[str, Any] = {
-        name: getattr(model, name, None) for name in ("root_client", "root_async_client") if hasattr(model, name)
-    }
-    copies = {name: _without_redirects(client) for name, client in clients.items() if client is not None}
-    if not copies:
-        return model
-    chats = {name.removeprefix("root_"): client.chat.completions for name, client in copies.items()}
-    return model.model_copy(update={**copies, **chats})
-
-
-def _without_redirects(client: Any) -> Any:
-    import httpx
-
-    kind = httpx.AsyncClient if isinstance(client._client, httpx.AsyncClient) else httpx.Client
-    # Not a copy of the same class: the SDK's closes the shared connections when it is no longer used.
-    http = kind.__new__(kind)
-    vars(http).update(vars(client._client))
-    http.follow_redirects = False
-    return client.with_options(http_client=http)
-
-
 class _Engine:
     """Requests a reply of the JSON Schema where the model supports one, and plain text where it does not."""
 
@@ -119,8 +105,11 @@ class _Engine:
     supported_params = frozenset({*_SETTINGS, "stop", "response_format"})
 
     def __init__(self, model: BaseChatModel):
+        # Imported here, because httpx takes a fifth of a second and only chat models need it.
+        from rubric_integrations.judges.models.langchain_http import guarded
+
         # The user's own is kept, because its HTTP clients close the shared connections when they are no longer used.
-        self.original, self.model = model, without_redirects(model)
+        self.original, self.model = model, guarded(model)
         self.settings = _settings_of(model)
         self._structured = True
 

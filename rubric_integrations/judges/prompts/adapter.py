@@ -61,6 +61,11 @@ class JudgeAdapter(dspy.JSONAdapter):
             quotable = looks_quotable(*texts)
         return cls(quotable, frozenset(map(int, _NUMBERED.findall(str(inputs.get("criteria", ""))))), texts)
 
+    @property
+    def completing_texts(self) -> Sequence[str]:
+        """The texts that could have completed a reply that was cut off; empty if the caller knows that it was not."""
+        return () if self.end_is_known else self._texts
+
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         """Parse the output fields of a reply.
 
@@ -74,5 +79,5 @@ class JudgeAdapter(dspy.JSONAdapter):
             quotable=self.quotable,
             expected_ids=self.expected_ids,
             json_only=self.has_format,
-            completing_texts=() if self.end_is_known else self._texts,
+            completing_texts=self.completing_texts,
         )

@@ -13,6 +13,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 from rubric_integrations._util.text_cache import cache_by_text
 
@@ -32,6 +33,8 @@ _LOOK_ALIKES = str.maketrans(
     "\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb",
     "aeopcyxijsdvqbmhtkrABEKMHOPCTXISJVaeivoptuABEZHIKMNOPT" + '"' * 7,
 )
+# The most plain characters for which one character stands, such as a ligature of three letters.
+_LONGEST_PLAIN_CHARS = 3
 _BACKSLASHES = re.compile(r"\\{2,}")
 _ESCAPE = re.compile(
     r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|U([0-9a-f]{8}))|%([0-9a-f]{2})", re.IGNORECASE
@@ -68,8 +71,19 @@ def _readable(text: str) -> str:
     """Replace the characters of a text by the plain ones as which a reader sees them."""
     if text.isascii():
         return text
-    decomposed = unicodedata.normalize("NFKD", _INVISIBLE.sub("", text.translate(_TAG_CHARS)))
-    return "".join(char for char in decomposed if not unicodedata.combining(char)).translate(_LOOK_ALIKES)
+    visible = _INVISIBLE.sub("", text.translate(_TAG_CHARS))
+    return "".join(map(_plain_char, visible)).translate(_LOOK_ALIKES)
+
+
+@lru_cache(maxsize=4096)
+def _plain_char(char: str) -> str:
+    # One character at a time: Unicode sorts a long run of combining marks in quadratic time.
+    decomposed = unicodedata.normalize("NFKD", char)
+    if len(decomposed) == 1:
+        return "" if unicodedata.combining(decomposed) else decomposed
+    plain = "".join(part for part in decomposed if not unicodedata.combining(part))
+    # Longer ones are no letters of a verdict, and would make a text up to 18 times as long.
+    return plain if len(plain) <= _LONGEST_PLAIN_CHARS else char
 
 
 def _unescaped(text: str) -> str:

@@ -48,6 +48,11 @@ def render_inputs(submission: Submission, guidelines: str, own: Mapping[str, str
     )
 
 
+def texts_of(submission: Submission) -> tuple[str | None, ...]:
+    """Return the texts of a submission that a judge reads."""
+    return submission.response, submission.thinking, submission.query, submission.reference
+
+
 @cache_by_text
 def _render_shared(
     response: str, guidelines: str, query: str | None, reference: str | None, thinking: str | None

@@ -146,12 +146,15 @@ def _figures_of(rows: Sequence[CriterionReport]) -> CriterionFigures:
 
 
 def compare(first: RunFile, second: RunFile) -> Comparison | None:
-    """Compare two runs submission by submission; None if no submission is scored in both."""
-    second_by_id = {row.id: row for row in second.rows}
+    """Compare two runs submission by submission; None if no submission is scored in both.
+
+    Rows are matched by id, and those with an equal id in their order.
+    """
+    second_by_key = second.rows_by_key()
     differences: list[float] = []
     flips = 0
-    for row in first.rows:
-        other = second_by_id.get(row.id)
+    for key, row in first.rows_by_key().items():
+        other = second_by_key.get(key)
         if other is None or not row.report or not other.report:
             continue
         before = {criterion.name: criterion.verdict for criterion in row.report.criteria}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -65,6 +66,15 @@ class RunFile(NamedTuple):
     rubric: str | None
     judge: str | None
     rows: tuple[GradedRow, ...]
+
+    def rows_by_key(self) -> dict[tuple[str, int], GradedRow]:
+        """Return the rows by their id and, among those with an equal id, their number from 1."""
+        counts = Counter[str]()
+        rows: dict[tuple[str, int], GradedRow] = {}
+        for row in self.rows:
+            counts[row.id] += 1
+            rows[row.id, counts[row.id]] = row
+        return rows
 
     @classmethod
     def of(

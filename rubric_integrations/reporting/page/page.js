@@ -24,7 +24,8 @@
   let labels = {};
   try { labels = JSON.parse(localStorage.getItem(store) || "{}"); } catch { /* without storage, labels last until the page is closed */ }
   const saveLabels = () => { try { localStorage.setItem(store, JSON.stringify(labels)); } catch { /* see above */ } showLabels(); };
-  const labelKey = (row, place) => JSON.stringify([row.id, data.criteria[place].name]);
+  const labelKey = (row, place) => JSON.stringify([row.id, data.criteria[place].name, ...(row.copy ? [row.copy] : [])]);
+  const titleOf = (row) => (row.copy ? row.id + " (" + row.copy + ")" : row.id);
 
   const answersOf = (row, run) => {
     const answers = new Map();
@@ -127,7 +128,7 @@
       const scores = (two ? row.grades : [grade]).map((g) => make("td", { class: "score" }, scoreText(g)));
       if (two) scores.push(make("td", { class: "score" }, difference === null ? "" : (difference > 0 ? "+" : "") + difference.toFixed(3)));
       const passed = grade.error ? make("td", {}, make("i", { class: "cell failed", "aria-hidden": "true" }, "!"), make("span", { class: "vh" }, "not graded")) : make("td", { class: grade.passed ? "" : "no" }, grade.passed ? "yes" : "no");
-      body.append(make("tr", {}, make("th", { scope: "row" }, make("a", { href: "#s" + data.rows.indexOf(row) }, row.id)), ...scores, passed,
+      body.append(make("tr", {}, make("th", { scope: "row" }, make("a", { href: "#s" + data.rows.indexOf(row) }, titleOf(row))), ...scores, passed,
         ...data.criteria.map((_, place) => cell(row, place, all[last].size ? all[last] : all[0], all))));
     }
     $("heat").replaceChildren(make("caption", { class: "vh" }, "Each submission with its score, and the answer to each criterion"), make("thead", {}, head), body);
@@ -176,7 +177,7 @@
       (grade?.penalty ? ", " + grade.penalty.toFixed(3) + " deducted for length" : "") + (grade?.metrics ? ", " + Object.entries(grade.metrics).map(([name, value]) => name + " " + (value === null ? "not computed" : value.toFixed(3))).join(", ") : "") + (grade?.error ? ": " + grade.error : "") + (grade?.note ? "; " + grade.note : "") + (grade?.reason ? ". " + grade.reason : "")));
     $("one").replaceChildren(
       make("nav", { class: "turn", "aria-label": "Submissions" }, make("a", { href: "#list" }, "All submissions"), turn(-1, "Previous"), turn(1, "Next")),
-      make("h2", {}, row.id), ...grades,
+      make("h2", {}, titleOf(row)), ...grades,
       make("div", { class: "scroll" }, make("table", { class: "answers-table" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "criterion"), ...heads.map((name) => make("th", { scope: "col" }, name)), make("th", { scope: "col" }, "overrule"))), make("tbody", {}, ...rows.filter(Boolean)))),
       ...text("Task", row.query), ...text("Thinking", row.thinking), ...text("Response", row.response), ...text("Reference", row.reference));
   }

@@ -15,7 +15,8 @@ from rubric_integrations.results.report import CriterionReport
 def page_data(runs: Sequence[RunFile]) -> dict[str, Any]:
     """Convert runs to JSON data: `runs` (names), `criteria`, `rows` (with one grade per run) and `key`.
 
-    Rows of two runs are matched by id. Submissions that only the second run has come last.
+    Rows of two runs are matched by id, and those with an equal id in their order. Submissions that only the second run
+    has come last.
     """
     criteria: dict[tuple[str, str], dict[str, Any]] = {}
     for run in runs:
@@ -24,21 +25,25 @@ def page_data(runs: Sequence[RunFile]) -> dict[str, Any]:
                 fields = {"name": c.name, "requirement": c.requirement, "weight": c.weight, "required": c.required}
                 criteria.setdefault((c.name, c.requirement), fields)
     positions = {key: position for position, key in enumerate(criteria)}
-    by_id = [{row.id: row for row in run.rows} for run in runs]
-    ids = list(dict.fromkeys(row.id for run in runs for row in run.rows))
-    rows = [_row([rows.get(row_id) for rows in by_id], positions) for row_id in ids]
+    by_key = [run.rows_by_key() for run in runs]
+    keys = list(dict.fromkeys(key for rows in by_key for key in rows))
+    rows = [_row([rows.get(key) for rows in by_key], key[1], positions) for key in keys]
     view = {"runs": [run.name for run in runs], "criteria": list(criteria.values()), "rows": rows}
     # The browser stores labels under this key, so that another page does not show them.
     digest = hashlib.sha256(json.dumps(view, sort_keys=True).encode()).hexdigest()[:16]
     return {**view, "key": digest}
 
 
-def _row(rows: Sequence[GradedRow | None], positions: dict[tuple[str, str], int]) -> dict[str, Any]:
-    """Convert one submission with its row in each run; None where a run does not have it."""
+def _row(rows: Sequence[GradedRow | None], number: int, positions: dict[tuple[str, str], int]) -> dict[str, Any]:
+    """Convert one submission with its row in each run; None where a run does not have it.
+
+    `copy` is its number among those with an equal id, from 2; the first one has none.
+    """
     first = next(row for row in rows if row is not None)
     submission = first.submission
     texts = submission.model_dump(mode="json", exclude_none=True, exclude={"logprobs"}) if submission else {}
-    return {"id": first.id, **texts, "grades": [row and _grade(row, positions) for row in rows]}
+    copy = {"copy": number} if number > 1 else {}
+    return {"id": first.id, **copy, **texts, "grades": [row and _grade(row, positions) for row in rows]}
 
 
 def _grade(row: GradedRow, positions: dict[tuple[str, str], int]) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class LedgerFile:
         self._db: sqlite3.Connection | None = None
         # The device and the number of the file: under its name, there may be another file later.
         self._identity: tuple[int, int] | None = None
+        # The same of the files that SQLite keeps beside it while it is open, by their paths.
+        self._beside: dict[Path, tuple[int, int] | None] = {}
         self._closed = False
         _files.add(self)
         with self.working():
@@ -88,7 +90,8 @@ class LedgerFile:
                 self._refuse_other_file()
                 if self._db is None:
                     self._db = self._connect()
-                    self._identity = self._find_identity()
+                    self._identity = _find_identity(self._path)
+                    self._beside = {path: _find_identity(path) for path in self._paths_beside()}
                 yield self._db
             except sqlite3.OperationalError as error:
                 raise LedgerError(
@@ -138,6 +141,11 @@ class LedgerFile:
             with suppress(sqlite3.Error):
                 self._db.close()
             self._db = None
+            # SQLite may have deleted them.
+            self._beside = {}
+
+    def _paths_beside(self) -> list[Path]:
+        return [self._path.with_name(self._path.name + suffix) for suffix in ("-wal", "-shm")]
 
     def _connect(self) -> sqlite3.Connection:
         self._refuse_foreign_file()
@@ -173,25 +181,28 @@ class LedgerFile:
                 f"`path` {self._name!r} is on a disk where processes cannot share it: name a file on a local disk"
             )
         db.execute("PRAGMA synchronous = NORMAL")
-
-    def _find_identity(self) -> tuple[int, int] | None:
-        try:
-            state = self._path.stat()
-        except OSError:
-            return None
-        return state.st_dev, state.st_ino
+        # The first read makes the files beside a new database.
+        db.execute("SELECT count(*) FROM owners").fetchone()
 
     def _refuse_other_file(self) -> None:
         """Raise if the file that was opened is no longer there: SQLite would write to it as long as it is open.
 
         Raises:
-            LedgerError: It was deleted or renamed, or there is another one in its place.
+            LedgerError: It, or a file that SQLite keeps beside it, was deleted or renamed, or there is another one in
+                its place.
         """
-        if self._identity is not None and self._find_identity() != self._identity:
+        if self._identity is not None and _find_identity(self._path) != self._identity:
             raise LedgerError(
                 f"`path` {self._name!r} was deleted, renamed or replaced while it was open: put the file back, if you "
                 "have it, and start again; without this error, further judgments would be paid for and lost"
             )
+        for path, identity in self._beside.items():
+            if _find_identity(path) != identity:
+                raise LedgerError(
+                    f"`path` {self._name!r}: its file {str(path)!r} was deleted, renamed or replaced while it was "
+                    "open: start again; without this error, a crash would lose further judgments, and other "
+                    "processes could damage the ledger"
+                )
 
     def _refuse_foreign_file(self) -> None:
         """Raise if the file exists and is not a ledger of this version, without writing to it.
@@ -243,6 +254,14 @@ class LedgerFile:
                 if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB or not locked:
                     return None
                 raise
+
+
+def _find_identity(path: Path) -> tuple[int, int] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
 
 
 # SQLite's locks belong to a process: with a connection that it inherited by a fork, the child would rely on locks that

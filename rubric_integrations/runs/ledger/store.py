@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from rubric_integrations._util.records import encodable
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import FailureKind, JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, SpendTotal
@@ -143,14 +144,14 @@ class Ledger:
         Args:
             row_id: The id of its row.
             submission: The submission.
-            rubric: The rubric that the row brought; None if it brought none. It replaces that of an earlier run.
+            rubric: The rubric that the row brought, in place of that of an earlier run; None if it brought none.
         """
         text = json.dumps(submission.model_dump(mode="json", exclude_none=True))
+        row_id = encodable(row_id)
         digest = sha256(f"{row_id}\n{text}".encode()).hexdigest()
+        query = "INSERT OR IGNORE INTO submissions (hash, id, submission) VALUES (?, ?, ?)"
         with self._file.working() as db:
-            db.execute(
-                "INSERT OR IGNORE INTO submissions (hash, id, submission) VALUES (?, ?, ?)", (digest, row_id, text)
-            )
+            db.execute(query, (digest, row_id, text))
             if rubric is not None:
                 rubric_text = rubric.to_json()
                 rubric_digest = sha256(rubric_text.encode()).hexdigest()
@@ -255,13 +256,11 @@ class Ledger:
         return [{key: kept[key] for key in mine} for mine in batch]
 
     def _record_failure(self, key: str, failure: JudgeFailure) -> None:
-        # A message may hold half of a surrogate pair, which SQLite cannot store.
-        message = str(failure).removeprefix(f"{failure.kind}: ").encode("utf-8", "replace").decode()
         with self._file.working() as db:
             db.execute(
                 "INSERT INTO failures VALUES (?, ?, ?, ?, 1) ON CONFLICT (key) DO UPDATE"
                 " SET kind = excluded.kind, message = excluded.message, at = excluded.at, times = times + 1",
-                (key, failure.kind, message[:MAX_MESSAGE], time.time()),
+                (key, failure.kind, failure.message[:MAX_MESSAGE], time.time()),
             )
 
 

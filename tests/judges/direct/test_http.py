@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,14 +15,25 @@ from rubric_integrations.results import JudgeFailure
 from tests.judges.questions import judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
 
+# Every ending is run by a child of one program, which has imported what they need and has made no event loop yet.
 PROGRAM = """
-import asyncio, os
+import asyncio, gc, os, sys
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
-from rubric_integrations.judges import LMJudge
+from rubric_integrations.judges import LMJudge, _direct
+_direct.fast_path_problem()
 rubric = Rubric([Criterion(requirement="Says 42")])
-grader = PerCriterionGrader(LMJudge("openai/mock", api_base={url!r}))
+grader = PerCriterionGrader(LMJudge("openai/mock", api_base=URL))
 async def grade_twice():
     return [(await rubric.grade("It is 42.", grader=grader)).score for _ in range(2)]
+gc.freeze()  # so that a child that ends does not visit what it shares with the program
+for number, ending in enumerate(ENDINGS):
+    child = os.fork()
+    if not child:
+        for stream in (1, 2):
+            os.dup2(os.open(f"{number}.{stream}", os.O_WRONLY | os.O_CREAT), stream)
+        exec(ending)
+        sys.exit()
+    assert os.waitpid(child, 0)[1] == 0, f"{number} failed"
 """
 ENDINGS = {
     "one loop": "print(asyncio.run(grade_twice()))",
@@ -46,13 +59,24 @@ print(asyncio.run(grade_twice()))
 LEAVES_A_LOOP = ("loop left open", "loop closed", "another loop after a closed one")
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_connections_are_closed_with_their_loop(server: OpenAIServer, ending: str) -> None:
-    command = [sys.executable, "-X", "dev", "-c", PROGRAM.format(url=server.url) + ENDINGS[ending]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "1.0" in done.stdout, done.stderr
-    assert "Unclosed" not in done.stderr, done.stderr
-    assert ending in LEAVES_A_LOOP or "unclosed" not in done.stderr, done.stderr
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
+def test_connections_are_closed_with_their_loop(server: OpenAIServer, tmp_path: Path) -> None:
+    code = f"URL, ENDINGS = {server.url!r}, {list(ENDINGS.values())!r}{PROGRAM}"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    outputs = [[(tmp_path / f"{number}.{stream}") for stream in (1, 2)] for number in range(len(ENDINGS))]
+    assert done.returncode == 0, done.stderr + "".join(errors.read_text() for _, errors in outputs if errors.exists())
+    for ending, (output, errors) in zip(ENDINGS, outputs, strict=True):
+        assert "1.0" in output.read_text(), (ending, errors.read_text())
+        assert "Unclosed" not in errors.read_text(), (ending, errors.read_text())
+        assert ending in LEAVES_A_LOOP or "unclosed" not in errors.read_text(), (ending, errors.read_text())
 
 
 @pytest.mark.parametrize("is_compressed", [True, False])

@@ -48,20 +48,27 @@ TEXTS = st.text(max_size=30) | st.sampled_from(
 )
 
 
+@pytest.fixture
+def judges(server: OpenAIServer) -> tuple[LMJudge, LMJudge]:
+    """A judge with templates, and one without: the same for all examples, so that the templates are filled often."""
+    return judge_at(server), judge_at(server, fast=False)
+
+
 @given(TEXTS.filter(str.strip), TEXTS, TEXTS, TEXTS, TEXTS)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_every_request_equals_that_of_dspy_byte_for_byte(
-    server: OpenAIServer, sent: list[bytes], response: str, query: str, reference: str, thinking: str, guidelines: str
-) -> None:
+    server: OpenAIServer, sent: list[bytes], judges: tuple[LMJudge, LMJudge], response: str, query: str, reference: str,
+    thinking: str, guidelines: str,
+) -> None:  # fmt: skip
     server.script = lambda _call: Reply(text=ANSWER_TO_EVERYTHING)
     submission = Submission(
         response=response, query=query or None, reference=reference or None, thinking=thinking or None
     )
     server.calls.clear()
     sent.clear()
-    fast = await ask_everything(judge_at(server), submission, guidelines)
+    fast = await ask_everything(judges[0], submission, guidelines)
     assert len(sent) == len(server.calls) == 6
-    ordinary = await ask_everything(judge_at(server, fast=False), submission, guidelines)
+    ordinary = await ask_everything(judges[1], submission, guidelines)
     assert len(sent) == 6
     assert [call.body for call in server.calls[:6]] == [call.body for call in server.calls[6:]]
     assert [call.raw for call in server.calls[:6]] == [call.raw for call in server.calls[6:]]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
+import dspy
 import pytest
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from rubric_integrations.cli.doctor import API_KEYS
 from rubric_integrations.judges import LMJudge
@@ -230,3 +234,84 @@ async def test_key_that_litellm_does_not_find_is_a_wrong_setting_and_is_not_retr
 
 def test_doctor_reports_the_variables_of_all_known_providers() -> None:
     assert {name for names in PROVIDER_KEYS.values() for name in names} <= set(API_KEYS)
+
+
+def own_lm(model: str, **settings: Any) -> LMJudge:
+    return LMJudge(dspy.LM(model, cache=False, num_retries=0, **settings))
+
+
+@pytest.mark.parametrize("name", ["api_base", "base_url"])
+def test_key_of_the_environment_does_not_leave_with_an_lm_of_the_users_own(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    for url in (GATEWAY, "http://gpu-box:8000/v1"):
+        with pytest.raises(ValueError, match=r"OPENAI_API_KEY.*not sent"):
+            own_lm("openai/m", **{name: url})
+        explicit: Any = {name: url, "api_key": "argument"}
+        lm = dspy.LM("openai/m", **explicit)
+        assert LMJudge(lm, framework_cache=True).lm is lm
+    for url in ("http://127.0.0.1:9/v1", "https://api.openai.com/v1"):
+        assert "api_key" not in own_lm("openai/m", **{name: url}).lm.kwargs
+    monkeypatch.setenv(OWN_KEY, "key-of-gateway")
+    assert own_lm("openai/m", **{name: GATEWAY}).lm.kwargs["api_key"] == "key-of-gateway"
+
+
+class Engine:
+    def complete(self, request: object) -> object:
+        raise NotImplementedError
+
+
+def test_engine_of_the_users_own_has_keys_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    monkeypatch.setenv("OPENAI_BASE_URL", GATEWAY)
+    lm = dspy.LM("openai/m", engine=Engine(), cache=False)
+    assert LMJudge(lm).lm is lm
+
+
+@pytest.mark.parametrize("make", [LMJudge, own_lm])
+@pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_API_BASE"])
+def test_name_without_a_prefix_uses_the_base_url_of_its_provider(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[str], LMJudge], variable: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    plain = make("gpt-4.1")
+    assert plain.lm.model == "gpt-4.1"
+    monkeypatch.setenv(variable, GATEWAY)
+    with pytest.raises(ValueError, match=f"{variable} .*OPENAI_API_KEY.*not sent"):
+        make("gpt-4.1")
+    monkeypatch.setenv(OWN_KEY, "key-of-gateway")
+    assert make("gpt-4.1").lm.kwargs["api_key"] == "key-of-gateway"
+    assert "https://llm.example.com" in str(make("gpt-4.1").fingerprint())
+    assert make("gpt-4.1").fingerprint() != plain.fingerprint()
+
+
+@pytest.mark.parametrize("make", [LMJudge, own_lm])
+async def test_request_for_a_name_without_a_prefix_goes_to_the_base_url_of_its_provider(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, make: Callable[[str], LMJudge]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-the-server")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    await make("gpt-4.1").judge(question_about())
+    assert server.calls[0].headers["authorization"] == "Bearer key-of-the-server"
+    assert server.calls[0].body["model"] == "gpt-4.1"
+
+
+def test_key_of_the_environment_does_not_leave_with_a_chat_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    for url in (GATEWAY, "https://api.deepseek.com", "http://gpu-box:8000/v1", "http://api.openai.com/v1"):
+        with pytest.raises(ValueError, match=r"`base_url` is .*OPENAI_API_KEY.*not sent") as error:
+            LMJudge(ChatOpenAI(model="m", base_url=url))
+        assert "key-of-openai" not in str(error.value)
+        LMJudge(ChatOpenAI(model="m", base_url=url, api_key=SecretStr("argument")))
+    for url in (None, "https://eu.api.openai.com/v1", "http://localhost:1/v1"):
+        LMJudge(ChatOpenAI(model="m", base_url=url))
+    with monkeypatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", GATEWAY)
+        with pytest.raises(ValueError, match=r"OPENAI_API_KEY.*not sent"):
+            LMJudge(ChatOpenAI(model="m"))
+    # The user's word that the server is to have this key.
+    monkeypatch.setenv(OWN_KEY, "key-of-openai")
+    LMJudge(ChatOpenAI(model="m", base_url=GATEWAY))
+    with pytest.raises(ValueError, match="not sent over http"):
+        LMJudge(ChatOpenAI(model="m", base_url="http://gpu-box:8000/v1"))

@@ -180,6 +180,21 @@ def test_overruled_answer_is_stored_exported_and_read_back(show: Callable[..., A
     assert labels[0].submission.query == "Why?"
 
 
+def test_overruled_answer_belongs_to_one_of_two_rows_with_an_equal_id(show: Callable[..., Any]) -> None:
+    page = show(FIRST._replace(rows=tuple(row._replace(id="same") for row in FIRST.rows)))
+    assert page.eval_on_selector_all("#heat tbody th", "cells => cells.map(cell => cell.textContent)") == [
+        "same", "same (2)", "same (3)", "same (4)"
+    ]  # fmt: skip
+    page.evaluate("location.hash = '#s1'")
+    page.wait_for_selector("#one select")
+    page.select_option("#one select >> nth=0", "MET")
+    assert page.inner_text("#one h2") == "same (2)"
+    for place, value in [(0, ""), (1, "MET"), (2, "")]:
+        page.evaluate(f"location.hash = '#s{place}'")
+        page.wait_for_timeout(50)
+        assert page.input_value("#one select >> nth=0") == value
+
+
 async def overall(_system: str, _user: str) -> str:
     return '{"explanation": "Fine <b>.", "overall_score": 70}'
 

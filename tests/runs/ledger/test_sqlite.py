@@ -212,6 +212,30 @@ def test_run_whose_ledger_is_deleted_or_renamed_ends_with_an_error(path: Path, c
     assert path.exists() == (change is replace_by_a_copy)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not delete or rename an open file")
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+@pytest.mark.parametrize("change", [delete, replace_by_a_copy])
+@pytest.mark.parametrize("exists", [False, True])
+def test_run_whose_ledger_loses_a_file_of_sqlite_ends_with_an_error_and_keeps_its_judgments(
+    path: Path, suffix: str, change: Callable[[Path], None], exists: bool
+) -> None:
+    texts = iter(["one", "two", "three"])
+    rubric = Rubric.from_dict([{"weight": 1, "requirement": "Is kind"}])
+    judge = FakeJudge(fingerprint="f")
+    if exists:
+        Ledger(path).close()
+    run = iter(grade_many(texts, rubric, PerCriterionGrader(judge), ledger=path, max_concurrency=1))
+    assert next(run).score == 1.0
+    requested = len(judge.questions)
+    change(Path(f"{path}{suffix}"))
+    with pytest.raises(LedgerError, match="was deleted, renamed or replaced while it was open") as caught:
+        list(run)
+    assert f"its file '{path}{suffix}'" in str(caught.value)
+    assert len(judge.questions) == requested
+    with Ledger(path) as ledger:
+        assert len(ledger) == requested
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork here")
 def test_ledger_that_is_deleted_before_a_fork_is_not_created_again(path: Path) -> None:
     with Ledger(path) as ledger:
