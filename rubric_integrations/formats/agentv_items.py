@@ -1,8 +1,9 @@
 """AgentV's rubric items, each read as one criterion.
 
 A string is a binary criterion. In an object, `expected_outcome` (or `outcome`, or `criteria`) is the requirement and
-`id` the name; `weight` is 1 and `required` false by default. `score_ranges` make a scale of whole numbers from 0 to 10,
-on which x has the value x / 10.
+`id` the name; `weight` is 1 and `required` false by default, but true in files of the current version.
+`score_ranges` make a scale of whole numbers from 0 to 10, on which x has the value x / 10. An `operator` is
+`correctness`, or `contradiction` for a text that the response need not state and must not contradict.
 """
 
 from __future__ import annotations
@@ -17,18 +18,24 @@ from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.errors import Fault
 
 _OUTCOME_KEYS = ("expected_outcome", "outcome", "criteria")
-_ITEM_KEYS = {"id", *_OUTCOME_KEYS, "weight", "required", "min_score", "score_ranges"}
+_ITEM_KEYS = {"id", *_OUTCOME_KEYS, "weight", "required", "min_score", "score_ranges", "operator"}
+_OPERATORS = {
+    "correctness": "",
+    "contradiction": "Makes no claim that contradicts this statement, which it need not mention: ",
+}
 _REMOVED_KEY = "required_min_score"
 _MAX_SCORE = 10
 
 
-def read_items(items: Any, where: str, faults: list[Fault]) -> list[Criterion]:
+def read_items(items: Any, where: str, faults: list[Fault], is_current: bool = False) -> list[Criterion]:
     """Read a list of rubric items.
 
     Args:
         items: The list, as parsed.
         where: Its place in the document.
         faults: The list to which faults are appended.
+        is_current: Whether a file of the current version contains the list. Its items are required by default, unless
+            they have `score_ranges`, and have no names of their own.
 
     Returns:
         The criteria of the items without faults.
@@ -41,6 +48,8 @@ def read_items(items: Any, where: str, faults: list[Fault]) -> list[Criterion]:
         place = f"{where}[{index}]"
         fields = _native_fields(item, index, place, faults)
         if fields is not None:
+            if is_current:
+                fields = _with_current_defaults(fields, item)
             try:
                 criteria.append(Criterion.model_validate(fields))
             except ValidationError as error:
@@ -79,18 +88,35 @@ def _native_fields(item: Any, index: int, where: str, faults: list[Fault]) -> di
     least: Any = data.get("min_score")
     if least is not None and not (_is_number(least) and 0 < least <= 1):
         faults.append(Fault(where, "min_score", f"must be in (0, 1], got {short(least)}"))
+    operator: Any = data.get("operator") or "correctness"
+    if not isinstance(operator, str) or operator not in _OPERATORS:
+        faults.append(Fault(where, "operator", f"is {short(operator)}: use correctness or contradiction"))
     levels = _levels(data["score_ranges"], where, faults) if "score_ranges" in data else None
     if len(faults) > faults_before:
         return None
     fields: dict[str, Any] = {
         "name": data.get("id", f"rubric-{index + 1}"),
-        "requirement": next(iter(outcomes.values())),
+        "requirement": _with_operator(next(iter(outcomes.values())), operator),
         "weight": data.get("weight", 1.0),
     }
     fields |= {key: data[key] for key in ("required", "min_score") if data.get(key) is not None}
     if levels is not None:
         fields["scale"] = {"min": 0.0, "max": float(_MAX_SCORE), "integer": True, "levels": levels}
     return fields
+
+
+def _with_operator(outcome: Any, operator: str) -> Any:
+    return _OPERATORS[operator] + outcome if isinstance(outcome, str) else outcome
+
+
+def _with_current_defaults(fields: dict[str, Any], item: Any) -> dict[str, Any]:
+    """Return the fields of a criterion with the defaults of AgentV's current version.
+
+    Items with score ranges are gated by `min_score` alone; `required` has no effect on them.
+    """
+    own: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
+    fields = {key: value for key, value in fields.items() if key != "name" or own.get("id") is not None}
+    return {**fields, "required": False} if "scale" in fields else {"required": True, **fields}
 
 
 def _levels(score_ranges: Any, where: str, faults: list[Fault]) -> dict[int, str]:
