@@ -27,15 +27,15 @@ _REMOVED_KEY = "required_min_score"
 _MAX_SCORE = 10
 
 
-def read_items(items: Any, where: str, faults: list[Fault], is_current: bool = False) -> list[Criterion]:
+def read_items(items: Any, where: str, faults: list[Fault], required: bool | None = None) -> list[Criterion]:
     """Read a list of rubric items.
 
     Args:
         items: The list, as parsed.
         where: Its place in the document.
         faults: The list to which faults are appended.
-        is_current: Whether a file of the current version contains the list. Its items are required by default, unless
-            they have `score_ranges`, and have no names of their own.
+        required: For a list in a file of the current version, whether its items are required by default; those with
+            `score_ranges` are not. Items without an `id` have no name there. None for a list in an older file.
 
     Returns:
         The criteria of the items without faults.
@@ -48,8 +48,8 @@ def read_items(items: Any, where: str, faults: list[Fault], is_current: bool = F
         place = f"{where}[{index}]"
         fields = _native_fields(item, index, place, faults)
         if fields is not None:
-            if is_current:
-                fields = _with_current_defaults(fields, item)
+            if required is not None:
+                fields = _with_current_defaults(fields, item, required)
             try:
                 criteria.append(Criterion.model_validate(fields))
             except ValidationError as error:
@@ -80,7 +80,9 @@ def _native_fields(item: Any, index: int, where: str, faults: list[Fault]) -> di
         faults.append(Fault(where, _REMOVED_KEY, message))
     faults += [unknown_key(where, key, _ITEM_KEYS) for key in sorted(data.keys() - _ITEM_KEYS - {_REMOVED_KEY})]
     outcomes = {key: data[key] for key in _OUTCOME_KEYS if data.get(key)}
-    if not outcomes:
+    if not outcomes and data.get("score_ranges") and isinstance(data.get("id"), str):
+        outcomes = {"id": data["id"].replace("_", " ").replace("-", " ")}
+    elif not outcomes:
         faults.append(Fault(where, "expected_outcome", "is missing: write what to look for"))
     elif len(set(map(str, outcomes.values()))) > 1:
         message = f"contradicts {' and '.join(f'`{key}`' for key in list(outcomes)[1:])}: keep only one of them"
@@ -109,14 +111,16 @@ def _with_operator(outcome: Any, operator: str) -> Any:
     return _OPERATORS[operator] + outcome if isinstance(outcome, str) else outcome
 
 
-def _with_current_defaults(fields: dict[str, Any], item: Any) -> dict[str, Any]:
+def _with_current_defaults(fields: dict[str, Any], item: Any, required: bool) -> dict[str, Any]:
     """Return the fields of a criterion with the defaults of AgentV's current version.
 
     Items with score ranges are gated by `min_score` alone; `required` has no effect on them.
     """
     own: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
     fields = {key: value for key, value in fields.items() if key != "name" or own.get("id") is not None}
-    return {**fields, "required": False} if "scale" in fields else {"required": True, **fields}
+    if "scale" in fields:
+        return {key: value for key, value in fields.items() if key != "required"}
+    return {**({"required": True} if required else {}), **fields}
 
 
 def _levels(score_ranges: Any, where: str, faults: list[Fault]) -> dict[int, str]:

@@ -6,12 +6,14 @@ which code decides in those projects, are left out, and are listed.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from rubric_integrations._util.records import Weight
 from rubric_integrations.formats.agentv_items import read_items
 from rubric_integrations.formats.faults import faults_from_error, short
 from rubric_integrations.rubric.criterion import Criterion
@@ -25,6 +27,7 @@ JUDGED_TYPES = frozenset(
 _LISTS = ("assert", "assertions")
 _CONTENTS = ("value", "criteria", "rubrics")
 _KEYS = {"type", "weight", "metric", "name", "id", "required", "min_score", *_CONTENTS}
+_WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
 _NEGATED = "This is not true of the response: "
 _VARIABLE = re.compile(r"\{\{\s*(\w{1,100})\s*\}\}")
 
@@ -35,12 +38,14 @@ class Context(NamedTuple):
     Attributes:
         variables: The values of `{{name}}` in the texts.
         text_is_gate: Whether a text of a typed assertion must hold for the response to pass, as in promptfoo.
-        item_is_gate: Whether a plain text and an item of a list must hold unless it says otherwise, as in AgentV.
+        item_is_gate: Whether a plain text and an item of a list must hold unless it says otherwise.
+        metric_is_tag: Whether several assertions may have the same `metric`, as in promptfoo; otherwise it is a name.
     """
 
     variables: Mapping[str, Any]
     text_is_gate: bool
     item_is_gate: bool
+    metric_is_tag: bool
 
 
 class Group(NamedTuple):
@@ -96,11 +101,7 @@ def read_assertions(entries: Any, where: str, context: Context, faults: list[Fau
         elif is_judged(entry):
             groups.append(_read_judged(cast("Mapping[str, Any]", entry), place, context, faults, losses))
         elif _type_of(cast("Mapping[str, Any]", entry)) == "assert-set":
-            key, inner = assertions_of(entry)
-            losses.append(
-                f"`{place}`: the assertions of the set are read as if they stood outside, without its threshold"
-            )
-            groups += read_assertions(inner, f"{place}.{key}", context, faults, losses)
+            groups.append(_read_set(cast("Mapping[str, Any]", entry), place, context, faults, losses))
         else:
             kind = _type_of(cast("Mapping[str, Any]", entry)) or "an assertion without a type"
             losses.append(
@@ -116,13 +117,34 @@ def join(groups: Sequence[Group]) -> list[Criterion]:
     """
     criteria: list[Criterion] = []
     for group in groups:
-        total = sum(criterion.weight for criterion in group.criteria)
-        if group.weight is None or len(groups) == 1 or total <= 0:
+        total = math.fsum(abs(criterion.weight) for criterion in group.criteria)
+        if group.weight is None or len(groups) == 1 or total == 0:
             criteria += group.criteria
         else:
-            share = group.weight / total
-            criteria += [c.model_copy(update={"weight": c.weight * share}) for c in group.criteria]
+            weights = [criterion.weight / total * group.weight for criterion in group.criteria]
+            pairs = zip(group.criteria, weights, strict=True)
+            criteria += [criterion.model_copy(update={"weight": weight}) for criterion, weight in pairs]
     return criteria
+
+
+def _read_set(entry: Mapping[str, Any], where: str, context: Context, faults: list[Fault], losses: list[str]) -> Group:
+    """Read a set of assertions, which share its weight. With a threshold, none of them must hold."""
+    if entry.get("threshold") is not None:
+        losses.append(f"`{where}`: `threshold` of a set has no place in a rubric")
+        context = context._replace(text_is_gate=False, item_is_gate=False)
+    key, inner = assertions_of(entry)
+    groups = read_assertions(inner, f"{where}.{key}", context, faults, losses)
+    # An empty group beside them, so that the items of a list share the weight of their assertion within the set, too.
+    return Group(join([*groups, Group([])]), _weight_of(entry, where, faults))
+
+
+def _weight_of(entry: Mapping[str, Any], where: str, faults: list[Fault]) -> float:
+    weight: Any = entry.get("weight", 1.0)
+    try:
+        return _WEIGHT.validate_python(weight)
+    except ValidationError:
+        faults.append(Fault(where, "weight", f"must be a finite number, got {short(weight)}"))
+        return 1.0
 
 
 def _read_judged(
@@ -131,6 +153,9 @@ def _read_judged(
     """Read an assertion that a judge decides."""
     key = next((key for key in _CONTENTS if entry.get(key) is not None), _CONTENTS[0])
     content: Any = entry.get(key)
+    if content is None and entry.get("prompt"):
+        losses.append(f"`{where}`: has a `prompt` and no `value`, which names nothing to look for, and is left out")
+        return Group([])
     left_out = sorted(map(str, set(entry) - _KEYS))
     losses += [f"`{where}`: `{name}` has no place in a rubric" for name in left_out]
     weight: Any = entry.get("weight", 1.0)
@@ -140,10 +165,11 @@ def _read_judged(
             message = f"names the file {short(content)}, which is not read: write its text here"
             faults.append(Fault(where, key, message))
             return Group([])
+        metric: dict[str, Any] = {"tags": (entry["metric"],)} if context.metric_is_tag and entry.get("metric") else {}
         name = next((entry[field] for field in ("metric", "name", "id") if entry.get(field)), None)
         text = _filled(content, where, context, losses)
         fields = {"requirement": _NEGATED + text if is_negated else text, "weight": weight, **_gate(entry, context)}
-        return Group(_criterion({**fields, **({"name": name} if name else {})}, where, faults))
+        return Group(_criterion({**fields, **(metric or ({"name": name} if name else {}))}, where, faults))
     if not isinstance(content, Sequence) or is_negated:
         message = (
             "is missing: write what to look for"
@@ -157,11 +183,9 @@ def _read_judged(
         for field in ("required", "min_score")
         if field in entry
     ]
-    items = read_items(content, f"{where}.{key}", faults, is_current=context.item_is_gate)
+    items = read_items(content, f"{where}.{key}", faults, required=context.item_is_gate)
     criteria = [c.model_copy(update={"requirement": _filled(c.requirement, where, context, losses)}) for c in items]
-    if not isinstance(weight, int | float) or isinstance(weight, bool):
-        faults.append(Fault(where, "weight", f"must be a finite number, got {short(weight)}"))
-    return Group(criteria, weight)
+    return Group(criteria, _weight_of(entry, where, faults))
 
 
 def _gate(entry: Mapping[str, Any], context: Context) -> dict[str, Any]:
@@ -170,7 +194,8 @@ def _gate(entry: Mapping[str, Any], context: Context) -> dict[str, Any]:
     least: Any = entry.get("min_score")
     if isinstance(required, int | float) and not isinstance(required, bool):
         required, least = None, float(required)
-    is_gate: Any = context.text_is_gate if required is None else required
+    # promptfoo passes an assertion of weight 0 whatever its score.
+    is_gate: Any = (context.text_is_gate and entry.get("weight") != 0) if required is None else required
     return {
         **({"required": is_gate} if is_gate is not False else {}),
         **({} if least is None else {"min_score": least}),
@@ -188,11 +213,10 @@ def _criterion(fields: dict[str, Any], where: str, faults: list[Fault]) -> list[
 
 def _filled(text: str, where: str, context: Context, losses: list[str]) -> str:
     """Replace `{{name}}` by the test's variables."""
-    missing = sorted(
-        {name for name in _VARIABLE.findall(text) if not isinstance(context.variables.get(name), str | int | float)}
-    )
+    values = {name: str(value) for name, value in context.variables.items() if isinstance(value, str | int | float)}
+    missing = sorted({name for name in _VARIABLE.findall(text) if not values.get(name, "").strip()})
     losses += [f"`{where}`: `{{{{{name}}}}}` has no value, and stays as it is" for name in missing]
-    return _VARIABLE.sub(lambda m: m[0] if m[1] in missing else str(context.variables[m[1]]), text)
+    return _VARIABLE.sub(lambda m: m[0] if m[1] in missing else values[m[1]], text)
 
 
 def _type_of(entry: Mapping[str, Any]) -> str:

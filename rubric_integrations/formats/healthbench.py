@@ -86,5 +86,4 @@ def _read(document: Any, source: str) -> Reading:
 def _native_fields(where: str, entry: Mapping[str, Any], faults: list[Fault], _changes: list[str]) -> dict[str, Any]:
     if "points" not in entry:
         faults.append(Fault(where, "points", "is missing: add it. Without it, the weight would be 10"))
-    native = {field: entry[word] for field, word in _WORDS.items() if word in entry}
-    return {**native, "tags": entry.get("tags") or ()}
+    return {field: entry[word] for field, word in _WORDS.items() if entry.get(word) not in (None, [])}

@@ -1,7 +1,7 @@
 """promptfoo's files of tests: their `llm-rubric` assertions.
 
 Every assertion must hold for a test to pass, so that each criterion is required, unless the test has a `threshold`,
-which becomes the pass mark.
+which becomes the pass mark. A `metric` names a sum over assertions, and becomes a tag.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric as one test, with one message for everything that it cannot express."""
     messages = rubric_losses(rubric, kept=("name", "pass_mark"))
     all_required = all(criterion.required and criterion.min_score is None for criterion in rubric.criteria)
-    kept = ("name", "weight", "required") if all_required else ("name", "weight")
+    kept = ("weight", "required") if all_required else ("weight",)
     entries: list[dict[str, Any]] = []
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
-        messages += criterion_losses(key, criterion, kept)
+        has_metric = len(criterion.tags) == 1
+        messages += criterion_losses(key, criterion, (*kept, "tags") if has_metric else kept)
         if criterion.is_penalty:
             messages.append(f"`{key}`: promptfoo has no penalties and reads a negative weight differently")
         if "{{" in criterion.requirement or criterion.requirement.startswith("file://"):
             messages.append(f"`{key}`: its requirement is taken for a template or a file")
         entry: dict[str, Any] = {"type": "llm-rubric", "value": criterion.requirement, "weight": criterion.weight}
-        entries.append({**entry, **({"metric": criterion.name} if criterion.name is not None else {})})
+        entries.append({**entry, **({"metric": criterion.tags[0]} if has_metric else {})})
     test: dict[str, Any] = {"assert": entries}
     if not all_required:
         test["threshold"] = rubric.pass_mark

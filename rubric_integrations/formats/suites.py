@@ -81,6 +81,7 @@ def read_test(suite: Suite, index: int | None, source: str) -> Reading:
         variables=cast("Mapping[str, Any]", variables) if isinstance(variables, Mapping) else {},
         text_is_gate=suite.dialect == "promptfoo" and threshold is None,
         item_is_gate=suite.dialect == "agentv" or threshold is None,
+        metric_is_tag=suite.dialect == "promptfoo",
     )
     groups: list[Group] = []
     for where, holder in _holders(suite, index, losses):

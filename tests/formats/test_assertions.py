@@ -104,7 +104,8 @@ def test_promptfoo_assertions_become_required_criteria() -> None:
     assert detect(PROMPTFOO) == "promptfoo"
     rubric = read(PROMPTFOO)
     assert [(c.weight, c.required) for c in rubric.criteria] == [(1.0, True), (2.0, True), (1.0, True)]
-    assert rubric.criteria[0].name == "tone"
+    # A metric of promptfoo is the name of a sum over assertions, several of which may have it.
+    assert (rubric.criteria[0].name, rubric.criteria[0].tags) == (None, ("tone",))
     assert rubric.criteria[1].requirement == "Names 1969 as the year"
     assert rubric.criteria[2].requirement == "This is not true of the response: Blames the user"
 
@@ -145,6 +146,53 @@ def test_file_of_several_tests_is_read_as_cases(tmp_path: Path) -> None:
     assert (case.id, case.input, case.expected_outcome) == ("margin", "Summarize the note.", "Summarizes faithfully")
 
 
+def test_set_of_assertions_shares_its_weight_and_loses_its_threshold() -> None:
+    inner = [{"type": "llm-rubric", "value": "x", "weight": 0.3}, {"type": "llm-rubric", "value": "y", "weight": 0.7}]
+    document = {"tests": [{"assert": [
+        {"type": "llm-rubric", "value": "z"}, {"type": "assert-set", "weight": 2, "threshold": 0.5, "assert": inner},
+    ]}]}  # fmt: skip
+    rubric = read(document)
+    assert [c.weight for c in rubric.criteria] == pytest.approx([1, 0.6, 1.4])
+    assert [c.required for c in rubric.criteria] == [True, False, False]
+    assert reading_losses(document) == ["`tests[0].assert[1]`: `threshold` of a set has no place in a rubric"]
+    del document["tests"][0]["assert"][1]["threshold"]
+    assert all(c.required for c in read(document).criteria)
+    items = {"type": "llm-rubric", "value": [{"outcome": "x"}]}
+    sets = [{"type": "assert-set", "threshold": 1, "assert": [items]}, {"type": "assert-set", "assert": [items]}]
+    criteria = read({"tests": [{"assert": sets}]}).criteria
+    assert [(c.name, c.required) for c in criteria] == [(None, False), (None, True)]
+    assert reading_losses(document) == []
+
+
+def test_assertion_without_weight_is_no_gate_and_an_empty_variable_is_not_filled_in() -> None:
+    assertions = [
+        {"type": "llm-rubric", "value": "{{ empty }}", "weight": 0},
+        {"type": "llm-rubric", "value": "y", "weight": 1},
+    ]
+    rubric = read({"tests": [{"vars": {"empty": " "}, "assert": assertions}]})
+    assert [(c.requirement, c.required) for c in rubric.criteria] == [("{{ empty }}", False), ("y", True)]
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), 1e300, "2", True])
+def test_weight_of_a_list_that_is_no_weight_is_refused(weight: Any) -> None:
+    assertion = {"type": "llm-rubric", "value": [{"outcome": "x"}], "weight": weight}
+    with pytest.raises(RubricError, match=r"tests\[0\].assert\[1\] `weight`: must be a finite number"):
+        read({"tests": [{"assert": ["y", assertion]}]})
+
+
+def test_assertion_with_a_prompt_of_its_own_is_left_out() -> None:
+    document = {"tests": [{"assert": ["Is short", {"type": "llm-rubric", "prompt": "file://safety.md"}]}]}
+    assert [c.requirement for c in read(document).criteria] == ["Is short"]
+    [loss] = reading_losses(document)
+    assert loss.startswith("`tests[0].assert[1]`: has a `prompt` and no `value`")
+
+
+def test_item_of_score_ranges_without_an_outcome_is_named_by_its_id() -> None:
+    item = {"id": "factual_accuracy", "score_ranges": {"0": "wrong", "10": "right"}}
+    [criterion] = Rubric.from_dict({"tests": [{"assert": [{"type": "llm-rubric", "value": [item]}]}]}).criteria
+    assert (criterion.name, criterion.requirement) == ("factual_accuracy", "factual accuracy")
+
+
 @pytest.mark.parametrize(
     ("assertion", "line"),
     [
@@ -167,7 +215,7 @@ def test_file_without_a_judged_assertion_is_refused() -> None:
 
 
 def test_rubric_is_written_as_assertions() -> None:
-    rubric = Rubric([{"requirement": "Is polite", "name": "tone", "weight": 2.0, "required": True}])
+    rubric = Rubric([{"requirement": "Is polite", "tags": ["tone"], "weight": 2.0, "required": True}])
     document, losses = write_document(rubric, "promptfoo")
     assert document == {
         "tests": [{"assert": [{"type": "llm-rubric", "value": "Is polite", "weight": 2.0, "metric": "tone"}]}]

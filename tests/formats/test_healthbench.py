@@ -29,6 +29,7 @@ def test_points_and_tags_become_weights_and_tags(document: object) -> None:
     rubric = Rubric.from_dict(document)  # pyright: ignore[reportArgumentType]
     assert [criterion.weight for criterion in rubric.criteria] == [9.0, -6.0, 4.0]
     assert rubric.criteria[0].tags == ("level:example", "axis:accuracy")
+    assert "tags" not in rubric.to_dict()["criteria"][2]
 
 
 def test_penalty_is_read_literally_as_its_authors_grade_it() -> None:
