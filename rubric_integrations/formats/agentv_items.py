@@ -108,7 +108,7 @@ def _native_fields(item: Any, index: int, where: str, faults: list[Fault]) -> di
 
 
 def _with_operator(outcome: Any, operator: str) -> Any:
-    return _OPERATORS[operator] + outcome if isinstance(outcome, str) else outcome
+    return _OPERATORS[operator] + outcome if isinstance(outcome, str) and outcome.strip() else outcome
 
 
 def _with_current_defaults(fields: dict[str, Any], item: Any, required: bool) -> dict[str, Any]:

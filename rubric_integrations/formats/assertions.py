@@ -168,7 +168,11 @@ def _read_judged(
         metric: dict[str, Any] = {"tags": (entry["metric"],)} if context.metric_is_tag and entry.get("metric") else {}
         name = next((entry[field] for field in ("metric", "name", "id") if entry.get(field)), None)
         text = _filled(content, where, context, losses)
-        fields = {"requirement": _NEGATED + text if is_negated else text, "weight": weight, **_gate(entry, context)}
+        fields = {
+            "requirement": _NEGATED + text if is_negated and text.strip() else text,
+            "weight": weight,
+            **_gate(entry, context),
+        }
         return Group(_criterion({**fields, **(metric or ({"name": name} if name else {}))}, where, faults))
     if not isinstance(content, Sequence) or is_negated:
         message = (

@@ -104,7 +104,7 @@ def _read(document: Any, source: str) -> Reading:
         native["weight"], is_pitfall = _weight(where, entry.get("weight"), prefix, faults)
         if isinstance(text, str):
             text = text[prefix.end() :] if prefix else text
-            if is_pitfall and not is_literal:
+            if text.strip() and (is_pitfall or (_is_negative(native["weight"]) and not is_literal)):
                 text = (_MADE if _is_negative(native["weight"]) else _AVOIDED) + text
                 name = native.get("name", where)
                 changes.append(f"`{name}`: the text of the pitfall is reworded, so that it asks for the mistake")
@@ -115,10 +115,12 @@ def _read(document: Any, source: str) -> Reading:
 
 
 def _weight(where: str, weight: Any, prefix: re.Match[str] | None, faults: list[Fault]) -> tuple[Any, bool]:
-    """Return the weight as a number, and whether it is a pitfall; invalid numbers are left to `Criterion`."""
+    """Return the weight as a number, and whether it is called a pitfall; invalid numbers are left to `Criterion`."""
     category = prefix[1].casefold() if prefix else ""
     word = weight.casefold().strip().removesuffix("criteria").strip() if isinstance(weight, str) else ""
     if word in IMPORTANCE_WEIGHTS:
+        if category and (word == "pitfall") != (category == "pitfall"):
+            faults.append(_contradiction(where, f"is {weight!r}", prefix))
         return IMPORTANCE_WEIGHTS[word], word == "pitfall"
     if _NUMBER.fullmatch(word):
         weight = float(word)
@@ -129,12 +131,13 @@ def _weight(where: str, weight: Any, prefix: re.Match[str] | None, faults: list[
     if weight is None:
         return IMPORTANCE_WEIGHTS[category], category == "pitfall"
     if _is_negative(weight) and category not in ("", "pitfall"):
-        message = (
-            f"is negative, but the text begins with {prefix[1] if prefix else ''!r}: write `Pitfall`, or a positive "
-            "weight; otherwise a good response could lose points"
-        )
-        faults.append(Fault(where, "weight", message))
-    return weight, category == "pitfall" or _is_negative(weight)
+        faults.append(_contradiction(where, "is negative", prefix))
+    return weight, category == "pitfall"
+
+
+def _contradiction(where: str, state: str, prefix: re.Match[str] | None) -> Fault:
+    message = f"{state}, but the text begins with {prefix[1] if prefix else ''!r}: correct one of them"
+    return Fault(where, "weight", f"{message}; otherwise a good response could lose points, or a bad one earn them")
 
 
 def _is_negative(weight: Any) -> bool:

@@ -89,6 +89,33 @@ def test_word_and_sign_that_contradict_each_other_are_refused() -> None:
         Rubric.from_dict([{"title": "t", "description": "Essential Criteria: Names it", "weight": -5}])
 
 
+@pytest.mark.parametrize(("word", "prefix"), [("Essential", "Pitfall"), ("Pitfall", "Important")])
+def test_pitfall_in_only_one_of_weight_and_text_is_refused(word: str, prefix: str) -> None:
+    item = {"title": "t", "description": f"{prefix} Criteria: Does not name it", "weight": word}
+    with pytest.raises(RubricError, match=f"`weight`: is '{word}', but the text begins with '{prefix}'"):
+        Rubric.from_dict([item])
+
+
+def test_pitfall_in_words_asks_for_the_mistake_in_every_dialect() -> None:
+    document = [{"criterion": "Does not name it", "weight": "Pitfall", "axis": "a"}, RESEARCH[1]]
+    rubric = Rubric.from_dict(document)
+    assert rubric.criteria[0].requirement.startswith("Makes this mistake ")
+    assert rubric.criteria[1].requirement == "Does not name its sources"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [{"title": "t", "description": "Pitfall Criteria: ", "weight": -1}],
+        [{"operator": "contradiction", "criteria": " "}],
+        [{"type": "not-llm-rubric", "value": " "}],
+    ],
+)
+def test_text_that_is_empty_but_for_the_words_around_it_is_refused(document: Any) -> None:
+    with pytest.raises(RubricError, match="is empty: write what the judge should look for"):
+        Rubric.from_dict(document)
+
+
 def test_repeated_title_gets_a_number() -> None:
     rubric = Rubric.from_dict([RAR[0], RAR[0], {**RAR[1], "title": ""}])
     assert rubric.keys == ("Right scan", "Right scan (2)", "c3")
