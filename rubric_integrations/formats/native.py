@@ -18,6 +18,7 @@ from rubric_integrations.rubric.tree import Node
 
 _WRAPPERS = ("criteria", "sections", "rubric")
 _SECTION_NOTES = {"name", "title", "description"}
+_ROW_KEYS = {"rubric", "rubrics"}
 _NODE_KEYS = {"name", "weight", "requirement", "criteria"}
 _WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
 # The reader makes these fields from the nesting of the criteria; as keys of a file they are unknown.
@@ -55,6 +56,11 @@ def read(document: Any, source: str) -> Rubric:
         except ValidationError as error:
             faults += faults_from_error("", Rubric, error)
     raise RubricError(source, faults)
+
+
+def losses(_document: Any) -> list[str]:
+    """Return an empty list: a rubric holds everything that its native document has."""
+    return []
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
@@ -172,18 +178,32 @@ def _no_criteria(fields: Mapping[str, Any]) -> str:
     return f"has no `criteria` (its keys are {short(sorted(fields))}): put the list of criteria under `criteria`"
 
 
+def _is_row(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and "requirement" not in entry and bool(_ROW_KEYS & set(cast("Any", entry)))
+
+
 def _items(items: Any, where: str, faults: list[Fault]) -> Iterator[_Item]:
     """Yield the criteria of a list and of its sections."""
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         actual = "empty" if items is None else f"{type(items).__name__} {short(items)}"
         faults.append(Fault("", "", f"must be a list of criteria, got {actual}"))
         return
+    if rows := sum(map(_is_row, cast("Sequence[Any]", items))):
+        message = (
+            f"is a list of rows, of which {rows} have a rubric of their own: it is no rubric, but a file of responses"
+        )
+        faults.append(Fault("", "", f"{message} for `rubric-integrations grade`"))
+        return
     for index, item in enumerate(cast("Sequence[Any]", items)):
         place = f"{where}[{index}]"
         if isinstance(item, Mapping) and "criteria" in item and "requirement" not in item:
             section = cast("Mapping[str, Any]", item)
             unknown = sorted(map(str, set(section) - _SECTION_NOTES - {"criteria"}))
-            faults += [Fault(place, key, "is not a key of a section: remove it") for key in unknown]
+            message = (
+                "is not a key of a section: give the section a `requirement`, which makes it a group that shares its "
+                "weight among its criteria. Ignored, it could change the score silently"
+            )
+            faults += [Fault(place, key, message) for key in unknown]
             yield from _items(section["criteria"], f"{place}.criteria", faults)
         elif isinstance(item, Criterion | Mapping):
             yield _Item(place, item)

@@ -54,6 +54,11 @@ def read(document: Any, source: str) -> Rubric:
         raise RubricError(source, [Fault("criteria", "examples", str(error))]) from None
 
 
+def losses(_document: Any) -> list[str]:
+    """Return an empty list: a rubric holds everything that a document of this format has."""
+    return []
+
+
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric in OpenRubricRL's schema, with one message for everything that the schema cannot express.
 

@@ -141,6 +141,7 @@ class Criterion(Record):
         aspects: Aspects to consider, shown to the judge.
         examples: Responses with their right answers, shown to the judge.
         aggregation: The strategy that joins a panel's votes on this criterion, in place of the grader's strategy.
+        tags: Names of the groups that the criterion belongs to, such as `axis:accuracy`.
 
     Example:
         >>> Criterion(requirement="States the margin as 17.2%", weight=10, name="margin").weight
@@ -159,6 +160,7 @@ class Criterion(Record):
     aspects: tuple[Aspect, ...] = ()
     examples: tuple[WorkedExample, ...] = ()
     aggregation: str | None = None
+    tags: tuple[str, ...] = ()
 
     @field_validator("options")
     @classmethod
