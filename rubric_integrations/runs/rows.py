@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from rubric_integrations._util.threads import run_in_thread
+from rubric_integrations.formats.healthbench import labels_of
 from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.inputs import ToGradeInput, as_submission
@@ -69,6 +70,8 @@ async def find_rubric(rubrics: RowRubrics, item: Any, row: Row, ledger: Ledger |
         # In a thread, because it may be a file, or a function of the user's.
         own = await run_in_thread(lambda: rubrics.own_of(item, row.rubric))
         rubric = rubrics.join(own)
+        if row.labels is None and rubrics.shared is None and (met := labels_of(row.rubric)):
+            row = row._replace(labels={name: "MET" if is_met else "UNMET" for name, is_met in met.items()})
     except Exception as error:  # noqa: BLE001 -- whatever a row or a function holds stops no other row
         return row._replace(submission=None, error=f"row {row.id} {problem_of(error)}"), None
     if ledger is not None:

@@ -111,6 +111,15 @@ def test_labels_and_metadata_are_carried_to_the_line_of_the_row() -> None:
     assert not {"labels", "metadata"} & plain.to_dict().keys()
 
 
+def test_labels_in_the_rubric_of_a_row_are_its_labels() -> None:
+    rubric = [{"criterion": f"States {i}", "points": 5, "tags": [], "criteria_met": i == 1} for i in range(2)]
+    (graded,) = grade_many([{"response": "1", "rubrics": rubric}], None, OFFLINE)
+    assert graded.row.labels == {"c1": "UNMET", "c2": "MET"}
+    broken = [{**rubric[0], "criteria_met": "perhaps"}]
+    (graded,) = grade_many([{"response": "1", "rubrics": broken}], None, OFFLINE)
+    assert "criteria_met" in str(graded.row.error)
+
+
 def test_column_of_another_meaning_is_no_mapping_of_labels() -> None:
     (graded,) = grade_many([{"response": "1", "labels": "positive", "metadata": 7}], [says(1)], OFFLINE)
     assert (graded.score, graded.row.labels, graded.row.metadata) == (1.0, None, None)
