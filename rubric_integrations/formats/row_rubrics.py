@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -19,6 +20,8 @@ RubricFunction = Callable[[Any], RubricLike]
 
 # Rubrics that are kept, because the next rows may have the same ones.
 _MAX_CACHED = 1_000
+# Characters of a rubric as Python writes it, which takes long to read.
+_MAX_LITERAL = 100_000
 
 
 class RowRubrics:
@@ -109,7 +112,10 @@ class RowRubrics:
                 raise ValueError("has a `rubric` that is nested too deeply") from None
         if own in self._library:
             return as_rubric(self._library[own])
-        if "\n" in own.strip() or own.lstrip().startswith(("[", "{")):
+        is_data = own.lstrip().startswith(("[", "{"))
+        if is_data and not _is_json(own) and (document := _python_data(own)) is not None:
+            return as_rubric(_without_nulls(document))
+        if is_data or "\n" in own.strip():
             return read_text(own, None, "rubric")
         known = f"the library has {sorted(self._library)[:20]!r}" if self._library else "there is no library"
         raise ValueError(
@@ -132,6 +138,22 @@ def _read_library(path: str | PathLike[str]) -> dict[str, Any]:
         raise RubricError(source, [Fault("", "", message)])
     rubrics = cast("Mapping[Any, Any]", document)
     return {str(name): read_document(rubric, f"{source}: {name}") for name, rubric in rubrics.items()}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _python_data(text: str) -> Any:
+    """Return the data of a cell that has it as Python writes it, as pandas does to CSV; None for any other text."""
+    try:
+        return ast.literal_eval(text.strip()) if len(text) <= _MAX_LITERAL else None
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
 
 
 def _cache_key(own: object) -> str | None:

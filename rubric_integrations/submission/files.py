@@ -51,8 +51,8 @@ def read_responses(
         response_column: The column of the responses, instead of `response`, `output`, `completion`, `answer`, `text`
             or `messages`.
         query_column: The column of the tasks, instead of `query`, `input`, `prompt` or `question`.
-        reference_column: The column of the exemplary responses, instead of `reference`, `reference_output` or
-            `expected_output`.
+        reference_column: The column of the exemplary responses, instead of `reference`, `reference_output`,
+            `reference_answer` or `expected_output`.
         id_column: The column of the ids, instead of `id`.
         rubric_column: The column of the rows' own rubrics, instead of `rubric` or `rubrics`.
 

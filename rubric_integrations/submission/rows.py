@@ -17,7 +17,7 @@ COLUMNS = {
     "response": ("response", "output", "completion", "answer", "text", "messages"),
     "thinking": ("thinking",),
     "query": ("query", "input", "prompt", "question"),
-    "reference": ("reference", "reference_output", "expected_output"),
+    "reference": ("reference", "reference_output", "reference_answer", "expected_output"),
     "respond": ("respond",),
     "id": ("id",),
     "rubric": ("rubric", "rubrics"),

@@ -51,6 +51,7 @@ FORMS: dict[str, Any] = {
     "Rubric": Rubric.from_dict([says(1)]),
     "JSON": json.dumps([says(1)]),
     "YAML": "criteria:\n- requirement: States 1\n  check: {number: 1}\n",
+    "Python": str([{**says(1), "requirement": "States 'one' as \"1\""}]),
     "name": "one",
 }
 
