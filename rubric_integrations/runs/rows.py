@@ -64,7 +64,8 @@ async def find_rubric(rubrics: RowRubrics, item: Any, row: Row, ledger: Ledger |
     Returns:
         The row, and the rubric by which it is graded. A row without a valid one has an error, and nothing to grade.
     """
-    if row.submission is None:
+    submission = row.submission
+    if submission is None:
         return row, None
     try:
         # In a thread, because it may be a file, or a function of the user's.
@@ -75,5 +76,5 @@ async def find_rubric(rubrics: RowRubrics, item: Any, row: Row, ledger: Ledger |
     except Exception as error:  # noqa: BLE001 -- whatever a row or a function holds stops no other row
         return row._replace(submission=None, error=f"row {row.id} {problem_of(error)}"), None
     if ledger is not None:
-        ledger.record_submission(row.id, row.submission, own)
+        ledger.record_submission(row.id, submission, own)
     return row, rubric
