@@ -87,8 +87,9 @@ class RowRubrics:
             return self._cache[key]
         rubric = self._read(own)
         if key is not None:
+            # Several threads may be here: nothing is removed from a dict that others read.
             if len(self._cache) >= _MAX_CACHED:
-                self._cache.pop(next(iter(self._cache)))
+                self._cache = {}
             self._cache[key] = rubric
         return rubric
 
