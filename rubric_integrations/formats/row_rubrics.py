@@ -83,11 +83,11 @@ class RowRubrics:
         if own is None or isinstance(own, Rubric):
             return own
         key = _cache_key(own)
-        if key is not None and key in self._cache:
-            return self._cache[key]
+        if key is not None and (cached := self._cache.get(key)) is not None:
+            return cached
         rubric = self._read(own)
         if key is not None:
-            # Several threads may be here: nothing is removed from a dict that others read.
+            # Other threads may read it: it is replaced as a whole.
             if len(self._cache) >= _MAX_CACHED:
                 self._cache = {}
             self._cache[key] = rubric
