@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from rubric_integrations import PerCriterionGrader, Submission, grade_many
-from rubric_integrations.reporting import RunFileError, read_run
-from tests.reporting.page.runs import RUBRIC, EchoJudge
+from rubric_integrations.reporting import RunFileError, read_run, report_page
+from tests.reporting.page.runs import RUBRIC, EchoJudge, own_line
 
 
 def test_run_is_read_back_from_its_file(tmp_path: Path) -> None:
@@ -60,3 +61,31 @@ def test_run_with_a_torn_last_line_is_read_without_it(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.warns(UserWarning, match="run.jsonl:2: is cut off"):
         assert len(read_run(path).rows) == 1
+
+
+def test_run_file_is_not_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with path.open("w") as file:
+        for number in range(100):
+            line = own_line(number, "MET")
+            line["submission"]["response"] = f"{number} " * 50_000
+            file.write(json.dumps(line) + "\n")
+    tracemalloc.start()
+    try:
+        page = report_page([read_run(path)])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "</html>" in page
+    assert peak < path.stat().st_size / 2
+
+
+def test_line_with_fields_that_the_report_does_not_know_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    line = own_line(1, "MET", "UNMET")
+    line["report"][0]["of_tomorrow"] = 1
+    path.write_text(json.dumps(line | {"of_tomorrow": {}}) + "\n")
+    (row,) = read_run(path).rows
+    assert row.report
+    assert (row.tags, row.criterion_tags) == ({"style": 1.0, "facts": 0.0}, (("style",), ("facts",)))
+    assert row.submission == Submission(response="It is 1.", query="Question 1?")
