@@ -291,3 +291,22 @@ def test_long_list_renders_the_rows_that_are_visible_and_reaches_the_last(show: 
     page.fill("#f-text", "Question 1234?")
     page.wait_for_selector("#count:text-is('1 of 2000 submissions')")
     assert page.eval_on_selector_all("#heat tbody th", rows) == ["s1234"]
+
+
+def test_answer_of_a_row_s_own_criterion_with_options_is_overruled_by_typing(show: Callable[..., Any]) -> None:
+    line = own_line(0, "MET", "MET")
+    line["report"][1] |= {"verdict": "plain", "value": 0.5}
+    page = show(RunFile.of("own", [Line(line), Line(own_line(1, "MET"))]))
+    page.evaluate("location.hash = '#s0'")
+    page.fill("#one td input", "kind")
+    page.keyboard.press("Tab")
+    assert page.inner_text("#labels [role=status]").startswith("1 answer overruled")
+    page.reload()
+    page.wait_for_selector("#one h2")
+    assert page.input_value("#one td input") == "kind"
+    page.select_option("#one select", "UNMET")
+    page.fill("#one td input", "")
+    page.keyboard.press("Tab")
+    page.evaluate("location.hash = '#list'")
+    page.select_option("#f-status", "labelled")
+    assert page.inner_text("#count") == "1 of 2 submissions"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -89,3 +91,35 @@ def test_line_with_fields_that_the_report_does_not_know_is_read(tmp_path: Path) 
     assert row.report
     assert (row.tags, row.criterion_tags) == ({"style": 1.0, "facts": 0.0}, (("style",), ("facts",)))
     assert row.submission == Submission(response="It is 1.", query="Question 1?")
+
+
+def test_run_from_a_pipe_is_read_and_shown(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write_run(path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(path.read_bytes()))
+    writer.start()
+    run = read_run(pipe)
+    writer.join()
+    assert len(run.rows) == 2
+    assert "2 of 2" in report_page([run])
+
+
+@pytest.mark.parametrize("text", ["", '{"id": "other", "score": null, "passed": false}\n' * 2])
+def test_run_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.jsonl"
+    write_run(path)
+    run = read_run(path)
+    path.write_text(text)
+    with pytest.raises(RunFileError, match=r"run\.jsonl: changed while it was read: repeat the command"):
+        report_page([run])
+
+
+def test_rows_of_a_file_are_a_sequence(tmp_path: Path) -> None:
+    write_run(tmp_path / "run.jsonl")
+    rows = read_run(tmp_path / "run.jsonl").rows
+    assert [row.id for row in rows[:1]] == ["1"]
+    assert rows[-1].id == "2"
+    with pytest.raises(IndexError):
+        rows[2]
