@@ -66,8 +66,8 @@ class RunFile(NamedTuple):
 
     Attributes:
         name: The run's name on the page.
-        rubric: The rubric's name, if it has one.
-        judge: The judge's name, if the file has it.
+        rubric: The rubric's name; None if it has none, or if rows have different ones.
+        judge: The judge's name; None if it is unknown, or if rows have different ones.
         rows: The submissions, in order. Those of a file are read from it whenever they are used.
     """
 
@@ -151,7 +151,7 @@ def read_run(path: Path) -> RunFile:
     # What comes from a pipe cannot be read a second time.
     kept: list[GradedRow] | None = None if path.is_file() else []
     ids: list[str] = []
-    first: dict[str, Any] = {}
+    names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
     for number, fields in _objects(path):
         try:
             if not fields.keys() >= _GRADE_FIELDS:
@@ -163,14 +163,17 @@ def read_run(path: Path) -> RunFile:
             raise RunFileError(
                 f"{path}:{number}: is no grade: {problem}: name a file that `grade --out` wrote"
             ) from None
-        first = first or {name: fields.get(name) for name in ("id", "rubric", "judge")}
+        for field, seen in names.items():
+            seen.add(_text(fields.get(field)))
         ids.append(row.id)
         if kept is not None:
             kept.append(row)
     if not ids:
         raise RunFileError(f"{path}: is empty: name a file that `grade --out` wrote")
     rows = _RowsOfFile(path, ids) if kept is None else tuple(kept)
-    return RunFile(path.stem, _text(first["rubric"]), _text(first["judge"]), rows)
+    # The name of one row's rubric is not that of the run.
+    rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
+    return RunFile(path.stem, rubric, judge, rows)
 
 
 def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedRow | None]]]:

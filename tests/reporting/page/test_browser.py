@@ -89,7 +89,9 @@ def test_filters_sorting_and_keyboard_navigation_select_the_submissions(show: Ca
 
 def test_two_runs_are_shown_side_by_side(show: Callable[..., Any]) -> None:
     page = show(FIRST, SECOND)
-    assert "1 better, 1 worse, 1 the same; 3 answers changed" in " ".join(page.inner_text(".verdict").split())
+    verdict = " ".join(page.inner_text(".verdict").split())
+    assert "1 better, 1 worse, 1 the same; 3 answers changed. If the two runs were equally good" in verdict
+    assert "(paired t-test). The share that passed changed by" in verdict
     page.select_option("#f-status", "worse")
     assert page.eval_on_selector_all("#heat tbody a", "rows => rows.map(row => row.textContent)") == ["s3"]
     page.click("#heat tbody a")

@@ -72,6 +72,7 @@ def test_run_file_is_not_held_in_memory(tmp_path: Path) -> None:
             line = own_line(number, "MET")
             line["submission"]["response"] = f"{number} " * 50_000
             file.write(json.dumps(line) + "\n")
+    report_page([read_run(path)])  # imports libraries, whose memory is not that of the run
     tracemalloc.start()
     try:
         page = report_page([read_run(path)])
@@ -123,3 +124,14 @@ def test_rows_of_a_file_are_a_sequence(tmp_path: Path) -> None:
     assert rows[-1].id == "2"
     with pytest.raises(IndexError):
         rows[2]
+
+
+@pytest.mark.parametrize(("names", "expected"), [(("a", "a"), "a"), (("a", "b"), None), ((None, "b"), None)])
+def test_run_has_the_name_of_its_rubric_only_if_all_rows_have_it(
+    tmp_path: Path, names: tuple[str | None, ...], expected: str | None
+) -> None:
+    path = tmp_path / "run.jsonl"
+    lines = [own_line(number, "MET") | {"rubric": name, "judge": "echo"} for number, name in enumerate(names)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = read_run(path)
+    assert (run.rubric, run.judge) == (expected, "echo")
