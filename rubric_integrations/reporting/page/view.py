@@ -21,6 +21,8 @@ from rubric_integrations.results.report import CriterionReport
 
 # Characters of JSON. A larger block takes longer to open, and compresses no better.
 _BLOCK = 500_000
+# Level 6 saves 4 % of the size of ordinary text, and takes up to three times as long.
+_LEVEL = 4
 _KINDS = ("good", "part", "bad", "abstained", "failed", "open")
 
 
@@ -174,4 +176,4 @@ def _json(value: Any) -> str:
 
 
 def _pack(text: str) -> str:
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), _LEVEL, mtime=0)).decode()
