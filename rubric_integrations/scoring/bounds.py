@@ -39,6 +39,7 @@ def score_range(
     values: Mapping[int, float | None],
     cannot_assess: CannotAssess = "skip",
     partial_credit: float = 0.5,
+    applies: Mapping[int, bool] | None = None,
 ) -> ScoreRange:
     """Compute the range of the score over all possible answers to the open criteria, including abstentions.
 
@@ -48,14 +49,20 @@ def score_range(
             abstention. All other criteria are open.
         cannot_assess: How abstentions are scored.
         partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
+        applies: For the criteria with a condition that is already decided, by index, whether they apply. Where it is
+            open, the criterion may still be left out.
 
     Example:
         >>> rubric = Rubric.from_dict([{"weight": 3, "requirement": "a"}, {"weight": 1, "requirement": "b"}])
         >>> score_range(rubric, {0: 1.0}, cannot_assess="zero")
         ScoreRange(low=0.75, high=1.0)
     """
+    known = applies or {}
     leaves = [
-        _leaf_range(criterion, index in values, values.get(index), cannot_assess, partial_credit)
+        _if_applicable(
+            _leaf_range(criterion, index in values, values.get(index), cannot_assess, partial_credit),
+            known.get(index, True if criterion.applies_when is None else None),
+        )
         for index, criterion in enumerate(rubric.criteria)
     ]
     if rubric.tree is None:
@@ -106,6 +113,13 @@ def _leaf_range(
     ends = [extreme_judgment(criterion, end).value for end in ("low", "high")]
     possible = [value for value in (*ends, abstained) if value is not None]
     return _ValueRange(min(possible, default=0.0), max(possible, default=0.0), may_abstain=abstained is None)
+
+
+def _if_applicable(value_range: _ValueRange, applies: bool | None) -> _ValueRange:
+    """Return the range of a criterion that applies, that is left out, or of which neither is known yet (None)."""
+    if applies is None:
+        return value_range._replace(may_abstain=True)
+    return value_range if applies else _ValueRange(None, None, may_abstain=True)
 
 
 def _node_range(node: Node, leaves: Sequence[_ValueRange]) -> _ValueRange:

@@ -52,6 +52,7 @@ class CriterionFigures(NamedTuple):
         worst: The most points that can be lost: the absolute weight.
         met, partly, unmet: The number of answers that are fully, partly and not at all as the author wants.
         abstained, failed, open: The number of missing answers: the judge could not tell, failed, or got no request.
+        inapplicable: The number of submissions to which the criterion does not apply.
     """
 
     name: str
@@ -66,6 +67,7 @@ class CriterionFigures(NamedTuple):
     abstained: int
     failed: int
     open: int
+    inapplicable: int
 
 
 class Comparison(NamedTuple):
@@ -139,9 +141,10 @@ def _figures_of(rows: Sequence[CriterionReport]) -> CriterionFigures:
         met=sum(value == 1 for value in values),
         partly=sum(0 < value < 1 for value in values),
         unmet=sum(value == 0 for value in values),
-        abstained=sum(row.value is None and not row.error and row.was_asked for row in rows),
+        abstained=sum(row.abstained for row in rows),
         failed=sum(row.error is not None for row in rows),
         open=sum(not row.was_asked for row in rows),
+        inapplicable=sum(row.not_applicable for row in rows),
     )
 
 

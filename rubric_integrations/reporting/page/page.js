@@ -37,11 +37,12 @@
     if (answer.state === "failed") return "!";
     if (answer.state === "abstained") return "?";
     if (answer.state === "open") return "\u00b7";
+    if (answer.state === "inapplicable") return "\u2013";
     if (answer.verdict === "MET" || answer.verdict === "UNMET") return answer.verdict[0];
     return String(Math.round(answer.good * 100) / 100).replace(/^0\./, ".");
   };
   const shade = (answer) => (answer.state === "answered" ? "g" + Math.round(answer.good * 4) : answer.state);
-  const inWords = (answer) => (answer.state === "failed" ? "judge failed" : answer.state === "open" ? "not requested" : answer.verdict);
+  const inWords = (answer) => (answer.state === "failed" ? "judge failed" : answer.state === "open" ? "not requested" : answer.state === "inapplicable" ? "does not apply" : answer.verdict);
   const scoreText = (grade) => {
     if (!grade) return "not in this run";
     if (grade.range) return (grade.range[0] === null ? "?" : grade.range[0].toFixed(2)) + ".." + grade.range[1].toFixed(2);
@@ -72,7 +73,7 @@
     field("text", "search", make("input", { type: "search" })),
     field("status", "show", make("select", {}, ...options(statuses))),
     field("criterion", "criterion", make("select", {}, ...options([["", "any"], ...data.criteria.map((c, i) => [String(i), c.name])]))),
-    field("answer", "answered", make("select", {}, ...options([["", "in any way"], ["good", "as wanted"], ["part", "partly"], ["bad", "not as wanted"], ["abstained", "could not tell"], ["failed", "judge failed"], ["open", "not requested"]]))),
+    field("answer", "answered", make("select", {}, ...options([["", "in any way"], ["good", "as wanted"], ["part", "partly"], ["bad", "not as wanted"], ["abstained", "could not tell"], ["failed", "judge failed"], ["open", "not requested"], ["inapplicable", "does not apply"]]))),
     field("sort", "sort", make("select", {}, ...options(sorts))),
   );
   $("filters").addEventListener("submit", (event) => event.preventDefault());

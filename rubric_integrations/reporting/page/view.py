@@ -67,7 +67,10 @@ def _grade(row: GradedRow, positions: dict[tuple[str, str], int]) -> dict[str, A
 def _answer(row: CriterionReport) -> list[Any]:
     """Return state, verdict, desirability and reason, and a dict of votes, sanitized text and confidence if any."""
     desirable = desirability(row)
-    state = "failed" if row.error else "open" if not row.was_asked else "abstained" if desirable is None else "answered"
+    if row.not_applicable:
+        state = "inapplicable"
+    else:
+        state = "failed" if row.error else "open" if not row.was_asked else "abstained" if row.abstained else "answered"
     more: dict[str, Any] = {}
     if row.votes:
         more["votes"] = [[vote.judge, vote.verdict, vote.reason or vote.error] for vote in row.votes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rubric_integrations.reporting.page.figures import compare
+from rubric_integrations.reporting.page.figures import compare, criterion_figures
 from rubric_integrations.reporting.page.view import page_data
 from tests.reporting.page.runs import run_of
 
@@ -21,3 +21,17 @@ def test_rows_with_an_equal_id_are_all_shown_and_matched_in_their_order() -> Non
     comparison = compare(first, second)
     assert comparison
     assert (comparison.pairs, comparison.flips) == (2, 1)
+
+
+def test_criterion_that_does_not_apply_has_a_state_of_its_own() -> None:
+    run = run_of("run", "right=MET")
+    [row] = run.rows
+    assert row.report
+    verdict = {"verdict": "NOT_APPLICABLE", "value": None, "not_applicable": True, "passed": True}
+    first, *others = row.report.criteria
+    report = row.report.model_copy(update={"report": (first.model_copy(update=verdict), *others)})
+    run = run._replace(rows=(row._replace(report=report),))
+    [answer, *_] = page_data([run])["rows"][0]["grades"][0]["answers"]
+    assert answer[1:4] == ["inapplicable", "NOT_APPLICABLE", None]
+    figures = next(figure for figure in criterion_figures(run) if figure.name == first.name)
+    assert (figures.inapplicable, figures.abstained, figures.open, figures.failed) == (1, 0, 0, 0)
