@@ -12,6 +12,7 @@ from rubric_integrations.formats.faults import faults_from_error, short
 from rubric_integrations.rubric.criterion import Criterion, Scale
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.tree import has_caps
 
 _RUBRIC_TYPES = {"rubric", "rubrics", "llm_judge", "llm-judge", "llm-grader", "llm_grader"}
 
@@ -57,6 +58,8 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     ]
     if rubric.tree is not None:
         losses.append("the tree is flattened into its leaves, with their effective weights")
+        if has_caps(rubric.tree):
+            losses.append("`penalty_cap` has no place in the format: penalties take more than before")
     items = [_item(key, criterion, losses) for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)]
     name = {"name": rubric.name} if rubric.name else {}
     return {**name, "rubrics": items}, losses

@@ -14,12 +14,14 @@ from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import DEFAULT_WEIGHT, Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.rubric.tree import Node
+from rubric_integrations.rubric.tree import Node, PenaltyCap, group_fault, only_penalties
 
 _WRAPPERS = ("criteria", "sections", "rubric")
 _SECTION_NOTES = {"name", "title", "description"}
-_NODE_KEYS = {"name", "weight", "requirement", "criteria"}
+_GROUP_WEIGHTS = {"weight", "penalty_cap"}
+_NODE_KEYS = {"name", "requirement", "criteria"} | _GROUP_WEIGHTS
 _WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
+_CAP: TypeAdapter[float] = TypeAdapter(PenaltyCap)
 # The reader makes these fields from the nesting of the criteria; as keys of a file they are unknown.
 _DERIVED = {"tree"}
 
@@ -78,8 +80,9 @@ def _write_node(node: Node, leaves: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if node.leaf is not None:
         return {**leaves[node.leaf], "weight": node.weight}
     name = {"name": node.name} if node.name is not None else {}
+    cap = {"penalty_cap": node.penalty_cap} if node.penalty_cap is not None else {}
     children = [_write_node(child, leaves) for child in node.children]
-    return {**name, "weight": node.weight, "requirement": node.requirement, "criteria": children}
+    return {**name, "weight": node.weight, **cap, "requirement": node.requirement, "criteria": children}
 
 
 def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
@@ -95,7 +98,8 @@ def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: lis
     is_group = isinstance(data, Mapping) and "criteria" in data
     if is_group:
         entry = cast("Mapping[Any, Any]", data)
-        data = {"weight": DEFAULT_WEIGHT, **{key: value for key, value in entry.items() if key != "criteria"}}
+        own_keys = {key: value for key, value in entry.items() if key not in ("criteria", "penalty_cap")}
+        data = {"weight": _default_weight(entry), **own_keys}
     try:
         own = Criterion.model_validate(data)
     except ValidationError as error:
@@ -116,20 +120,47 @@ def _read_group(item: _Item, own: Criterion, share: float, criteria: list[Criter
     entries = list(_items([] if children is None else children, f"{item.where}.criteria", faults))
     weights = [weight for entry in entries if (weight := _weight(entry.data)) is not None]
     are_valid = len(weights) == len(entries)
-    total = math.fsum(weights) if are_valid else 0.0
     if not entries:
         faults.append(Fault(item.where, "criteria", "is empty: add criteria to the group, or remove `criteria`"))
-    elif are_valid and (min(weights) < 0 or total <= 0):
-        message = "have a negative weight, or none at all: a group divides its own weight, with its sign, among them"
-        faults.append(Fault(item.where, "criteria", message))
-    child_share = share * own.weight / total if total > 0 else 0.0
+    elif are_valid and not any(weights):
+        faults.append(Fault(item.where, "criteria", "have no weight at all: a group divides its own weight among them"))
+    cap, fault = _cap(item.data), None
+    if cap is None and item.data.get("penalty_cap") is not None:
+        message = f"must be a number above 0, got {short(item.data['penalty_cap'])}: remove it for no limit"
+        faults.append(Fault(item.where, "penalty_cap", message))
+    elif are_valid and (fault := group_fault(own.weight, weights, cap)):
+        faults.append(Fault(item.where, "", fault))
+    total = math.fsum(weight for weight in weights if weight > 0)
+    if cap is not None and only_penalties(weights):
+        total = -cap
+    child_share = share * own.weight / total if total else 0.0
     nodes = tuple(_read_node(entry, child_share, criteria, faults) for entry in entries)
-    return Node(requirement=own.requirement, name=own.name, weight=own.weight, children=nodes)
+    if faults:
+        return Node(requirement="", weight=0.0, leaf=0)
+    return Node(requirement=own.requirement, name=own.name, weight=own.weight, penalty_cap=cap, children=nodes)
+
+
+def _cap(entry: Mapping[str, Any]) -> float | None:
+    """Return a group's cap; None if it has none, or an invalid one."""
+    try:
+        return _CAP.validate_python(entry.get("penalty_cap"))
+    except ValidationError:
+        return None
+
+
+def _default_weight(entry: Mapping[Any, Any]) -> float:
+    """Return the weight of a group that states none: minus its cap, if it has only penalties."""
+    cap, children = _cap(entry), entry["criteria"]
+    if cap is None or not isinstance(children, Sequence) or isinstance(children, str | bytes):
+        return DEFAULT_WEIGHT
+    weights = [_weight(child) for child in children if isinstance(child, Mapping | Criterion)]
+    return -cap if only_penalties([weight for weight in weights if weight is not None]) else DEFAULT_WEIGHT
 
 
 def _weight(data: Any) -> float | None:
     """Return an entry's weight relative to its siblings; None if it is invalid, which `Criterion` reports."""
-    weight = data.weight if isinstance(data, Criterion) else data.get("weight", DEFAULT_WEIGHT)
+    default = _default_weight(data) if isinstance(data, Mapping) and "criteria" in data else DEFAULT_WEIGHT
+    weight = data.weight if isinstance(data, Criterion) else data.get("weight", default)
     try:
         return _WEIGHT.validate_python(weight)
     except ValidationError:
@@ -166,6 +197,17 @@ def _unwrap(document: Any, faults: list[Fault]) -> tuple[dict[str, Any], list[_I
     return fields, list(_items(inner, wrapper, faults))
 
 
+def _is_weighted_section(entry: Mapping[Any, Any]) -> bool:
+    return "criteria" in entry and "requirement" not in entry and bool(_GROUP_WEIGHTS & set(entry))
+
+
+def _as_group(section: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return a section with a weight as a group, which is called as the section is."""
+    titles = [section[key] for key in ("title", "name", "description") if section.get(key)]
+    kept = {key: value for key, value in section.items() if key in _NODE_KEYS}
+    return {**kept, "requirement": titles[0] if titles else place}
+
+
 def _no_criteria(fields: Mapping[str, Any]) -> str:
     if "requirement" in fields:
         return "is one criterion, not a rubric: put it in a list"
@@ -182,8 +224,14 @@ def _items(items: Any, where: str, faults: list[Fault]) -> Iterator[_Item]:
         place = f"{where}[{index}]"
         if isinstance(item, Mapping) and "criteria" in item and "requirement" not in item:
             section = cast("Mapping[str, Any]", item)
-            unknown = sorted(map(str, set(section) - _SECTION_NOTES - {"criteria"}))
+            unknown = sorted(map(str, set(section) - _SECTION_NOTES - _GROUP_WEIGHTS - {"criteria"}))
             faults += [Fault(place, key, "is not a key of a section: remove it") for key in unknown]
+            if _GROUP_WEIGHTS & set(section):
+                yield _Item(place, _as_group(section, place))
+                continue
+            if any(isinstance(other, Mapping) and _is_weighted_section(other) for other in items):
+                message = "is missing, and another section has one: give each section a weight, or none"
+                faults.append(Fault(place, "weight", message))
             yield from _items(section["criteria"], f"{place}.criteria", faults)
         elif isinstance(item, Criterion | Mapping):
             yield _Item(place, item)

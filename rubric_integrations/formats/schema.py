@@ -32,6 +32,11 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             **{name: criterion["properties"][name] for name in ("name", "weight", "requirement")},
+            "penalty_cap": {
+                "description": "The most that the penalties among the criteria take, in the unit of their weights.",
+                "type": ["number", "null"],
+                "exclusiveMinimum": 0,
+            },
             "criteria": entries,
         },
     }

@@ -11,12 +11,13 @@ the scoring formula, which is applied to the roots.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from rubric_integrations.results.interpret import extreme_judgment
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.rubric.tree import Node, weighted_mean
+from rubric_integrations.rubric.tree import Node, group_value
 from rubric_integrations.scoring.formula import WeightedValue, score_parts, scored_value
 from rubric_integrations.scoring.policies import CannotAssess
 
@@ -126,11 +127,10 @@ def _node_range(node: Node, leaves: Sequence[_ValueRange]) -> _ValueRange:
     """Return the range of a group from those of its children."""
     if node.leaf is not None:
         return leaves[node.leaf]
-    children = [_Part(child.weight, _node_range(child, leaves)) for child in node.children]
-    weights = [child.weight for child in children]
-
-    def mean(child_values: Sequence[float | None]) -> float | None:
-        return weighted_mean(zip(weights, child_values, strict=True))
+    # The value of a group of penalties rises with theirs; in any other group they lower it, as in a rubric.
+    sign = -1.0 if node.has_only_penalties else 1.0
+    children = [_Part(sign * child.weight, _node_range(child, leaves)) for child in node.children]
+    mean = partial(group_value, node)
 
     lows, highs = _ends(children, mean)
     may_abstain = mean([child.range.required_low for child in children]) is None

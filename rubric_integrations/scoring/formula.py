@@ -13,12 +13,12 @@ switch a rubric from one line to the other and raise its score. The score is Non
 because no criterion that counts in it was assessed.
 
 In a rubric with groups (a tree), `w` and `v` are the weights and the values of its roots. The value of a group is the
-weighted mean of its children that have a value, from the leaves upwards (`rubric.tree`). The policies for abstentions
-act on the leaves: under `zero`, `partial` and `fail` every leaf has a value, so that the score equals the sum over the
-leaves with their effective weights. A criterion that does not apply is left out as under `skip`, whatever the policy.
-Under `skip`, an abstention leaves the weight of its group to its siblings, and a
-group whose leaves all abstained is left out like a criterion. Hence S, the raw score, counts the whole weight of every
-root that has a value.
+weighted mean of its children that have a value, less its penalties, from the leaves upwards (`rubric.tree`). The
+policies for abstentions act on the leaves: under `zero`, `partial` and `fail` every leaf has a value, so that the score
+equals the sum over the leaves with their effective weights, unless the penalties of a group reach its cap or its whole
+value. Under `skip`, an abstention leaves the weight of its group to its siblings, and a group whose leaves all
+abstained is left out like a criterion. Hence S, the raw score, counts the whole weight of every root that has a value.
+A criterion that does not apply is left out as under `skip`, whatever the policy.
 """
 
 from __future__ import annotations
@@ -177,8 +177,9 @@ def score_overall(rubric: Rubric, percent: float) -> Score:
     all graders have the same scale.
     """
     share = percent / 100
-    positive = rubric.positive_weight
-    return Score(_clamp(share), share * positive if positive else -rubric.negative_weight * (1 - share))
+    weights = [part.weight for part in rubric.tree or rubric.criteria]
+    positive = math.fsum(weight for weight in weights if weight > 0)
+    return Score(_clamp(share), share * positive if positive else math.fsum(weights) * (1 - share))
 
 
 def blend_scores(score: float, metrics: Sequence[tuple[float, float]], blend: Blend) -> float:

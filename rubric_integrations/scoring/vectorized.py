@@ -112,9 +112,16 @@ def _node_values(node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]
         return values[:, node.leaf]
     weights = np.array([child.weight for child in node.children])
     below = np.stack([_node_values(child, values) for child in node.children], axis=1)
-    counted = ~np.isnan(below)
-    total = counted @ weights
-    return np.divide(np.where(counted, below, 0.0) @ weights, total, out=np.full_like(total, np.nan), where=total > 0)
+    counted, known = ~np.isnan(below), np.nan_to_num(below)
+    taken = known @ np.maximum(-weights, 0.0)
+    if node.penalty_cap is not None:
+        taken = np.minimum(taken, node.penalty_cap)
+    if node.has_only_penalties:
+        return np.where(counted.any(axis=1), taken / node.divisor, np.nan)
+    total = counted @ np.maximum(weights, 0.0)
+    earned = known @ np.maximum(weights, 0.0)
+    value = np.divide(earned - taken, total, out=np.full_like(total, np.nan), where=total > 0)
+    return np.maximum(value, 0.0)
 
 
 def _column_to_values(key: str, criterion: Criterion, column: NDArray[Any]) -> NDArray[np.float64]:
