@@ -50,7 +50,7 @@ def read(document: Any, source: str) -> Rubric:
     criteria: list[Criterion] = []
     nodes = [_read_node(item, 1.0, criteria, faults) for item in items]
     if not faults:
-        if any(node.children for node in nodes):
+        if any(node.children for node in nodes) or len(nodes) != len(criteria):
             fields["tree"] = tuple(nodes)
         try:
             return Rubric.model_validate({**fields, "criteria": criteria})
@@ -63,7 +63,8 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric as plain data: the fields that are set, and always the weights. Nothing is lost."""
     document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree"})
     leaves = [_write_criterion(criterion) for criterion in rubric.criteria]
-    document["criteria"] = leaves if rubric.tree is None else [_write_node(node, leaves) for node in rubric.tree]
+    written: set[int] = set()
+    document["criteria"] = leaves if rubric.tree is None else [_write_node(n, leaves, written) for n in rubric.tree]
     return document, []
 
 
@@ -76,12 +77,16 @@ def _write_criterion(criterion: Criterion) -> dict[str, Any]:
     }
 
 
-def _write_node(node: Node, leaves: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _write_node(node: Node, leaves: Sequence[dict[str, Any]], written: set[int]) -> dict[str, Any]:
+    """Write a node; a leaf whose criterion is already `written` becomes a reference to it."""
+    if node.leaf in written:
+        return {"ref": leaves[node.leaf]["name"], "weight": node.weight}
     if node.leaf is not None:
+        written.add(node.leaf)
         return {**leaves[node.leaf], "weight": node.weight}
     name = {"name": node.name} if node.name is not None else {}
     cap = {"penalty_cap": node.penalty_cap} if node.penalty_cap is not None else {}
-    children = [_write_node(child, leaves) for child in node.children]
+    children = [_write_node(child, leaves, written) for child in node.children]
     return {**name, "weight": node.weight, **cap, "requirement": node.requirement, "criteria": children}
 
 
@@ -95,6 +100,8 @@ def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: lis
         faults: The list to which faults are appended.
     """
     leaf, data = len(criteria), item.data
+    if isinstance(data, Mapping) and "ref" in data:
+        return _read_reference(item, share, criteria, faults)
     is_group = isinstance(data, Mapping) and "criteria" in data
     if is_group:
         entry = cast("Mapping[Any, Any]", data)
@@ -111,6 +118,28 @@ def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: lis
     # An unchanged criterion remembers which fields are set, so that it is written as it was read.
     criteria.append(own if share == 1.0 else own.model_copy(update={"weight": own.weight * share}))
     return Node(requirement=own.requirement, name=own.name, weight=own.weight, leaf=leaf)
+
+
+def _read_reference(item: _Item, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
+    """Read an entry `{ref: name}`, which scores an earlier criterion here too."""
+    entry = cast("Mapping[Any, Any]", item.data)
+    name, weight = entry["ref"], _weight(entry)
+    leaf = next((index for index, criterion in enumerate(criteria) if criterion.name == name), None)
+    faults += [unknown_key(item.where, str(key), {"ref", "weight"}) for key in entry if key not in ("ref", "weight")]
+    if weight is None:
+        message = f"must be a finite number, got {short(entry['weight'])}: write it plainly, such as 10 or -15"
+        faults.append(Fault(item.where, "weight", message))
+    if leaf is None or not isinstance(name, str):
+        message = f"{short(name)} is not the `name` of a criterion above: name one, and refer to it only below it"
+        faults.append(Fault(item.where, "ref", message))
+    if leaf is None or weight is None:
+        return Node(requirement="", weight=0.0, leaf=0)
+    first = criteria[leaf]
+    if first.weight * weight * share < 0:
+        message = f"makes {name!r} a penalty here and none elsewhere: a judge could not tell which to answer"
+        faults.append(Fault(item.where, "weight", message))
+    criteria[leaf] = first.model_copy(update={"weight": first.weight + weight * share})
+    return Node(requirement=first.requirement, name=first.name, weight=weight, leaf=leaf)
 
 
 def _read_group(item: _Item, own: Criterion, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:

@@ -22,7 +22,7 @@ def json_schema() -> dict[str, Any]:
     rubric["properties"].pop("tree")
     definitions.pop("Node", None)
     criterion = definitions["Criterion"]
-    entry = {"anyOf": [{"$ref": "#/$defs/Criterion"}, {"$ref": "#/$defs/Group"}]}
+    entry = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in ("Criterion", "Group", "Reference")]}
     entries = {"type": "array", "minItems": 1, "items": entry}
     definitions["Group"] = {
         "title": "Group",
@@ -39,6 +39,14 @@ def json_schema() -> dict[str, Any]:
             },
             "criteria": entries,
         },
+    }
+    definitions["Reference"] = {
+        "title": "Reference",
+        "description": "A criterion above, which is judged once and scored here too.",
+        "type": "object",
+        "required": ["ref"],
+        "additionalProperties": False,
+        "properties": {"ref": {"type": "string"}, "weight": criterion["properties"]["weight"]},
     }
     rubric["properties"]["criteria"] = entries
     number: dict[str, Any] = definitions["Check"]["properties"]["number"]

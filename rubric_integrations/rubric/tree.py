@@ -39,7 +39,8 @@ class Node(Record):
         children: The nodes of the group; empty for a leaf.
         penalty_cap: The most that the penalties among the children take, in the unit of the children's weights; None
             for no such limit.
-        leaf: For a leaf, the index of its criterion in the rubric; None for a group.
+        leaf: For a leaf, the index of its criterion in the rubric; None for a group. Several leaves may have the same
+            criterion, which is judged once and scored in each of their groups.
     """
 
     requirement: str
@@ -166,13 +167,20 @@ def group_fault(weight: float, weights: Sequence[float], penalty_cap: float | No
 
 
 def effective_weights(tree: Sequence[Node]) -> list[float]:
-    """Return the effective weight of each leaf, in order: its share of the weights of all groups above it."""
+    """Return the effective weight of each criterion, in order: its share of the weights of all groups above it.
 
-    def weights_below(node: Node, weight: float) -> Iterator[float]:
+    The weight of a criterion with several leaves is their sum.
+    """
+
+    def weights_below(node: Node, weight: float) -> Iterator[tuple[int | None, float]]:
         if not node.children:
-            yield weight
+            yield node.leaf, weight
         total, sign = node.divisor, -1.0 if node.has_only_penalties else 1.0
         for child in node.children:
             yield from weights_below(child, weight * sign * child.weight / total if total else 0.0)
 
-    return [weight for node in tree for weight in weights_below(node, node.weight)]
+    totals: dict[int | None, float] = {}
+    for node in tree:
+        for leaf, weight in weights_below(node, node.weight):
+            totals[leaf] = totals.get(leaf, 0.0) + weight
+    return list(totals.values())

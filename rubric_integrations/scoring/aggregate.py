@@ -87,7 +87,7 @@ def aggregate_answers(
             name,
             [computed] if index in computed.outcomes else panel,
             policies,
-            is_open=may_leave_open and index not in answered,
+            is_open=(may_leave_open and index not in answered) or _is_open(condition_of[index]),
         )
         for index, (name, criterion) in enumerate(zip(rubric.keys, rubric.criteria, strict=True))
     )
@@ -243,6 +243,11 @@ def _without_score(
         mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
         report=criteria,
     )
+
+
+def _is_open(condition: CriterionReport | None) -> bool:
+    """Whether a condition is not known yet, so that not even the result of a check counts."""
+    return condition is not None and not condition.was_asked
 
 
 def _left_out(criteria: Sequence[CriterionReport]) -> frozenset[int]:

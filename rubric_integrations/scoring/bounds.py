@@ -6,6 +6,9 @@ every child that counts has its highest value. A child that can still abstain ma
 left out, from some value on; it is lowest the other way round. Hence it is enough to sort these children by their best
 (or worst) value and to count them one after another: one of these means is the end of the range. The same holds for
 the scoring formula, which is applied to the roots.
+
+Children that share a criterion or a condition do depend on each other. Then the range includes scores that cannot occur
+together, and every one that can: a decision that it allows is right, and may come later than it could.
 """
 
 from __future__ import annotations

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
@@ -188,3 +191,33 @@ def test_report_without_conditions_is_written_as_before() -> None:
     report, _ = grade("UNMET")
     assert [row.get("not_applicable") for row in report.model_dump()["report"]] == [None, True, True]
     assert EvaluationReport.model_validate_json(report.model_dump_json()) == report
+
+
+KINDS = st.fixed_dictionaries(
+    {
+        "weight": st.sampled_from([3.0, 1.0, -2.0]),
+        "applies_when": st.sampled_from([None, "a", "b"]),
+        "required": st.booleans(),
+        "check": st.sampled_from([None, Check(contains="text"), Check(contains="other")]),
+    }
+)
+VERDICTS = st.sampled_from(["MET", "UNMET", "CANNOT_ASSESS"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(KINDS, min_size=1, max_size=4), st.data(), st.sampled_from(["skip", "zero", "fail"]))
+def test_stop_when_decided_decides_as_the_whole_grade_does(
+    kinds: list[dict[str, Any]], data: st.DataObject, policy: Any
+) -> None:
+    rubric = Rubric([Criterion(requirement=f"r{number}", **fields) for number, fields in enumerate(kinds)])
+    verdicts = {question.requirement: data.draw(VERDICTS) for question in questions(rubric.criteria)}
+    whole = rubric.grade_sync("text", PerCriterionGrader(FakeJudge(verdicts), cannot_assess=policy))
+    judge = FakeJudge(verdicts)
+    early = rubric.grade_sync("text", PerCriterionGrader(judge, cannot_assess=policy, stop_when_decided=True))
+    assert early.passed == whole.passed
+    assert early.spend.calls <= whole.spend.calls
+    if early.score_range is None:
+        assert early.score == whole.score
+    elif whole.score is not None:
+        low, high = early.score_range
+        assert (low or 0.0) - 1e-9 <= whole.score <= high + 1e-9
