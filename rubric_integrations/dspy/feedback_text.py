@@ -9,7 +9,8 @@ def feedback(report: EvaluationReport) -> str:
     """Write a report as text that a reflecting model can act on.
 
     The criteria that cost most of the score come first, each with the judge's reason or the error. The criteria
-    without a value (abstentions and failures) follow, and those without a loss are listed in one line.
+    without a value (abstentions and failures) follow. Those without a loss, and those that do not apply, are listed in
+    one line each.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
@@ -23,11 +24,13 @@ def feedback(report: EvaluationReport) -> str:
     with_value = [row for row in report.criteria if row.value is not None]
     with_loss = sorted((row for row in with_value if _loss(row) > 0), key=_loss, reverse=True)
     lines += [_line(row) for row in with_loss]
-    lines += [_line(row) for row in report.criteria if row.value is None]
+    lines += [_line(row) for row in report.criteria if row.value is None and not row.not_applicable]
     correct = [row for row in with_value if _loss(row) == 0]
     if correct:
         texts = (f"{row.requirement} (avoided)" if row.weight < 0 else row.requirement for row in correct)
         lines.append("As it should be: " + "; ".join(texts))
+    if inapplicable := [row.requirement for row in report.criteria if row.not_applicable]:
+        lines.append("Does not apply here: " + "; ".join(inapplicable))
     if report.reason:
         lines.append(report.reason)
     return "\n".join(lines)

@@ -143,7 +143,7 @@ def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
         losses.append(f"`{key}`: AgentV has no penalties and reads a negative weight differently")
     losses.extend(
         f"`{key}`: `{field}` has no place in the format; the criterion becomes MET or UNMET"
-        for field in ("check", "options", "aggregation", "aspects", "examples", "tags")
+        for field in ("check", "options", "applies_when", "aggregation", "aspects", "examples", "tags")
         if getattr(criterion, field) not in (None, ())
     )
     if criterion.scale is not None:

@@ -51,7 +51,7 @@ def short(value: object) -> str:
 
 
 def _fault(where: str, model: type[BaseModel], details: ErrorDetails) -> Fault:
-    path = [str(part) for part in details["loc"]]
+    path = [part for part in map(str, details["loc"]) if not part.startswith("<")]
     field = ".".join(path)
     value = details["input"]
     match details["type"]:

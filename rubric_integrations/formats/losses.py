@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.tree import has_caps
 
 
 def rubric_losses(rubric: Rubric, kept: Collection[str]) -> list[str]:
@@ -25,6 +26,8 @@ def rubric_losses(rubric: Rubric, kept: Collection[str]) -> list[str]:
     ]
     if rubric.tree is not None:
         losses.append("the tree is flattened into its leaves, with their effective weights")
+        if has_caps(rubric.tree):
+            losses.append("`penalty_cap` has no place in the format: penalties take more than before")
     return losses
 
 

@@ -14,13 +14,15 @@ from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import DEFAULT_WEIGHT, Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.rubric.tree import Node
+from rubric_integrations.rubric.tree import Node, PenaltyCap, group_fault, only_penalties
 
 _WRAPPERS = ("criteria", "sections", "rubric")
 _SECTION_NOTES = {"name", "title", "description"}
 _ROW_KEYS = {"rubric", "rubrics"}
-_NODE_KEYS = {"name", "weight", "requirement", "criteria"}
+_GROUP_WEIGHTS = {"weight", "penalty_cap"}
+_NODE_KEYS = {"name", "requirement", "criteria"} | _GROUP_WEIGHTS
 _WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
+_CAP: TypeAdapter[float] = TypeAdapter(PenaltyCap)
 # The reader makes these fields from the nesting of the criteria; as keys of a file they are unknown.
 _DERIVED = {"tree"}
 
@@ -49,7 +51,7 @@ def read(document: Any, source: str) -> Rubric:
     criteria: list[Criterion] = []
     nodes = [_read_node(item, 1.0, criteria, faults) for item in items]
     if not faults:
-        if any(node.children for node in nodes):
+        if any(node.children for node in nodes) or len(nodes) != len(criteria):
             fields["tree"] = tuple(nodes)
         try:
             return Rubric.model_validate({**fields, "criteria": criteria})
@@ -67,7 +69,8 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric as plain data: the fields that are set, and always the weights. Nothing is lost."""
     document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree"})
     leaves = [_write_criterion(criterion) for criterion in rubric.criteria]
-    document["criteria"] = leaves if rubric.tree is None else [_write_node(node, leaves) for node in rubric.tree]
+    written: set[int] = set()
+    document["criteria"] = leaves if rubric.tree is None else [_write_node(n, leaves, written) for n in rubric.tree]
     return document, []
 
 
@@ -80,12 +83,17 @@ def _write_criterion(criterion: Criterion) -> dict[str, Any]:
     }
 
 
-def _write_node(node: Node, leaves: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _write_node(node: Node, leaves: Sequence[dict[str, Any]], written: set[int]) -> dict[str, Any]:
+    """Write a node; a leaf whose criterion is already `written` becomes a reference to it."""
+    if node.leaf in written:
+        return {"ref": leaves[node.leaf]["name"], "weight": node.weight}
     if node.leaf is not None:
+        written.add(node.leaf)
         return {**leaves[node.leaf], "weight": node.weight}
     name = {"name": node.name} if node.name is not None else {}
-    children = [_write_node(child, leaves) for child in node.children]
-    return {**name, "weight": node.weight, "requirement": node.requirement, "criteria": children}
+    cap = {"penalty_cap": node.penalty_cap} if node.penalty_cap is not None else {}
+    children = [_write_node(child, leaves, written) for child in node.children]
+    return {**name, "weight": node.weight, **cap, "requirement": node.requirement, "criteria": children}
 
 
 def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
@@ -98,10 +106,13 @@ def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: lis
         faults: The list to which faults are appended.
     """
     leaf, data = len(criteria), item.data
+    if isinstance(data, Mapping) and "ref" in data:
+        return _read_reference(item, share, criteria, faults)
     is_group = isinstance(data, Mapping) and "criteria" in data
     if is_group:
         entry = cast("Mapping[Any, Any]", data)
-        data = {"weight": DEFAULT_WEIGHT, **{key: value for key, value in entry.items() if key != "criteria"}}
+        own_keys = {key: value for key, value in entry.items() if key not in ("criteria", "penalty_cap")}
+        data = {"weight": _default_weight(entry), **own_keys}
     try:
         own = Criterion.model_validate(data)
     except ValidationError as error:
@@ -115,6 +126,28 @@ def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: lis
     return Node(requirement=own.requirement, name=own.name, weight=own.weight, leaf=leaf)
 
 
+def _read_reference(item: _Item, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
+    """Read an entry `{ref: name}`, which scores an earlier criterion here too."""
+    entry = cast("Mapping[Any, Any]", item.data)
+    name, weight = entry["ref"], _weight(entry)
+    leaf = next((index for index, criterion in enumerate(criteria) if criterion.name == name), None)
+    faults += [unknown_key(item.where, str(key), {"ref", "weight"}) for key in entry if key not in ("ref", "weight")]
+    if weight is None:
+        message = f"must be a finite number, got {short(entry['weight'])}: write it plainly, such as 10 or -15"
+        faults.append(Fault(item.where, "weight", message))
+    if leaf is None or not isinstance(name, str):
+        message = f"{short(name)} is not the `name` of a criterion above: name one, and refer to it only below it"
+        faults.append(Fault(item.where, "ref", message))
+    if leaf is None or weight is None:
+        return Node(requirement="", weight=0.0, leaf=0)
+    first = criteria[leaf]
+    if first.weight * weight * share < 0:
+        message = f"makes {name!r} a penalty here and none elsewhere: a judge could not tell which to answer"
+        faults.append(Fault(item.where, "weight", message))
+    criteria[leaf] = first.model_copy(update={"weight": first.weight + weight * share})
+    return Node(requirement=first.requirement, name=first.name, weight=weight, leaf=leaf)
+
+
 def _read_group(item: _Item, own: Criterion, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
     """Divide the weight of an entry, whose own fields are `own`, among its `criteria`, and read them."""
     faults += [unknown_key(item.where, key, _NODE_KEYS) for key in sorted(map(str, set(item.data) - _NODE_KEYS))]
@@ -122,20 +155,47 @@ def _read_group(item: _Item, own: Criterion, share: float, criteria: list[Criter
     entries = list(_items([] if children is None else children, f"{item.where}.criteria", faults))
     weights = [weight for entry in entries if (weight := _weight(entry.data)) is not None]
     are_valid = len(weights) == len(entries)
-    total = math.fsum(weights) if are_valid else 0.0
     if not entries:
         faults.append(Fault(item.where, "criteria", "is empty: add criteria to the group, or remove `criteria`"))
-    elif are_valid and (min(weights) < 0 or total <= 0):
-        message = "have a negative weight, or none at all: a group divides its own weight, with its sign, among them"
-        faults.append(Fault(item.where, "criteria", message))
-    child_share = share * own.weight / total if total > 0 else 0.0
+    elif are_valid and not any(weights):
+        faults.append(Fault(item.where, "criteria", "have no weight at all: a group divides its own weight among them"))
+    cap, fault = _cap(item.data), None
+    if cap is None and item.data.get("penalty_cap") is not None:
+        message = f"must be a number above 0, got {short(item.data['penalty_cap'])}: remove it for no limit"
+        faults.append(Fault(item.where, "penalty_cap", message))
+    elif are_valid and (fault := group_fault(own.weight, weights, cap)):
+        faults.append(Fault(item.where, "", fault))
+    total = math.fsum(weight for weight in weights if weight > 0)
+    if cap is not None and only_penalties(weights):
+        total = -cap
+    child_share = share * own.weight / total if total else 0.0
     nodes = tuple(_read_node(entry, child_share, criteria, faults) for entry in entries)
-    return Node(requirement=own.requirement, name=own.name, weight=own.weight, children=nodes)
+    if faults:
+        return Node(requirement="", weight=0.0, leaf=0)
+    return Node(requirement=own.requirement, name=own.name, weight=own.weight, penalty_cap=cap, children=nodes)
+
+
+def _cap(entry: Mapping[str, Any]) -> float | None:
+    """Return a group's cap; None if it has none, or an invalid one."""
+    try:
+        return _CAP.validate_python(entry.get("penalty_cap"))
+    except ValidationError:
+        return None
+
+
+def _default_weight(entry: Mapping[Any, Any]) -> float:
+    """Return the weight of a group that states none: minus its cap, if it has only penalties."""
+    cap, children = _cap(entry), entry["criteria"]
+    if cap is None or not isinstance(children, Sequence) or isinstance(children, str | bytes):
+        return DEFAULT_WEIGHT
+    weights = [_weight(child) for child in children if isinstance(child, Mapping | Criterion)]
+    return -cap if only_penalties([weight for weight in weights if weight is not None]) else DEFAULT_WEIGHT
 
 
 def _weight(data: Any) -> float | None:
     """Return an entry's weight relative to its siblings; None if it is invalid, which `Criterion` reports."""
-    weight = data.weight if isinstance(data, Criterion) else data.get("weight", DEFAULT_WEIGHT)
+    default = _default_weight(data) if isinstance(data, Mapping) and "criteria" in data else DEFAULT_WEIGHT
+    weight = data.weight if isinstance(data, Criterion) else data.get("weight", default)
     try:
         return _WEIGHT.validate_python(weight)
     except ValidationError:
@@ -172,6 +232,17 @@ def _unwrap(document: Any, faults: list[Fault]) -> tuple[dict[str, Any], list[_I
     return fields, list(_items(inner, wrapper, faults))
 
 
+def _is_weighted_section(entry: Mapping[Any, Any]) -> bool:
+    return "criteria" in entry and "requirement" not in entry and bool(_GROUP_WEIGHTS & set(entry))
+
+
+def _as_group(section: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return a section with a weight as a group, which is called as the section is."""
+    titles = [section[key] for key in ("title", "name", "description") if section.get(key)]
+    kept = {key: value for key, value in section.items() if key in _NODE_KEYS}
+    return {**kept, "requirement": titles[0] if titles else place}
+
+
 def _no_criteria(fields: Mapping[str, Any]) -> str:
     if "requirement" in fields:
         return "is one criterion, not a rubric: put it in a list"
@@ -198,12 +269,18 @@ def _items(items: Any, where: str, faults: list[Fault]) -> Iterator[_Item]:
         place = f"{where}[{index}]"
         if isinstance(item, Mapping) and "criteria" in item and "requirement" not in item:
             section = cast("Mapping[str, Any]", item)
-            unknown = sorted(map(str, set(section) - _SECTION_NOTES - {"criteria"}))
+            unknown = sorted(map(str, set(section) - _SECTION_NOTES - _GROUP_WEIGHTS - {"criteria"}))
             message = (
                 "is not a key of a section: give the section a `requirement`, which makes it a group that shares its "
                 "weight among its criteria. Ignored, it could change the score silently"
             )
             faults += [Fault(place, key, message) for key in unknown]
+            if _GROUP_WEIGHTS & set(section):
+                yield _Item(place, _as_group(section, place))
+                continue
+            if any(isinstance(other, Mapping) and _is_weighted_section(other) for other in items):
+                message = "is missing, and another section has one: give each section a weight, or none"
+                faults.append(Fault(place, "weight", message))
             yield from _items(section["criteria"], f"{place}.criteria", faults)
         elif isinstance(item, Criterion | Mapping):
             yield _Item(place, item)

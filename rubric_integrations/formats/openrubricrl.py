@@ -119,7 +119,7 @@ def _read_criterion(criterion: CriterionFields, scale: Scale) -> Criterion:
 def _write_criterion(key: str, criterion: Criterion, share: float, scale: Scale, losses: list[str]) -> dict[str, Any]:
     losses.extend(
         f"`{key}`: `{field}` has no place in the schema; the criterion is rated on the scale"
-        for field in ("check", "options", "required", "min_score", "aggregation")
+        for field in ("check", "options", "applies_when", "required", "min_score", "aggregation")
         if field in criterion.model_fields_set and getattr(criterion, field) not in (None, False)
     )
     if criterion.name is None:

@@ -43,7 +43,8 @@ def to_feedback(rubric: Rubric, report: EvaluationReport, key_prefix: str) -> li
     """Convert a report to feedback: first the row of the score, then one row for each criterion in the report.
 
     Scores are in [0, 1], higher is better, also for penalties (see `feedback_score`). An abstention has no score and
-    the value `"CANNOT_ASSESS"`; a failure has neither, and `extra={"error": True}`.
+    the value `"CANNOT_ASSESS"`; a failure has neither, and `extra={"error": True}`. A criterion that does not apply has
+    only a comment.
     """
     total = EvaluationResult(
         key=key_prefix,
@@ -85,6 +86,8 @@ def _criterion_feedback(criterion: Criterion, row: CriterionReport, key_prefix: 
     key, config = feedback_key(key_prefix, row.name), feedback_config(criterion)
     if row.error:
         return EvaluationResult(key=key, comment=f"not judged: {row.error}", extra={"error": True})
+    if row.not_applicable:
+        return EvaluationResult(key=key, comment=row.reason)
     if row.value is None:
         return EvaluationResult(key=key, value="CANNOT_ASSESS", comment=row.reason, feedback_config=config)
     comment = row.reason if criterion.kind == "binary" else f"{row.verdict}: {row.reason}"

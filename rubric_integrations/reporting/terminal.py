@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.summary import Graded
 
-_STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow"}
+_STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow", "NOT_APPLICABLE": "dim"}
 
 
 def report_table(graded: Graded) -> Table:

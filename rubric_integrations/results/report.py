@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations._util.records import EncodableText, Record, UnitScore, Weight
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _KIND = re.compile(r"\b(config|transport|parse|check): ")
 
+NOT_APPLICABLE = "NOT_APPLICABLE"
+"""The verdict in the report of a criterion whose condition (`applies_when`) does not hold."""
+
 ReprArgs = Iterable[tuple[str | None, Any]]
 
 
@@ -28,12 +31,15 @@ class CriterionReport(Record):
         name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by its position.
         requirement: The criterion's requirement.
         weight: The criterion's weight.
-        verdict: The verdict that was scored, or CANNOT_ASSESS; None for a failure without a fallback verdict.
-        value: The value of the verdict in [0, 1]; None for an abstention or a failure without a fallback verdict.
+        verdict: The verdict that was scored, CANNOT_ASSESS or NOT_APPLICABLE; None for a failure without a fallback
+            verdict.
+        value: The value of the verdict in [0, 1]; None for an abstention, a criterion that does not apply, or a failure
+            without a fallback verdict.
         reason: The judge's reason for the verdict.
         error: Why the judge failed; None if it did not. If there is also a verdict, it is the fallback of `on_failure`.
         required: Whether `passed` of the whole report depends on this criterion.
-        passed: Whether this criterion passes its gate; False for an abstention or a failure.
+        passed: Whether this criterion passes its gate, which one that does not apply does; False for an abstention or
+            a failure.
         spend: Calls, tokens and cost of this criterion.
         neutralized: Whether text that imitates the structure of the prompt was sanitized before the judge read it.
         votes: The votes of a panel, including those of judges that failed; empty for a single judge.
@@ -44,6 +50,7 @@ class CriterionReport(Record):
         confidence: The confidence of a single judge in [0, 1], if it was requested; the score does not use it.
         expected_value: The expected value in [0, 1] of a single judge's probabilities, if they were requested; the
             score does not use it.
+        not_applicable: Whether the criterion's condition (`applies_when`) does not hold, so that it is left out.
     """
 
     name: str
@@ -62,6 +69,15 @@ class CriterionReport(Record):
     not_asked: tuple[str, ...] = ()
     confidence: UnitScore | None = None
     expected_value: UnitScore | None = None
+    not_applicable: bool = False
+
+    @model_serializer(mode="wrap")
+    def _without_an_absent_condition(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A report by a rubric without conditions is written as it was before there were any.
+        fields: dict[str, Any] = handler(self)
+        if not self.not_applicable:
+            fields.pop("not_applicable", None)
+        return fields
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
@@ -73,6 +89,11 @@ class CriterionReport(Record):
     def was_asked(self) -> bool:
         """Whether a judgment was requested; False if `stop_when_decided` decided without this criterion."""
         return self.verdict is not None or self.error is not None
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the judge worked and could not tell; False for a failure and for a criterion that does not apply."""
+        return self.value is None and self.was_asked and not self.error and not self.not_applicable
 
     @property
     def lost_votes(self) -> int:
@@ -93,7 +114,7 @@ class EvaluationReport(Record):
         passed: Whether the normalized score reaches the rubric's `pass_mark` and every required criterion passes.
         complete: Whether every question was answered. An abstention is an answer; a failure and the lost vote of a
             panel's judge are not.
-        coverage: The share in [0, 1] of the absolute weights that belongs to assessed criteria.
+        coverage: The share in [0, 1] of the absolute weights that belongs to assessed criteria, of those that apply.
         cannot_assess_count: The number of abstentions.
         failed_count: The number of criteria without an answer.
         error: The failures in one line; None if there are none.
@@ -156,6 +177,11 @@ class EvaluationReport(Record):
     def criteria(self) -> tuple[CriterionReport, ...]:
         """The entries of `report`; empty if a holistic judge scored the whole."""
         return self.report or ()
+
+    @property
+    def not_applicable_count(self) -> int:
+        """The number of criteria that do not apply, because their condition (`applies_when`) does not hold."""
+        return sum(row.not_applicable for row in self.criteria)
 
     @property
     def not_asked(self) -> tuple[str, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_serializer, field_validator, model_validator
 
 from rubric_integrations._util.records import Record, UnitScore, Weight
 from rubric_integrations.rubric.check import Check
@@ -123,6 +123,14 @@ class WorkedExample(Record):
     level: str | None = None
 
 
+def _form_of(condition: Any) -> str:
+    return "<check>" if isinstance(condition, Mapping | Check) else "<words>"
+
+
+# The tags are not names of fields: `formats.faults` leaves texts in angle brackets out of a fault's place.
+_Condition = Annotated[Annotated[str, Tag("<words>")] | Annotated[Check, Tag("<check>")], Discriminator(_form_of)]
+
+
 class Criterion(Record):
     """One requirement for a response, with its weight.
 
@@ -138,6 +146,8 @@ class Criterion(Record):
         options: The answers of a multi-choice criterion: at least two options that are not `na`.
         scale_type: Whether the options are ordered (`ordinal`, the default) or not (`nominal`).
         scale: The numbers that the judge answers with, in place of MET or UNMET.
+        applies_when: When the criterion applies at all: a condition in words, which the judge answers first, or a
+            check. Where it does not hold, the criterion is not applicable and left out of the score.
         aspects: Aspects to consider, shown to the judge.
         examples: Responses with their right answers, shown to the judge.
         aggregation: The strategy that joins a panel's votes on this criterion, in place of the grader's strategy.
@@ -157,6 +167,7 @@ class Criterion(Record):
     options: Sequence[Option] | None = None
     scale_type: Literal["ordinal", "nominal"] = "ordinal"
     scale: Scale | None = None
+    applies_when: _Condition | None = None
     aspects: tuple[Aspect, ...] = ()
     examples: tuple[WorkedExample, ...] = ()
     aggregation: str | None = None
@@ -182,6 +193,15 @@ class Criterion(Record):
             strategies = ", ".join(VOTE_STRATEGIES[self.kind])
             raise ValueError(f"has the `aggregation` {self.aggregation!r}: a {self.kind} criterion takes {strategies}")
         return self
+
+    @field_validator("applies_when")
+    @classmethod
+    def _is_yes_or_no(cls, condition: str | Check | None) -> str | Check | None:
+        if isinstance(condition, str) and not condition.strip():
+            raise ValueError("is empty: write when the criterion applies, or remove it")
+        if isinstance(condition, Check) and condition.metric is not None:
+            raise ValueError("has a `metric`, whose value is neither yes nor no: use another check, or words")
+        return condition
 
     @field_validator("requirement")
     @classmethod

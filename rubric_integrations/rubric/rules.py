@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from rubric_integrations.rubric.check import HybridMetric
@@ -60,9 +61,14 @@ def check_tree(tree: Sequence[Node] | None, criteria: Sequence[Criterion]) -> No
     if tree is None:
         if len(criteria) > MAX_CRITERIA:
             raise ValueError(f"has {len(criteria)} criteria, more than {MAX_CRITERIA}: split the rubric")
-    elif [leaf for node in tree for leaf in node.leaves] != list(range(len(criteria))):
+    elif list(dict.fromkeys(leaves := [leaf for node in tree for leaf in node.leaves])) != list(range(len(criteria))):
         raise ValueError("has a `tree` whose leaves are not its criteria, in order")
+    elif len(leaves) > MAX_LEAVES:
+        raise ValueError(f"has a `tree` with {len(leaves)} leaves, more than {MAX_LEAVES}: split the rubric")
     else:
+        repeated = [leaf for leaf, count in Counter(leaves).items() if count > 1 and criteria[leaf].name is None]
+        if repeated:
+            raise ValueError(f"has `criteria[{repeated[0]}]` in two groups of its `tree`: give it a `name`")
         for index, (weight, criterion) in enumerate(zip(effective_weights(tree), criteria, strict=True)):
             if not math.isclose(weight, criterion.weight, rel_tol=1e-6):
                 raise ValueError(

@@ -7,6 +7,8 @@ import pytest
 
 from rubric_integrations import Criterion, EvaluationReport, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import RubricMetric, feedback
+from rubric_integrations.dspy.feedback_text import objective_scores
+from rubric_integrations.rubric import Check
 from tests.dspy.programs import DEVSET, judge_at, judge_script, metric_at
 from tests.openai_server import OpenAIServer, Reply
 
@@ -80,3 +82,15 @@ def test_feedback_with_a_reference_ends_with_it_unless_the_prediction_passed(ser
     failed, passed = (metric(example, dspy.Prediction(answer=answer)) for answer in ("No.", "It is 6."))
     assert failed.feedback.endswith("\nAn exemplary answer: It is 6, of course.")
     assert "exemplary" not in passed.feedback
+
+
+def test_feedback_lists_criteria_that_do_not_apply_in_one_line() -> None:
+    never = Check(contains="never there")
+    criteria = [Criterion(requirement=text, applies_when=never) for text in ("Names the sum", "Names the date")]
+    rubric = Rubric([Criterion(requirement="Is brief", check=Check(max_words=3)), *criteria])
+    report = rubric.grade_sync("text", grader=PerCriterionGrader("offline"))
+    assert feedback(report).splitlines()[1:] == [
+        "As it should be: Is brief",
+        "Does not apply here: Names the sum; Names the date",
+    ]
+    assert list(objective_scores(report)) == ["c1"]

@@ -10,6 +10,7 @@ import pytest
 from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, Scale
 from rubric_integrations.dspy.feedback_text import objective_scores
 from rubric_integrations.langchain.feedback import feedback_config, to_feedback
+from rubric_integrations.rubric import Check
 from rubric_integrations.submission import Submission
 
 CONTINUOUS = {"type": "continuous", "min": 0.0, "max": 1.0}
@@ -62,3 +63,11 @@ async def test_feedback_of_a_penalty_is_higher_if_better_as_in_dspy(verdict: str
     scores = {row.key: row.score for row in to_feedback(rubric, report, "rubric")[1:]}
     assert scores == {f"rubric.{name}": score for name, score in objective_scores(report).items()}
     assert scores["rubric.rude"] == (0.0 if verdict == "MET" else 1.0)
+
+
+def test_feedback_of_a_criterion_that_does_not_apply_is_a_comment_without_a_value() -> None:
+    rubric = Rubric([Criterion(requirement="Names the sum", applies_when=Check(contains="never there"))])
+    report = rubric.grade_sync("text", PerCriterionGrader("offline"))
+    row = to_feedback(rubric, report, "rubric")[1]
+    assert (row.score, row.value, row.extra) == (None, None, None)
+    assert (row.comment or "").startswith("does not apply: ")

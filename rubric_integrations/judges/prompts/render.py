@@ -10,6 +10,7 @@ from rubric_integrations.judges.prompts.quotation import looks_quotable
 from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import normalize_word
+from rubric_integrations.rubric.conditions import describe_condition
 from rubric_integrations.rubric.criterion import Criterion, Option, Scale
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
@@ -161,7 +162,14 @@ def describe_batch(questions: Mapping[int, Question]) -> str:
 
 def describe_rubric(rubric: Rubric) -> str:
     """Describe all criteria with their weights, for a score of the whole submission."""
-    return "\n".join(f"({c.weight:+g}) {_one_line(describe_criterion(c))}" for c in rubric.criteria)
+    return "\n".join(f"({c.weight:+g}) {_one_line(describe_criterion(c))}{_only_if(c)}" for c in rubric.criteria)
+
+
+def _only_if(criterion: Criterion) -> str:
+    """Return what a judge of the whole reads about when a criterion applies."""
+    if criterion.applies_when is None:
+        return ""
+    return f" [Leave this one out of the score unless this holds: {describe_condition(criterion.applies_when)}]"
 
 
 def options_of(question: Question) -> Sequence[Option]:

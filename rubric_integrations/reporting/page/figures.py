@@ -60,6 +60,7 @@ class CriterionFigures(NamedTuple):
         worst: The most points that can be lost: the sum of the absolute weights, on average over those submissions.
         met, partly, unmet: The number of answers that are fully, partly and not at all as the author wants.
         abstained, failed, open: The number of missing answers: the judge could not tell, failed, or got no request.
+        inapplicable: The number of submissions to which the criterion does not apply.
     """
 
     name: str
@@ -74,6 +75,7 @@ class CriterionFigures(NamedTuple):
     abstained: int
     failed: int
     open: int
+    inapplicable: int
 
 
 class SummaryFigures:
@@ -139,7 +141,7 @@ class _Group:
         self.required = False
         self.rows = 0
         self.lost = self.worst = 0.0
-        self.met = self.partly = self.unmet = self.abstained = self.failed = self.open = 0
+        self.met = self.partly = self.unmet = self.abstained = self.failed = self.open = self.inapplicable = 0
 
     def add(self, criteria: Sequence[CriterionReport]) -> None:
         has_answer = False
@@ -158,7 +160,8 @@ class _Group:
                 self.met += value == 1
                 self.partly += 0 < value < 1
                 self.unmet += value == 0
-            self.abstained += criterion.value is None and not criterion.error and criterion.was_asked
+            self.abstained += criterion.abstained
+            self.inapplicable += criterion.not_applicable
             self.failed += criterion.error is not None
             self.open += not criterion.was_asked
         self.rows += has_answer
@@ -177,6 +180,7 @@ class _Group:
             abstained=self.abstained,
             failed=self.failed,
             open=self.open,
+            inapplicable=self.inapplicable,
         )
 
 

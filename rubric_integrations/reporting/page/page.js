@@ -84,11 +84,12 @@
     if (answer.state === "failed") return "!";
     if (answer.state === "abstained") return "?";
     if (answer.state === "open") return "\u00b7";
+    if (answer.state === "inapplicable") return "\u2013";
     if (answer.verdict === "MET" || answer.verdict === "UNMET") return answer.verdict[0];
     return String(Math.round(answer.good * 100) / 100).replace(/^0\./, ".");
   };
   const shade = (answer) => (answer.state === "answered" ? "g" + Math.round(answer.good * 4) : answer.state);
-  const inWords = (answer) => (answer.state === "failed" ? "judge failed" : answer.state === "open" ? "not requested" : answer.verdict ?? answer.good.toFixed(2));
+  const inWords = (answer) => (answer.state === "failed" ? "judge failed" : answer.state === "open" ? "not requested" : answer.state === "inapplicable" ? "does not apply" : answer.verdict ?? answer.good.toFixed(2));
   const scoreText = (grade) => {
     if (!grade) return "not in this run";
     if (grade.range) return (grade.range[0] === null ? "?" : grade.range[0].toFixed(2)) + ".." + grade.range[1].toFixed(2);
@@ -114,12 +115,12 @@
     field("text", "search", make("input", { type: "search" })),
     field("status", "show", make("select", {}, ...options(statuses))),
     field("criterion", data.kind === "tags" ? "tag" : "criterion", make("select", {}, ...options([["", "any"], ...data.columns.map(([name], place) => [String(place), name])]))),
-    field("answer", "answered", make("select", {}, ...options([["", "in any way"], ["good", "as wanted"], ["part", "partly"], ["bad", "not as wanted"], ["abstained", "could not tell"], ["failed", "judge failed"], ["open", "not requested"]]))),
+    field("answer", "answered", make("select", {}, ...options([["", "in any way"], ["good", "as wanted"], ["part", "partly"], ["bad", "not as wanted"], ["abstained", "could not tell"], ["failed", "judge failed"], ["open", "not requested"], ["inapplicable", "does not apply"]]))),
     field("sort", "sort", make("select", {}, ...options(sorts))),
   );
   $("filters").addEventListener("submit", (event) => event.preventDefault());
 
-  const kinds = ["good", "part", "bad", "abstained", "failed", "open"];
+  const kinds = ["good", "part", "bad", "abstained", "failed", "open", "inapplicable"];
   const kind = (answer) => (answer.state !== "answered" ? answer.state : answer.good === 1 ? "good" : answer.good === 0 ? "bad" : "part");
   let matches = null; /* the rows with the searched text; null if there is no such text to search for */
   const wanted = (row) => {
@@ -166,7 +167,7 @@
 
   /* Rows that share columns may have further criteria, which only the counts include. */
   const hasMore = data.rows.some((row) => row.grades.some((grade) => grade?.counts && (data.kind === "tags" || grade.counts.reduce((a, b) => a + b) > data.columns.length)));
-  const counted = (grade) => (grade?.counts ? grade.counts[0] + " of " + grade.counts.reduce((a, b) => a + b) : "");
+  const counted = (grade) => (grade?.counts ? grade.counts[0] + " of " + grade.counts.slice(0, -1).reduce((a, b) => a + b) : "");
   const cell = (row, run, place) => {
     const answer = valueAt(row, run, place);
     if (!answer) return make("td");

@@ -23,7 +23,7 @@ from rubric_integrations.results.report import CriterionReport
 _BLOCK = 500_000
 # Level 6 saves 4 % of the size of ordinary text, and takes up to three times as long.
 _LEVEL = 4
-_KINDS = ("good", "part", "bad", "abstained", "failed", "open")
+_KINDS = ("good", "part", "bad", "abstained", "failed", "open", "inapplicable")
 
 
 class PageData:
@@ -150,7 +150,10 @@ class PageData:
 def _answer(row: CriterionReport) -> tuple[str, str | None, float | None]:
     """Return the state of an answer, its verdict and its desirability."""
     desirable = desirability(row)
-    state = "failed" if row.error else "open" if not row.was_asked else "abstained" if desirable is None else "answered"
+    if row.not_applicable:
+        state = "inapplicable"
+    else:
+        state = "failed" if row.error else "open" if not row.was_asked else "abstained" if row.abstained else "answered"
     return state, row.verdict, None if desirable is None else round(desirable, 4)
 
 

@@ -66,7 +66,7 @@ def test_rows_with_their_own_rubrics_have_a_column_for_each_tag_or_none() -> Non
     untagged = run._replace(rows=[row._replace(tags={}, criterion_tags=()) for row in run.rows])
     index, _ = data_of(untagged)
     assert (index["kind"], index["columns"]) == ("tags", [])
-    assert [row["grades"][0]["counts"] for row in index["rows"]] == [[1, 0, 1, 0, 0, 0]] * 3
+    assert [row["grades"][0]["counts"] for row in index["rows"]] == [[1, 0, 1, 0, 0, 0, 0]] * 3
     assert "share no criteria and no tags" in report_page([untagged])
 
 
@@ -80,3 +80,16 @@ def test_long_run_is_split_into_blocks_that_each_have_their_criteria(monkeypatch
         assert texts["response"] == f"It is {number}."
         names = [blocks[block]["criteria"][answer[0]][1] for answer in texts["grades"][0]["answers"]]
         assert names == [f"Says {number}.1", f"Says {number}.2"]
+
+
+def test_criterion_that_does_not_apply_has_a_state_of_its_own() -> None:
+    run = run_of("run", "right=MET")
+    [row] = run.rows
+    assert row.report
+    verdict = {"verdict": "NOT_APPLICABLE", "value": None, "not_applicable": True, "passed": True}
+    first, *others = row.report.criteria
+    report = row.report.model_copy(update={"report": (first.model_copy(update=verdict), *others)})
+    run = run._replace(rows=(row._replace(report=report),))
+    index, (block,) = data_of(run)
+    assert index["answers"][index["rows"][0]["grades"][0]["cells"][0]] == ["inapplicable", "NOT_APPLICABLE", None]
+    assert block["rows"][0]["grades"][0]["answers"][0][1:3] == ["inapplicable", "NOT_APPLICABLE"]
