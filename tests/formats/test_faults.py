@@ -27,16 +27,6 @@ def test_key_of_another_project_is_named_with_the_native_word(entry: dict[str, A
     assert message in str(refusal.value)
 
 
-def test_weight_of_a_section_without_a_requirement_is_refused_with_a_remedy_that_keeps_it() -> None:
-    with pytest.raises(RubricError) as refusal:
-        Rubric.from_dict({"sections": [{"name": "Depth", "weight": 0.6, "criteria": [{"requirement": "x"}]}]})
-    message = str(refusal.value)
-    assert "sections[0] `weight`: is not a key of a section: give the section a `requirement`" in message
-    assert "remove" not in message
-    remedied = {"name": "Depth", "requirement": "Is deep", "weight": 0.6, "criteria": [{"requirement": "x"}]}
-    assert Rubric.from_dict({"criteria": [remedied]}).criteria[0].weight == 0.6
-
-
 def test_file_of_rows_with_rubrics_of_their_own_is_refused_in_one_line() -> None:
     rows = [{"prompt": "p", "rubrics": [{"criterion": "x", "points": 1}]}, {"prompt": "q", "rubric": ["y"]}]
     with pytest.raises(RubricError) as refusal:
