@@ -26,7 +26,7 @@ from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.rounds import grade_in_rounds
 from rubric_integrations.judges.stored import StoreError
-from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.results.report import EvaluationReport, JudgeError, tag_key
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.submission.messages import Respond, check_respond
@@ -150,7 +150,8 @@ class RubricMetric:
             message = "The program raised an error." if pred is None else "The program returned an empty response."
             self._history.count_call("nothing_to_grade")
             # The worst value for every objective: without values, a program would rise on GEPA's front by failing.
-            return RubricScore(0.0, False, message, 0.0, dict.fromkeys(rubric.keys, 0.0))
+            names = [*map(tag_key, rubric.tags), *rubric.keys]
+            return RubricScore(0.0, False, message, 0.0, dict.fromkeys(names, 0.0))
         report = self._report_for(rubric, submission)
         message = self.feedback(self._predictor_criteria.part_for(pred_name, report))
         if submission.reference and not report.passed:

@@ -11,15 +11,18 @@ from pydantic import TypeAdapter, ValidationError
 from rubric_integrations._util.records import Weight
 from rubric_integrations.formats.faults import faults_from_error, short, unknown_key
 from rubric_integrations.results.interpret import to_judgment
-from rubric_integrations.rubric.criterion import DEFAULT_WEIGHT, Criterion
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
+from rubric_integrations.rubric.importance import DEFAULT_WEIGHT, ImportanceWeights, weight_of
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.rules import weigh, with_weight
 from rubric_integrations.rubric.tree import Node
 
 _WRAPPERS = ("criteria", "sections", "rubric")
 _SECTION_NOTES = {"name", "title", "description"}
 _NODE_KEYS = {"name", "weight", "requirement", "criteria"}
 _WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
+_WEIGHTS: TypeAdapter[ImportanceWeights | None] = TypeAdapter(ImportanceWeights | None)
 # The reader makes these fields from the nesting of the criteria; as keys of a file they are unknown.
 _DERIVED = {"tree"}
 
@@ -46,7 +49,8 @@ def read(document: Any, source: str) -> Rubric:
     fields, items = _unwrap(document, faults)
     faults += [unknown_key("", key, set(Rubric.model_fields) - _DERIVED) for key in sorted(_DERIVED & fields.keys())]
     criteria: list[Criterion] = []
-    nodes = [_read_node(item, 1.0, criteria, faults) for item in items]
+    weights = _importance_weights(fields)
+    nodes = [_read_node(item, 1.0, weights, criteria, faults) for item in items]
     if not faults:
         if any(node.children for node in nodes):
             fields["tree"] = tuple(nodes)
@@ -58,7 +62,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as plain data: the fields that are set, and always the weights. Nothing is lost."""
+    """Return a rubric as plain data: the fields that are set, and the weights. Nothing is lost."""
     document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree"})
     leaves = [_write_criterion(criterion) for criterion in rubric.criteria]
     document["criteria"] = leaves if rubric.tree is None else [_write_node(node, leaves) for node in rubric.tree]
@@ -68,7 +72,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
 def _write_criterion(criterion: Criterion) -> dict[str, Any]:
     return {
         **({"name": criterion.name} if criterion.name is not None else {}),
-        "weight": criterion.weight,
+        **({} if criterion.has_derived_weight else {"weight": criterion.weight}),
         "requirement": criterion.requirement,
         **criterion.model_dump(mode="json", exclude_unset=True, exclude={"name", "weight", "requirement"}),
     }
@@ -76,18 +80,22 @@ def _write_criterion(criterion: Criterion) -> dict[str, Any]:
 
 def _write_node(node: Node, leaves: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if node.leaf is not None:
-        return {**leaves[node.leaf], "weight": node.weight}
+        leaf = leaves[node.leaf]
+        return {**leaf, "weight": node.weight} if "weight" in leaf else leaf
     name = {"name": node.name} if node.name is not None else {}
     children = [_write_node(child, leaves) for child in node.children]
     return {**name, "weight": node.weight, "requirement": node.requirement, "criteria": children}
 
 
-def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
+def _read_node(
+    item: _Item, share: float, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
+) -> Node:
     """Read an entry and the entries below it.
 
     Args:
         item: The entry.
         share: The factor from the entry's own weight to its effective weight in the score.
+        weights: The document's `importance_weights`.
         criteria: The list to which the leaves are appended, with their effective weights.
         faults: The list to which faults are appended.
     """
@@ -97,24 +105,30 @@ def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: lis
         entry = cast("Mapping[Any, Any]", data)
         data = {"weight": DEFAULT_WEIGHT, **{key: value for key, value in entry.items() if key != "criteria"}}
     try:
-        own = Criterion.model_validate(data)
+        own = weigh(Criterion.model_validate(data), weights)
     except ValidationError as error:
         faults += faults_from_error(item.where, Criterion, error)
         return Node(requirement="", weight=0.0, leaf=leaf)
     if is_group:
-        return _read_group(item, own, share, criteria, faults)
+        return _read_group(item, own, share, weights, criteria, faults)
     faults += [Fault(item.where, f"examples.{index}.score", message) for index, message in _bad_examples(own)]
-    # An unchanged criterion remembers which fields are set, so that it is written as it was read.
-    criteria.append(own if share == 1.0 else own.model_copy(update={"weight": own.weight * share}))
+    criteria.append(with_weight(own, own.weight * share))
     return Node(requirement=own.requirement, name=own.name, weight=own.weight, leaf=leaf)
 
 
-def _read_group(item: _Item, own: Criterion, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
+def _read_group(
+    item: _Item,
+    own: Criterion,
+    share: float,
+    importance_weights: ImportanceWeights | None,
+    criteria: list[Criterion],
+    faults: list[Fault],
+) -> Node:
     """Divide the weight of an entry, whose own fields are `own`, among its `criteria`, and read them."""
     faults += [unknown_key(item.where, key, _NODE_KEYS) for key in sorted(map(str, set(item.data) - _NODE_KEYS))]
     children = item.data["criteria"]
     entries = list(_items([] if children is None else children, f"{item.where}.criteria", faults))
-    weights = [weight for entry in entries if (weight := _weight(entry.data)) is not None]
+    weights = [weight for entry in entries if (weight := _weight(entry.data, importance_weights)) is not None]
     are_valid = len(weights) == len(entries)
     total = math.fsum(weights) if are_valid else 0.0
     if not entries:
@@ -123,16 +137,27 @@ def _read_group(item: _Item, own: Criterion, share: float, criteria: list[Criter
         message = "have a negative weight, or none at all: a group divides its own weight, with its sign, among them"
         faults.append(Fault(item.where, "criteria", message))
     child_share = share * own.weight / total if total > 0 else 0.0
-    nodes = tuple(_read_node(entry, child_share, criteria, faults) for entry in entries)
+    nodes = tuple(_read_node(entry, child_share, importance_weights, criteria, faults) for entry in entries)
     return Node(requirement=own.requirement, name=own.name, weight=own.weight, children=nodes)
 
 
-def _weight(data: Any) -> float | None:
-    """Return an entry's weight relative to its siblings; None if it is invalid, which `Criterion` reports."""
-    weight = data.weight if isinstance(data, Criterion) else data.get("weight", DEFAULT_WEIGHT)
+def _importance_weights(fields: Mapping[str, Any]) -> ImportanceWeights | None:
+    """Return a document's `importance_weights`; None if they are invalid, which `Rubric` reports."""
     try:
-        return _WEIGHT.validate_python(weight)
+        return _WEIGHTS.validate_python(fields.get("importance_weights"))
     except ValidationError:
+        return None
+
+
+def _weight(data: Any, weights: ImportanceWeights | None) -> float | None:
+    """Return an entry's weight relative to its siblings; None if it is invalid, which `Criterion` reports."""
+    if isinstance(data, Criterion):
+        return weigh(data, weights).weight
+    try:
+        return _WEIGHT.validate_python(
+            data["weight"] if "weight" in data else weight_of(data.get("importance"), weights)
+        )
+    except (ValidationError, KeyError, TypeError):
         return None
 
 

@@ -15,6 +15,9 @@ from rubric_integrations.rubric.criterion import Criterion, Scale, WorkedExample
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
 
+# Fields that change neither the prompt nor, beside the weight, the score.
+_NOTES = ("tags", "importance", "metadata")
+
 
 def matches(document: Any) -> bool:
     """Return whether parsed data looks like OpenRubricRL's schema: criteria with a `description`, on a scale."""
@@ -62,7 +65,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """
     losses = [
         f"`{field}` has no place in the schema"
-        for field in ("guidelines", "pass_mark", "blend", "tree")
+        for field in ("guidelines", "pass_mark", "blend", "tree", "importance_weights")
         if field in rubric.model_fields_set and getattr(rubric, field) is not None
     ]
     scale = rubric.scale or next((c.scale for c in rubric.criteria if c.scale), None) or Scale()
@@ -117,6 +120,7 @@ def _write_criterion(key: str, criterion: Criterion, share: float, scale: Scale,
         for field in ("check", "options", "required", "min_score", "aggregation")
         if field in criterion.model_fields_set and getattr(criterion, field) not in (None, False)
     )
+    losses += [f"`{key}`: `{field}` has no place in the schema" for field in _NOTES if getattr(criterion, field)]
     if criterion.name is None:
         losses.append(f"`{key}`: the criterion gets this name, because the schema requires one")
     if criterion.scale is None or _range(criterion.scale) != _range(scale):

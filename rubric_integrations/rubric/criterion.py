@@ -3,83 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, field_validator, model_validator
 
 from rubric_integrations._util.records import Record, UnitScore, Weight
+from rubric_integrations.rubric.answers import Option, Scale
 from rubric_integrations.rubric.check import Check
-
-DEFAULT_WEIGHT = 10.0
-
-
-class Option(Record):
-    """One answer of a multi-choice criterion.
-
-    Attributes:
-        label: The text that the judge chooses, unique among the options.
-        value: The option's value in [0, 1]; ignored if `na` is set.
-        na: Whether choosing the option is an abstention.
-        description: The meaning of the option, shown to the judge.
-    """
-
-    label: str = Field(min_length=1, max_length=500)
-    value: UnitScore = 0.0
-    na: bool = Field(default=False, strict=True)
-    description: str | None = None
-
-    @model_validator(mode="after")
-    def _is_worth_something(self) -> Self:
-        if not self.na and "value" not in self.model_fields_set:
-            raise ValueError(f"the option {self.label!r} has no `value`: set one in [0, 1], or `na: true`")
-        return self
-
-
-class Scale(Record):
-    """The numbers that a judge may answer with. A number x has the value (x - min) / (max - min).
-
-    Attributes:
-        min: The smallest number.
-        max: The largest number, above `min`.
-        integer: Whether only whole numbers are accepted.
-        levels: The meaning of some of the numbers, shown to the judge.
-    """
-
-    min: float = Field(default=0.0, allow_inf_nan=False)
-    max: float = Field(default=10.0, allow_inf_nan=False)
-    integer: bool = Field(default=False, strict=True)
-    levels: dict[float, str] = Field(default_factory=dict[float, str])
-
-    @field_serializer("levels")
-    def _plain_keys(self, levels: dict[float, str]) -> dict[str, str]:
-        return {str(int(level)) if level == int(level) else repr(level): text for level, text in levels.items()}
-
-    @model_validator(mode="after")
-    def _is_a_range(self) -> Self:
-        if not self.min < self.max:
-            raise ValueError(f"`min` {self.min!r} must be below `max` {self.max!r}")
-        outside = [level for level in self.levels if not self.min <= level <= self.max]
-        if outside:
-            raise ValueError(f"`levels` has {outside[0]:g}, which is outside {self.min:g} to {self.max:g}")
-        return self
-
-    def value_of(self, number: float) -> float:
-        """Return the value in [0, 1] of a number on this scale.
-
-        Raises:
-            ValueError: The number is not on the scale. It is never clamped, because a judge that answers 11 on a scale
-                to 10 has not understood the question.
-        """
-        if not self.min <= number <= self.max:
-            raise ValueError(f"{number:g} is not between {self.min:g} and {self.max:g}")
-        if self.integer and number != int(number):
-            raise ValueError(f"{number:g} is not a whole number")
-        return (number - self.min) / (self.max - self.min)
-
-    def number_at(self, value: float) -> float:
-        """Return the number that has a value in [0, 1]: the inverse of `value_of`."""
-        return self.min + value * (self.max - self.min)
-
+from rubric_integrations.rubric.importance import DEFAULT_WEIGHT, Importance, weight_of
 
 Kind = Literal["binary", "ordinal", "nominal", "scaled"]
 """The kind of answer: MET or UNMET, one of ordered (`ordinal`) or unordered (`nominal`) options, or a number."""
@@ -123,14 +54,27 @@ class WorkedExample(Record):
     level: str | None = None
 
 
+Tag = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _without_repetition(tags: tuple[str, ...]) -> tuple[str, ...]:
+    if repeated := next((tag for tag in tags if tags.count(tag) > 1), None):
+        raise ValueError(f"has {repeated!r} twice: remove one of them")
+    return tags
+
+
 class Criterion(Record):
     """One requirement for a response, with its weight.
 
     Attributes:
         requirement: The requirement, in words that a judge can answer with MET or UNMET.
         weight: The weight in the score. A negative weight makes a penalty: MET means that the error is present.
-            Default 10.
+            Default: the weight of its `importance`, or 10.
+        importance: How much the criterion matters, in words. It gives the weight if none is written: 10 for
+            `essential`, 7 for `important`, 3 for `optional`, -8 for `pitfall`, or as `Rubric.importance_weights` says.
         name: A short name for reports, feedback keys and overrides, unique in its rubric.
+        tags: The topics of the criterion. A report has a score for each tag, over all criteria that carry it.
+        metadata: Further data, which the report carries. Judges do not see it, and the score does not use it.
         required: Whether the response cannot pass if this criterion does not hold.
         min_score: The smallest value in [0, 1] (for a penalty: of 1 - value) at which the criterion holds; implies
             `required`.
@@ -149,7 +93,10 @@ class Criterion(Record):
 
     name: str | None = Field(default=None, min_length=1, max_length=200)
     weight: Weight = DEFAULT_WEIGHT
+    importance: Importance | None = None
     requirement: str
+    tags: Annotated[tuple[Tag, ...], AfterValidator(_without_repetition)] = ()
+    metadata: dict[str, Any] | None = None
     required: bool = Field(default=False, strict=True)
     min_score: UnitScore | None = None
     check: Check | None = None
@@ -181,12 +128,27 @@ class Criterion(Record):
             raise ValueError(f"has the `aggregation` {self.aggregation!r}: a {self.kind} criterion takes {strategies}")
         return self
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _take_weight_of_importance(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        criterion = validate(data)
+        # Another criterion, rather than data, has its weight already, which may be that of its rubric.
+        if criterion is not data and criterion.has_derived_weight:
+            # Not an assignment, which would count as a written weight, and which a frozen record refuses.
+            object.__setattr__(criterion, "weight", weight_of(criterion.importance))
+        return criterion
+
     @field_validator("requirement")
     @classmethod
     def _says_something(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("is empty: write what the judge should look for")
         return value
+
+    @property
+    def has_derived_weight(self) -> bool:
+        """Whether the weight comes from the `importance`; a written weight wins."""
+        return self.importance is not None and "weight" not in self.model_fields_set
 
     @property
     def is_penalty(self) -> bool:

@@ -25,6 +25,7 @@ from rubric_integrations.scoring.formula import (
     score_values,
 )
 from rubric_integrations.scoring.policies import ScoringPolicies, fallback_judgment
+from rubric_integrations.scoring.tags import tag_scores
 
 
 class MetricResults(NamedTuple):
@@ -93,7 +94,10 @@ def aggregate_answers(
     if any(is_open):
         values = {index: row.value for index, row in enumerate(criteria) if not is_open[index]}
         low, high = score_range(rubric, values, policies.cannot_assess, policies.partial_credit)
-        return report.model_copy(update={"score_range": (low, high), "passed": _passes(rubric, low, criteria)})
+        passed = _passes(rubric, low, criteria)
+        open_tags = dict.fromkeys(tag for row in criteria if not row.was_asked for tag in row.tags)
+        tags = _tags(rubric, criteria, policies) | open_tags
+        return report.model_copy(update={"score_range": (low, high), "passed": passed, "tags": tags})
     score = _score(rubric, [row.value for row in criteria], policies)
     return report.model_copy(
         update={
@@ -102,6 +106,7 @@ def aggregate_answers(
             "llm_raw_score": score.raw,
             "passed": _passes(rubric, score.normalized, criteria),
             "judge_scores": _judge_scores(rubric, panel, computed, policies) if len(panel) > 1 else {},
+            "tags": _tags(rubric, criteria, policies),
         }
     )
 
@@ -226,6 +231,7 @@ def _without_score(
         spend=total_spend(part.spend for part in (*criteria, *panel)),
         mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
         report=criteria,
+        tags=dict.fromkeys(rubric.tags),
     )
 
 
@@ -251,6 +257,11 @@ def _summarize_failures(criteria: Sequence[CriterionReport], panel: Sequence[Jud
 
 def _score(rubric: Rubric, values: Sequence[float | None], policies: ScoringPolicies) -> Score:
     return score_values(rubric, values, policies.cannot_assess, policies.partial_credit)
+
+
+def _tags(rubric: Rubric, criteria: Sequence[CriterionReport], policies: ScoringPolicies) -> dict[str, float | None]:
+    scores = tag_scores(rubric, [row.value for row in criteria], policies.cannot_assess, policies.partial_credit)
+    return {tag: score.normalized if policies.normalize else score.raw for tag, score in scores.items()}
 
 
 def _judge_scores(

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
-from rubric_integrations import PerCriterionGrader, Rubric, RubricError, Submission
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, RubricError, Submission
 from rubric_integrations.checks import register_metric
 from rubric_integrations.formats import load_eval_cases, read_document, write_document
 from rubric_integrations.formats.registry import FORMATS, Format, detect
@@ -72,3 +72,16 @@ def test_detection_never_fails_and_falls_back_to_native(document: Any) -> None:
 def test_conversion_to_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match=rf"'toml'.*{', '.join(sorted(FORMATS))}"):
         write_document(Rubric([{"requirement": "r"}]), "toml")
+
+
+@pytest.mark.parametrize("name", ["agentv", "openrubricrl"])
+def test_conversion_lists_tags_importance_and_metadata_as_losses(name: str) -> None:
+    rubric = Rubric(
+        [Criterion(name="a", requirement="r", importance="essential", tags=("t",), metadata={"page": 3})],
+        importance_weights={"essential": 5},
+    )
+    document, losses = FORMATS[name].write(rubric)
+    assert "importance_weights" in "\n".join(losses)
+    for field in ("tags", "importance", "metadata"):
+        assert any(loss.startswith(f"`a`: `{field}` has no place in the") for loss in losses)
+    assert FORMATS[name].read(document, "file").criteria[0].requirement == "r"

@@ -1,0 +1,38 @@
+"""The score of each tag: the formula over the criteria that carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.formula import Score, WeightedValue, score_parts
+from rubric_integrations.scoring.policies import CannotAssess
+
+
+def tag_scores(
+    rubric: Rubric,
+    values: Sequence[float | None],
+    cannot_assess: CannotAssess = "skip",
+    partial_credit: float = 0.5,
+) -> dict[str, Score]:
+    """Compute the score of each tag, as if the criteria that carry it were a rubric of their own.
+
+    The signs of these criteria alone decide which line of the formula applies: a tag with only penalties is scored as
+    a rubric with only penalties. In a rubric with groups, the criteria count with their effective weights.
+
+    Args:
+        rubric: The rubric.
+        values: The value in [0, 1] of each criterion's judgment, in order; None for an abstention.
+        cannot_assess: How abstentions are scored.
+        partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
+
+    Example:
+        >>> criteria = [{"requirement": "a", "tags": ["style"]}, {"requirement": "b", "weight": -2, "tags": ["safety"]}]
+        >>> tag_scores(Rubric.from_dict(criteria), [0.0, 0.0])["safety"]
+        Score(normalized=1.0, raw=0.0)
+    """
+    parts: dict[str, list[WeightedValue]] = {tag: [] for tag in rubric.tags}
+    for criterion, value in zip(rubric.criteria, values, strict=True):
+        for tag in criterion.tags:
+            parts[tag].append(WeightedValue(criterion.weight, value, criterion.worst_value))
+    return {tag: score_parts(tagged, cannot_assess, partial_credit) for tag, tagged in parts.items()}
