@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from rubric_integrations.formats.agentv_items import read_items
 from rubric_integrations.formats.faults import faults_from_error, short
-from rubric_integrations.rubric.criterion import Criterion, Scale
+from rubric_integrations.rubric.answers import Scale, band_of
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -137,8 +138,13 @@ def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
         if getattr(criterion, field) not in (None, ())
     )
     if criterion.scale is not None:
-        if _is_agentv_scale(criterion.scale):
-            item["score_ranges"] = {int(level): text for level, text in criterion.scale.levels.items()}
+        levels = {band_of(level): text for level, text in criterion.scale.levels.items()}
+        if _is_agentv_scale(criterion.scale) and any(band.low < band.high for band in levels):
+            item["score_ranges"] = [
+                {"score_range": [int(low), int(high)], "expected_outcome": text} for (low, high), text in levels.items()
+            ]
+        elif _is_agentv_scale(criterion.scale):
+            item["score_ranges"] = {int(band.low): text for band, text in levels.items()}
         else:
             losses.append(f"`{key}`: the format has one scale, whole numbers from 0 to 10 with a text at 0")
     return item
@@ -146,4 +152,9 @@ def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
 
 def _is_agentv_scale(scale: Scale) -> bool:
     is_zero_to_ten = (scale.min, scale.max, scale.integer) == (0.0, 10.0, True)
-    return is_zero_to_ten and 0 in scale.levels and all(level == int(level) for level in scale.levels)
+    bands = [band_of(level) for level in scale.levels]
+    if not is_zero_to_ten or any(end != int(end) for band in bands for end in band):
+        return False
+    if all(band.low == band.high for band in bands):
+        return 0 in scale.levels
+    return all(scale.text_at(number) is not None for number in range(11))

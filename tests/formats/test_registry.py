@@ -85,3 +85,19 @@ def test_conversion_lists_tags_importance_and_metadata_as_losses(name: str) -> N
     for field in ("tags", "importance", "metadata"):
         assert any(loss.startswith(f"`a`: `{field}` has no place in the") for loss in losses)
     assert FORMATS[name].read(document, "file").criteria[0].requirement == "r"
+
+
+def test_conversion_to_agentv_writes_bands_that_cover_its_scale_as_score_ranges() -> None:
+    levels = {"0-3": "poor", "4-9": "fair", "10": "perfect"}
+    scale = {"min": 0, "max": 10, "integer": True, "levels": levels}
+    rubric = Rubric.from_dict([{"name": "a", "requirement": "r", "scale": scale}])
+    document, losses = FORMATS["agentv"].write(rubric)
+    assert losses == []
+    ranges = [entry["score_range"] for entry in document["rubrics"][0]["score_ranges"]]
+    assert ranges == [[0, 3], [4, 9], [10, 10]]
+    [criterion] = FORMATS["agentv"].read(document, "file").criteria
+    assert criterion.scale is not None
+    assert criterion.scale.levels == {0: "poor", 4: "fair", 10: "perfect"}
+    scale["levels"] = {"0-3": "poor"}
+    _, losses = FORMATS["agentv"].write(Rubric.from_dict([{"name": "a", "requirement": "r", "scale": scale}]))
+    assert losses == ["`a`: the format has one scale, whole numbers from 0 to 10 with a text at 0"]

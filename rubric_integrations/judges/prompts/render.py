@@ -10,7 +10,8 @@ from rubric_integrations.judges.prompts.quotation import looks_quotable
 from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import normalize_word
-from rubric_integrations.rubric.criterion import Criterion, Option, Scale
+from rubric_integrations.rubric.answers import Option, Scale, band_of, level_text
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
@@ -113,7 +114,8 @@ def describe_scale(scale: Scale) -> str:
     """Describe a scale: its ends and its levels, one a line."""
     numbers = "whole numbers" if scale.integer else "decimals allowed"
     lines = [f"from {scale.min:g} to {scale.max:g}, {numbers}"]
-    return "\n".join([*lines, *(f"{level:g}: {text}" for level, text in sorted(scale.levels.items()))])
+    levels = sorted(scale.levels.items(), key=lambda item: band_of(item[0]))
+    return "\n".join([*lines, *(f"{level_text(level)}: {text}" for level, text in levels)])
 
 
 def option_codes(options: Sequence[Option]) -> dict[str, Option]:
