@@ -81,7 +81,9 @@ def _write_criterion(criterion: Criterion) -> dict[str, Any]:
 def _write_node(node: Node, leaves: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if node.leaf is not None:
         leaf = leaves[node.leaf]
-        return {**leaf, "weight": node.weight} if "weight" in leaf else leaf
+        # The weight of such a leaf, which stands in no group, is not that of the node.
+        is_own = "weight" not in leaf or "per" in leaf
+        return leaf if is_own else {**leaf, "weight": node.weight}
     name = {"name": node.name} if node.name is not None else {}
     children = [_write_node(child, leaves) for child in node.children]
     return {**name, "weight": node.weight, "requirement": node.requirement, "criteria": children}
@@ -113,7 +115,7 @@ def _read_node(
         return _read_group(item, own, share, weights, criteria, faults)
     faults += [Fault(item.where, f"examples.{index}.score", message) for index, message in _bad_examples(own)]
     criteria.append(with_weight(own, own.weight * share))
-    return Node(requirement=own.requirement, name=own.name, weight=own.weight, leaf=leaf)
+    return Node(requirement=own.requirement, name=own.name, weight=own.full_weight, leaf=leaf)
 
 
 def _read_group(
@@ -128,6 +130,9 @@ def _read_group(
     faults += [unknown_key(item.where, key, _NODE_KEYS) for key in sorted(map(str, set(item.data) - _NODE_KEYS))]
     children = item.data["criteria"]
     entries = list(_items([] if children is None else children, f"{item.where}.criteria", faults))
+    if any(isinstance(entry.data, Mapping) and "per" in entry.data for entry in entries):
+        message = "has criteria with `per: occurrence`: a group divides its own weight, so move them out of the group"
+        faults.append(Fault(item.where, "criteria", message))
     weights = [weight for entry in entries if (weight := _weight(entry.data, importance_weights)) is not None]
     are_valid = len(weights) == len(entries)
     total = math.fsum(weights) if are_valid else 0.0

@@ -16,7 +16,7 @@ from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
 
 # Fields that change neither the prompt nor, beside the weight, the score.
-_NOTES = ("tags", "importance", "metadata")
+_NOTES = ("tags", "importance", "metadata", "per")
 
 
 def matches(document: Any) -> bool:
@@ -68,11 +68,11 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
         for field in ("guidelines", "pass_mark", "blend", "tree", "importance_weights")
         if field in rubric.model_fields_set and getattr(rubric, field) is not None
     ]
-    scale = rubric.scale or next((c.scale for c in rubric.criteria if c.scale), None) or Scale()
+    scale = rubric.scale or next((c.scale for c in rubric.criteria if c.scale and not c.per), None) or Scale()
     pairs = list(zip(rubric.keys, rubric.criteria, strict=True))
     losses += [f"`{key}`: the penalty is omitted: the schema has none" for key, c in pairs if c.is_penalty]
     pairs = [(key, criterion) for key, criterion in pairs if not criterion.is_penalty]
-    total = math.fsum(criterion.weight for _, criterion in pairs)
+    total = math.fsum(criterion.full_weight for _, criterion in pairs)
     if not total:
         message = "are all penalties, which the schema cannot express"
         raise RubricError(rubric.name or "rubric", [Fault("", "criteria", message)])
@@ -86,7 +86,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
         "description": rubric.description,
         "domain": rubric.domain,
         "scale": {"min": scale.min, "max": scale.max, "type": "discrete" if scale.integer else "continuous"},
-        "criteria": [_write_criterion(key, c, c.weight / total, scale, losses) for key, c in pairs],
+        "criteria": [_write_criterion(key, c, c.full_weight / total, scale, losses) for key, c in pairs],
         "hybrid_metrics": [metric.model_dump(mode="json", exclude_unset=True) for metric in rubric.hybrid_metrics],
         "metadata": rubric.metadata,
     }

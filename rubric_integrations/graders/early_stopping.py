@@ -23,7 +23,7 @@ def question_order(rubric: Rubric, submission: Submission) -> list[int]:
     def effect(criterion: Criterion) -> float:
         low, high = (extreme_judgment(criterion, end).value or 0.0 for end in ("low", "high"))
         own = sum(map(len, (criterion.requirement, *(option.label for option in criterion.options or ()))))
-        return abs(criterion.weight) * (high - low) / (shared + own)
+        return abs(criterion.full_weight) * (high - low) / (shared + own)
 
     indices = [index for index, criterion in enumerate(rubric.criteria) if criterion.check is None]
     return sorted(indices, key=lambda index: (not rubric.criteria[index].is_gate, -effect(rubric.criteria[index])))

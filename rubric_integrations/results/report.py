@@ -27,7 +27,7 @@ class CriterionReport(SparseRecord):
     Attributes:
         name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by its position.
         requirement: The criterion's requirement.
-        weight: The criterion's weight.
+        weight: The weight of the value 1 in the score: the criterion's weight, for `per: occurrence` times its `cap`.
         verdict: The verdict that was scored, or CANNOT_ASSESS; None for a failure without a fallback verdict.
         value: The value of the verdict in [0, 1]; None for an abstention or a failure without a fallback verdict.
         reason: The judge's reason for the verdict.

@@ -149,3 +149,8 @@ class Scale(Record):
     def number_at(self, value: float) -> float:
         """Return the number that has a value in [0, 1]: the inverse of `value_of`."""
         return self.min + value * (self.max - self.min)
+
+
+def counting_scale(cap: int) -> Scale:
+    """Return the scale on which occurrences are counted: whole numbers from 0 to the cap."""
+    return Scale(min=0, max=cap, integer=True)

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, field_validator, model_validator
 
-from rubric_integrations._util.records import Record, UnitScore, Weight
-from rubric_integrations.rubric.answers import Option, Scale
+from rubric_integrations._util.records import MAX_WEIGHT, Record, UnitScore, Weight
+from rubric_integrations.rubric.answers import Option, Scale, counting_scale
 from rubric_integrations.rubric.check import Check
 from rubric_integrations.rubric.importance import DEFAULT_WEIGHT, Importance, weight_of
 
@@ -82,6 +82,9 @@ class Criterion(Record):
         options: The answers of a multi-choice criterion: at least two options that are not `na`.
         scale_type: Whether the options are ordered (`ordinal`, the default) or not (`nominal`).
         scale: The numbers that the judge answers with, in place of MET or UNMET.
+        per: With `occurrence`, the judge counts how often the criterion holds, and each time counts `weight`. The
+            `scale` is then from 0 to `cap`.
+        cap: The largest number of occurrences that counts, from 1 to 1,000; goes with `per`.
         aspects: Aspects to consider, shown to the judge.
         examples: Responses with their right answers, shown to the judge.
         aggregation: The strategy that joins a panel's votes on this criterion, in place of the grader's strategy.
@@ -103,6 +106,8 @@ class Criterion(Record):
     options: Sequence[Option] | None = None
     scale_type: Literal["ordinal", "nominal"] = "ordinal"
     scale: Scale | None = None
+    per: Literal["occurrence"] | None = None
+    cap: int | None = Field(default=None, strict=True, ge=1, le=1_000)
     aspects: tuple[Aspect, ...] = ()
     examples: tuple[WorkedExample, ...] = ()
     aggregation: str | None = None
@@ -120,7 +125,15 @@ class Criterion(Record):
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
-        kinds = [f"`{name}`" for name in ("check", "options", "scale") if getattr(self, name) is not None]
+        if (self.per is None) != (self.cap is None):
+            missing = "cap" if self.cap is None else "per"
+            raise ValueError(f"has no `{missing}`: write both, `per: occurrence` and the most that count as `cap`")
+        if abs(self.full_weight) > MAX_WEIGHT:
+            raise ValueError(f"has a `weight` that exceeds {MAX_WEIGHT:g} when multiplied by `cap`: reduce one of them")
+        names = ("check", "options", "scale") if self.cap is None else ("check", "options")
+        kinds = [f"`{name}`" for name in names if getattr(self, name) is not None]
+        if self.cap is not None:
+            kinds += ["`per`", *(["`scale`"] if self.scale not in (None, counting_scale(self.cap)) else [])]
         if len(kinds) > 1:
             raise ValueError(f"has {' and '.join(kinds)}: keep only one of them")
         if self.aggregation is not None and self.aggregation not in VOTE_STRATEGIES[self.kind]:
@@ -130,12 +143,14 @@ class Criterion(Record):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _take_weight_of_importance(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+    def _derive_fields(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         criterion = validate(data)
         # Another criterion, rather than data, has its weight already, which may be that of its rubric.
         if criterion is not data and criterion.has_derived_weight:
             # Not an assignment, which would count as a written weight, and which a frozen record refuses.
             object.__setattr__(criterion, "weight", weight_of(criterion.importance))
+        if criterion is not data and criterion.cap is not None:
+            object.__setattr__(criterion, "scale", counting_scale(criterion.cap))
         return criterion
 
     @field_validator("requirement")
@@ -149,6 +164,11 @@ class Criterion(Record):
     def has_derived_weight(self) -> bool:
         """Whether the weight comes from the `importance`; a written weight wins."""
         return self.importance is not None and "weight" not in self.model_fields_set
+
+    @property
+    def full_weight(self) -> float:
+        """The weight in the score: the `weight`, for `per: occurrence` multiplied by the `cap`."""
+        return self.weight * (self.cap or 1)
 
     @property
     def is_penalty(self) -> bool:
@@ -165,7 +185,7 @@ class Criterion(Record):
         """The kind of answer that the criterion takes; a criterion with a check is binary."""
         if self.options is not None:
             return self.scale_type
-        return "binary" if self.scale is None else "scaled"
+        return "binary" if self.scale is None and self.per is None else "scaled"
 
     @property
     def na_option(self) -> Option | None:

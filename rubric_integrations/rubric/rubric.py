@@ -165,12 +165,12 @@ class Rubric(Record):
     @property
     def positive_weight(self) -> float:
         """The sum of the positive weights; P in the scoring formula."""
-        return math.fsum(c.weight for c in self.criteria if c.weight > 0)
+        return math.fsum(c.full_weight for c in self.criteria if c.weight > 0)
 
     @property
     def negative_weight(self) -> float:
         """The sum of the absolute values of the negative weights; N in the scoring formula."""
-        return math.fsum(-c.weight for c in self.criteria if c.weight < 0)
+        return math.fsum(-c.full_weight for c in self.criteria if c.weight < 0)
 
     @classmethod
     def from_dict(cls, data: Sequence[Any] | Mapping[str, Any]) -> Rubric:

@@ -117,8 +117,8 @@ def check_tree(tree: Sequence[Node] | None, criteria: Sequence[Criterion]) -> No
         raise ValueError("has a `tree` whose leaves are not its criteria, in order")
     else:
         for index, (weight, criterion) in enumerate(zip(effective_weights(tree), criteria, strict=True)):
-            if not math.isclose(weight, criterion.weight, rel_tol=1e-6):
+            if not math.isclose(weight, criterion.full_weight, rel_tol=1e-6):
                 raise ValueError(
                     f"has a `tree` with other effective weights than its criteria: `criteria[{index}]` has "
-                    f"{criterion.weight:g}, its place in the tree gives {weight:g}"
+                    f"{criterion.full_weight:g}, its place in the tree gives {weight:g}"
                 )

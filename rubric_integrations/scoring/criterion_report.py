@@ -38,7 +38,7 @@ def report_criterion(
     fields: dict[str, Any] = {
         "name": name,
         "requirement": criterion.requirement,
-        "weight": criterion.weight,
+        "weight": criterion.full_weight,
         "required": criterion.is_gate,
         "spend": total_spend(outcome.spend for outcome in outcomes),
         "neutralized": any(isinstance(outcome, Judgment) and outcome.neutralized for outcome in outcomes),

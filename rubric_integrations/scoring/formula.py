@@ -108,7 +108,9 @@ def score_values(
         >>> score_values(rubric, [1.0, None, 0.0])
         Score(normalized=0.75, raw=3.0)
     """
-    leaves = [WeightedValue(c.weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)]
+    leaves = [
+        WeightedValue(c.full_weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)
+    ]
     if rubric.tree is None:
         return score_parts(leaves, cannot_assess, partial_credit)
     scored = [scored_value(leaf, cannot_assess, partial_credit) for leaf in leaves]
@@ -225,6 +227,6 @@ def coverage(rubric: Rubric, assessed: Sequence[bool]) -> float:
     In a rubric with groups these are the effective weights of the leaves: an abstention lowers the coverage although
     its siblings take over its weight in the score.
     """
-    weights = [abs(criterion.weight) for criterion in rubric.criteria]
+    weights = [abs(criterion.full_weight) for criterion in rubric.criteria]
     covered = math.fsum(weight for weight, is_assessed in zip(weights, assessed, strict=True) if is_assessed)
     return min(1.0, covered / math.fsum(weights))

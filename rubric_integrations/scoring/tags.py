@@ -34,5 +34,5 @@ def tag_scores(
     parts: dict[str, list[WeightedValue]] = {tag: [] for tag in rubric.tags}
     for criterion, value in zip(rubric.criteria, values, strict=True):
         for tag in criterion.tags:
-            parts[tag].append(WeightedValue(criterion.weight, value, criterion.worst_value))
+            parts[tag].append(WeightedValue(criterion.full_weight, value, criterion.worst_value))
     return {tag: score_parts(tagged, cannot_assess, partial_credit) for tag, tagged in parts.items()}

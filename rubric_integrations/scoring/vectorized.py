@@ -52,7 +52,7 @@ def score_many(
     """
     validate_abstention_policy(cannot_assess, partial_credit)
     values = _to_values(rubric, np.asarray(verdicts))
-    weights = np.array([criterion.weight for criterion in rubric.criteria])
+    weights = np.array([criterion.full_weight for criterion in rubric.criteria])
     if cannot_assess != "skip":
         worst = np.array([criterion.worst_value for criterion in rubric.criteria])
         replacements = {"zero": 0.0 * worst, "partial": np.where(weights > 0, partial_credit, 0.0), "fail": worst}

@@ -84,7 +84,7 @@ def criterion_inputs(question: Question) -> dict[str, str]:
     if criterion.options is not None:
         own["options"] = describe_options(question)
     elif criterion.scale is not None:
-        own["scale"] = describe_scale(criterion.scale)
+        own["scale"] = describe_numbers(criterion, criterion.scale)
     else:
         own["kind"] = polarity(criterion)
     return own
@@ -108,6 +108,16 @@ def describe_criterion(criterion: Criterion) -> str:
 def polarity(criterion: Criterion) -> str:
     """Return `requirement` or `penalty`, by which a judge reads a binary criterion."""
     return "penalty" if criterion.is_penalty else "requirement"
+
+
+def describe_numbers(criterion: Criterion, scale: Scale) -> str:
+    """Describe the numbers that answer a criterion: its scale, or how to count occurrences."""
+    if criterion.cap is None:
+        return describe_scale(scale)
+    return (
+        "the number of occurrences: count how often the submission does what the criterion describes; whole numbers "
+        f"from 0 to {criterion.cap}, and {criterion.cap} if there are more"
+    )
 
 
 def describe_scale(scale: Scale) -> str:
@@ -153,7 +163,7 @@ def describe_batch(questions: Mapping[int, Question]) -> str:
         if criterion.options is not None:
             kind, more = "choice", "\n" + describe_options(question)
         elif criterion.scale is not None:
-            kind, more = "score", "\n" + describe_scale(criterion.scale)
+            kind, more = "score", "\n" + describe_numbers(criterion, criterion.scale)
         else:
             kind, more = polarity(criterion), ""
         text = _one_line(describe_criterion(criterion))
@@ -163,7 +173,12 @@ def describe_batch(questions: Mapping[int, Question]) -> str:
 
 def describe_rubric(rubric: Rubric) -> str:
     """Describe all criteria with their weights, for a score of the whole submission."""
-    return "\n".join(f"({c.weight:+g}) {_one_line(describe_criterion(c))}" for c in rubric.criteria)
+    return "\n".join(f"({_describe_weight(c)}) {_one_line(describe_criterion(c))}" for c in rubric.criteria)
+
+
+def _describe_weight(criterion: Criterion) -> str:
+    each = f" for each occurrence, of which at most {criterion.cap} count" if criterion.cap is not None else ""
+    return f"{criterion.weight:+g}{each}"
 
 
 def options_of(question: Question) -> Sequence[Option]:
