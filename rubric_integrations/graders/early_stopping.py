@@ -18,7 +18,8 @@ def question_order(rubric: Rubric, submission: Submission) -> list[int]:
     Returns:
         The criteria's indices in the rubric.
     """
-    shared = sum(map(len, (submission.response, submission.query or "", submission.reference or "")))
+    texts = (submission.response, submission.query or "", submission.reference or "", *submission.context)
+    shared = sum(map(len, texts))
 
     def effect(criterion: Criterion) -> float:
         low, high = (extreme_judgment(criterion, end).value or 0.0 for end in ("low", "high"))

@@ -50,6 +50,8 @@ class RubricEvaluator(RunEvaluator):
         input_key: The key of the task in the inputs, or a function of the inputs. The default is chosen likewise.
         reference_key: The key of an exemplary answer in the example's outputs, or a function of them. The default is
             chosen likewise.
+        context_key: The key of documents, such as retrieved passages, in the inputs, the outputs or the example's
+            outputs, or a function of the inputs. By default there are none.
         respond: Which part of an output that is a list of messages is graded: the `"last"` answer or the whole
             `"transcript"`.
 
@@ -77,10 +79,11 @@ class RubricEvaluator(RunEvaluator):
         output_key: FieldKey | None = None,
         input_key: FieldKey | None = None,
         reference_key: FieldKey | None = None,
+        context_key: FieldKey | None = None,
         respond: Respond = "last",
     ):
         self.rubric, self.key_prefix = check_rubric(rubric), key_prefix
-        self.fields = FieldSelector(output_key, input_key, reference_key, respond)
+        self.fields = FieldSelector(output_key, input_key, reference_key, respond, context_key)
         self._grader = resolve_grader(judge, grader, "RubricEvaluator")
 
     @property

@@ -85,6 +85,7 @@ class Criterion(Record):
         per: With `occurrence`, the judge counts how often the criterion holds, and each time counts `weight`. The
             `scale` is then from 0 to `cap`.
         cap: The largest number of occurrences that counts, from 1 to 1,000; goes with `per`.
+        context: A document that belongs to this criterion, such as its source or a reference, shown to the judge.
         aspects: Aspects to consider, shown to the judge.
         examples: Responses with their right answers, shown to the judge.
         aggregation: The strategy that joins a panel's votes on this criterion, in place of the grader's strategy.
@@ -108,6 +109,7 @@ class Criterion(Record):
     scale: Scale | None = None
     per: Literal["occurrence"] | None = None
     cap: int | None = Field(default=None, strict=True, ge=1, le=1_000)
+    context: str | None = Field(default=None, min_length=1)
     aspects: tuple[Aspect, ...] = ()
     examples: tuple[WorkedExample, ...] = ()
     aggregation: str | None = None

@@ -16,6 +16,7 @@ COLUMNS = {
     "thinking": ("thinking",),
     "query": ("query", "input", "prompt", "question"),
     "reference": ("reference", "reference_output", "expected_output"),
+    "context": ("context", "documents"),
     "respond": ("respond",),
     "id": ("id",),
 }
@@ -57,7 +58,8 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
     are missing values.
 
     Args:
-        data: A `response` and optionally a `query`, `reference`, `thinking` and `id`, each under any usual name.
+        data: A `response` and optionally a `query`, `reference`, `context`, `thinking` and `id`, each under any usual
+            name.
         number: The number of the row, from 1; its id if it has none.
         query: The task, if the row has none.
         columns: The names of columns that replace the usual ones.

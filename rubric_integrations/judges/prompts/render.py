@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rubric_integrations._util.text_cache import cache_by_text
@@ -39,7 +39,12 @@ def render_inputs(submission: Submission, guidelines: str, own: Mapping[str, str
         own: The question's own texts, by field.
     """
     shared, code = _render_shared(
-        submission.response, guidelines, submission.query, submission.reference, submission.thinking
+        submission.response,
+        guidelines,
+        submission.query,
+        submission.reference,
+        submission.thinking,
+        *submission.context,
     )
     fenced = {name: fence(text, code) for name, text in own.items()}
     return PromptInputs(
@@ -51,36 +56,41 @@ def render_inputs(submission: Submission, guidelines: str, own: Mapping[str, str
 
 def texts_of(submission: Submission) -> tuple[str | None, ...]:
     """Return the texts of a submission that a judge reads."""
-    return submission.response, submission.thinking, submission.query, submission.reference
+    return submission.response, submission.thinking, submission.query, submission.reference, *submission.context
 
 
 @cache_by_text
 def _render_shared(
-    response: str, guidelines: str, query: str | None, reference: str | None, thinking: str | None
+    response: str, guidelines: str, query: str | None, reference: str | None, thinking: str | None, *context: str
 ) -> tuple[PromptInputs, str]:
     """Render the shared inputs, and the code of their fences.
 
     The code depends on the shared texts alone, so that the prompt is the same up to the question's own part and a
     provider can cache it.
     """
-    code = fence_code(guidelines, query, reference, response)
+    code = fence_code(guidelines, query, reference, response, *context)
     texts = {"guidelines": guidelines, "query": query, "reference": reference}
     fenced = {name: fence(text, code) for name, text in texts.items() if text}
+    if context:
+        documents = (fence(text, f"{code} document {number}") for number, text in enumerate(context, start=1))
+        fenced["context"] = _join(*documents)
     fenced["submission"] = fence(response, code)
     if thinking:
-        parts = fence(thinking, f"{code} thinking"), fence(response, f"{code} output")
-        fenced["submission"] = FencedText(
-            "\n".join(part.text for part in parts), any(part.neutralized for part in parts)
-        )
+        fenced["submission"] = _join(fence(thinking, f"{code} thinking"), fence(response, f"{code} output"))
     inputs = {name: text.text for name, text in fenced.items()}
     neutralized = any(text.neutralized for text in fenced.values())
-    return PromptInputs(inputs, neutralized, looks_quotable(response, thinking, *texts.values())), code
+    return PromptInputs(inputs, neutralized, looks_quotable(response, thinking, *texts.values(), *context)), code
+
+
+def _join(*parts: FencedText) -> FencedText:
+    return FencedText("\n".join(part.text for part in parts), any(part.neutralized for part in parts))
 
 
 def criterion_inputs(question: Question) -> dict[str, str]:
     """Return the texts of a question on one criterion that it does not share with other questions, by field."""
     criterion = question.criterion
-    own = {"criterion": describe_criterion(criterion)}
+    own = {"criterion_context": criterion.context} if criterion.context else {}
+    own["criterion"] = describe_criterion(criterion)
     if criterion.options is not None:
         own["options"] = describe_options(question)
     elif criterion.scale is not None:
@@ -153,6 +163,28 @@ def option_code(question: Question, label: str) -> str:
     """Return the code of the option with a label; any other text, such as CANNOT_ASSESS, is returned unchanged."""
     wanted = question.criterion.find_option(label)
     return next((code for code, option in option_codes(options_of(question)).items() if option is wanted), label)
+
+
+def criteria_inputs(criteria: str, criteria_by_label: Iterable[tuple[str, Criterion]]) -> dict[str, str]:
+    """Return the texts of a question on several criteria that it does not share with other questions, by field.
+
+    Args:
+        criteria: The description of the criteria.
+        criteria_by_label: The criteria, each with the text that names it in this description.
+    """
+    contexts = [f"{label}: {_one_line(c.context)}" for label, c in criteria_by_label if c.context]
+    return {**({"criterion_context": "\n".join(contexts)} if contexts else {}), "criteria": criteria}
+
+
+def batch_inputs(questions: Mapping[int, Question]) -> dict[str, str]:
+    """Return the texts of a question on several criteria, by field."""
+    labelled = ((str(number), question.criterion) for number, question in questions.items())
+    return criteria_inputs(describe_batch(questions), labelled)
+
+
+def rubric_inputs(rubric: Rubric) -> dict[str, str]:
+    """Return the texts of a question on a whole rubric, by field."""
+    return criteria_inputs(describe_rubric(rubric), ((_one_line(c.requirement), c) for c in rubric.criteria))
 
 
 def describe_batch(questions: Mapping[int, Question]) -> str:
