@@ -115,3 +115,14 @@ def test_metadata_is_not_part_of_the_question_that_a_judge_reads() -> None:
     assert criterion_inputs(questions[0]) == criterion_inputs(questions[1])
     assert describe_batch({1: questions[0]}) == describe_batch({1: questions[1]})
     assert describe_rubric(Rubric([FACTS])) == describe_rubric(Rubric([bare]))
+
+
+@given(TAGGED, st.data())
+def test_score_of_any_rubric_does_not_depend_on_metadata_documents_and_tags(
+    criteria: list[Criterion], data: st.DataObject
+) -> None:
+    verdicts = [data.draw(st.sampled_from(sorted(VERDICTS))) for _ in criteria]
+    notes = {"metadata": {"page": data.draw(st.integers())}, "context": "p. 3", "tags": ("other",)}
+    noted = Rubric([criterion.model_copy(update=notes) for criterion in criteria])
+    assert noted.compute_score(verdicts) == Rubric(criteria).compute_score(verdicts)
+    assert Rubric.from_yaml(noted.to_yaml()) == noted
