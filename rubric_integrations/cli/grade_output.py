@@ -122,12 +122,14 @@ def print_results(
 
 
 def _print_tables(first: FirstResults, summary: RunSummary) -> None:
-    from rubric_integrations.reporting.terminal import groups_table, ranking_table, report_table
+    from rubric_integrations.reporting.terminal import groups_table, ranking_table, report_table, tags_table
 
     for graded in first.with_tables():
         out.print(report_table(graded))
         if graded.rubric and graded.rubric.tree is not None and graded.report and graded.report.report:
             out.print(groups_table(graded, graded.rubric))
+        if graded.report and graded.report.tags and not graded.judge_error:
+            out.print(tags_table(graded))
     if summary.submissions <= MAX_RANKED:
         out.print(ranking_table(first.results))
 

@@ -9,6 +9,7 @@ import dspy
 
 from rubric_integrations.dspy.field_text import field_text
 from rubric_integrations.formats.agentv_cases import EvalCase
+from rubric_integrations.submission.documents import document_texts
 from rubric_integrations.submission.messages import Messages, is_conversation
 
 Field = str | Callable[[Any], str | Messages | None]
@@ -118,6 +119,15 @@ def text_of(field: Field | None, source: Any, option: str) -> str | None:
         return None
     value = _read_field(field, source, option)
     return None if value is None and callable(field) else field_text(value)
+
+
+def documents_of(field: Field | None, example: Any) -> tuple[str, ...]:
+    """Return the documents in one field of an example; none if no field is named.
+
+    Raises:
+        MisnamedField: The example has no such field.
+    """
+    return () if field is None else document_texts(_read_field(field, example, "context"))
 
 
 def _read_field(field: Field, source: Any, option: str) -> Any:

@@ -1,8 +1,8 @@
-"""Writes a report as feedback for a reflecting model, and as one number per criterion for GEPA's Pareto front."""
+"""Writes a report as feedback for a reflecting model, and as numbers for GEPA: one for each criterion and tag."""
 
 from __future__ import annotations
 
-from rubric_integrations.results.report import CriterionReport, EvaluationReport
+from rubric_integrations.results.report import CriterionReport, EvaluationReport, tag_key
 
 
 def feedback(report: EvaluationReport) -> str:
@@ -37,12 +37,13 @@ def feedback(report: EvaluationReport) -> str:
 
 
 def objective_scores(report: EvaluationReport) -> dict[str, float]:
-    """Return the values in [0, 1] of the criteria by name, higher is better.
+    """Return the values in [0, 1] of the criteria by name, and the scores of the tags as `tag.<tag>`; higher is better.
 
-    The value of a penalty (a criterion with a negative weight) is inverted. Criteria without a value are left out,
-    because GEPA accepts no None.
+    The value of a penalty (a criterion with a negative weight) is inverted. Criteria without a value, and tags without
+    a score, are left out, because GEPA accepts no None.
     """
-    return {
+    tags = {tag_key(tag): score for tag, score in report.tags.items() if score is not None}
+    return tags | {
         row.name: 1 - row.value if row.weight < 0 else row.value for row in report.criteria if row.value is not None
     }
 

@@ -13,7 +13,7 @@ import dspy
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.progress import counting_bar
 from rubric_integrations.dspy.criteria_for import PredictorCriteria
-from rubric_integrations.dspy.examples import Field, query_of, response_of, text_of
+from rubric_integrations.dspy.examples import Field, documents_of, query_of, response_of, text_of
 from rubric_integrations.dspy.feedback_text import feedback, objective_scores
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
@@ -28,7 +28,7 @@ from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.rounds import grade_in_rounds
 from rubric_integrations.judges.stored import StoreError
-from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.results.report import EvaluationReport, JudgeError, tag_key
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.submission.messages import Respond, check_respond
@@ -61,6 +61,8 @@ class RubricMetric:
             that the program declares, labelled by name if there are several: without the `reasoning`, `trajectory` and
             other fields that DSPy's modules add. Images and other binary values are graded as `[image]`.
         reference: The example's field that holds an exemplary answer, or a function of the example. By default none.
+        context: The example's field that holds documents, such as retrieved passages (a text or a list), or a function
+            of the example. By default none.
         respond: The part to grade of a response that is a list of chat messages: `"last"` grades the last message
             with the others as context, `"transcript"` grades all.
         feedback: Writes a report as text for a reflecting model.
@@ -104,6 +106,7 @@ class RubricMetric:
         query: Field | None = None,
         response: Field | None = None,
         reference: Field | None = None,
+        context: Field | None = None,
         respond: Respond = "last",
         feedback: Callable[[EvaluationReport], str] = feedback,
         criteria_for: Mapping[str, Collection[str]] | None = None,
@@ -130,6 +133,7 @@ class RubricMetric:
         grader = grader.for_run(max_outage=max_outage, warm_prompt_cache=False)
         self.grader = grader if store is None else grader.with_store(store)
         self.query, self.response, self.reference, self.respond = query, response, reference, respond
+        self.context = context
         self.feedback = feedback
         self._predictor_criteria = PredictorCriteria(criteria_for or {})
         if self.rubrics.shared is not None:
@@ -147,7 +151,7 @@ class RubricMetric:
             JudgeError: A criterion could not be judged, and the grader's `on_failure` is `"raise"`.
             JudgeOutage: The judge was unreachable for `max_outage` seconds, cannot be used, or its store cannot be
                 written.
-            MisnamedField: `query`, `response` or `reference` names a field that does not exist.
+            MisnamedField: `query`, `response`, `reference` or `context` names a field that does not exist.
             RubricFunctionError: The function `rubric` failed, or returned no rubric; or the example has none.
         """
         rubric, submission = self._case(example, pred)
@@ -155,7 +159,8 @@ class RubricMetric:
             message = "The program raised an error." if pred is None else "The program returned an empty response."
             self._history.count_call("nothing_to_grade")
             # The worst value for every objective: without values, a program would rise on GEPA's front by failing.
-            return RubricScore(0.0, False, message, 0.0, dict.fromkeys(rubric.keys, 0.0))
+            names = [*map(tag_key, rubric.tags), *rubric.keys]
+            return RubricScore(0.0, False, message, 0.0, dict.fromkeys(names, 0.0))
         report = self._report_for(rubric, submission)
         message = self.feedback(self._predictor_criteria.part_for(pred_name, report))
         if submission.reference and not report.passed:
@@ -241,7 +246,8 @@ class RubricMetric:
         reference = text_of(self.reference, example, "reference")
         # A conversation holds its own task; the example's inputs would repeat how it began.
         query = None if isinstance(response, list) and self.query is None else query_of(self.query, example)
-        texts = {"response": response, "query": query, "reference": reference}
+        context = documents_of(self.context, example)
+        texts = {"response": response, "query": query, "reference": reference, "context": context}
         return rubric, Submission.model_validate({**texts, "respond": self.respond})
 
     def _report_for(self, rubric: Rubric, submission: Submission) -> EvaluationReport:

@@ -11,7 +11,8 @@ from rubric_integrations.formats.agentv_items import read_items
 from rubric_integrations.formats.faults import faults_from_error, short
 from rubric_integrations.formats.losses import rubric_losses
 from rubric_integrations.formats.suites import read_only_test, suite_of, warn_of_losses
-from rubric_integrations.rubric.criterion import Criterion, Scale
+from rubric_integrations.rubric.answers import Scale, band_of
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -129,7 +130,7 @@ def make_rubric(criteria: list[Criterion], document: Any, source: str, faults: l
 
 
 def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
-    item: dict[str, Any] = {"id": key, "expected_outcome": criterion.requirement, "weight": criterion.weight}
+    item: dict[str, Any] = {"id": key, "expected_outcome": criterion.requirement, "weight": criterion.full_weight}
     if criterion.name is None:
         losses.append(f"`{key}`: the criterion gets this id, because the format requires one")
     if criterion.required:
@@ -141,14 +142,21 @@ def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
         losses.append(f"`{key}`: `min_score` 0 becomes `required`, which means the same: AgentV's start above 0")
     if criterion.is_penalty:
         losses.append(f"`{key}`: AgentV has no penalties and reads a negative weight differently")
+    notes = [field for field in ("tags", "importance", "metadata", "per", "context") if getattr(criterion, field)]
+    losses += [f"`{key}`: `{field}` has no place in the format" for field in notes]
     losses.extend(
         f"`{key}`: `{field}` has no place in the format; the criterion becomes MET or UNMET"
-        for field in ("check", "options", "applies_when", "aggregation", "aspects", "examples", "tags")
+        for field in ("check", "options", "applies_when", "aggregation", "aspects", "examples")
         if getattr(criterion, field) not in (None, ())
     )
     if criterion.scale is not None:
-        if _is_agentv_scale(criterion.scale):
-            item["score_ranges"] = {int(level): text for level, text in criterion.scale.levels.items()}
+        levels = {band_of(level): text for level, text in criterion.scale.levels.items()}
+        if _is_agentv_scale(criterion.scale) and any(band.low < band.high for band in levels):
+            item["score_ranges"] = [
+                {"score_range": [int(low), int(high)], "expected_outcome": text} for (low, high), text in levels.items()
+            ]
+        elif _is_agentv_scale(criterion.scale):
+            item["score_ranges"] = {int(band.low): text for band, text in levels.items()}
         else:
             losses.append(f"`{key}`: the format has one scale, whole numbers from 0 to 10 with a text at 0")
     return item
@@ -156,4 +164,9 @@ def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
 
 def _is_agentv_scale(scale: Scale) -> bool:
     is_zero_to_ten = (scale.min, scale.max, scale.integer) == (0.0, 10.0, True)
-    return is_zero_to_ten and 0 in scale.levels and all(level == int(level) for level in scale.levels)
+    bands = [band_of(level) for level in scale.levels]
+    if not is_zero_to_ten or any(end != int(end) for band in bands for end in band):
+        return False
+    if all(band.low == band.high for band in bands):
+        return 0 in scale.levels
+    return all(scale.text_at(number) is not None for number in range(11))

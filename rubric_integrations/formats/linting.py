@@ -139,7 +139,7 @@ def _best_score(rubric: Rubric) -> float:
         values = [option.value for option in criterion.choices] or [0.0, 1.0]
         return min(values) if criterion.is_penalty else max(values)
 
-    gained = math.fsum(c.weight * value(c) for c in rubric.criteria if c.weight > 0)
+    gained = math.fsum(c.full_weight * value(c) for c in rubric.criteria if c.weight > 0)
     if rubric.positive_weight:
         return gained / rubric.positive_weight
-    return 1 - math.fsum(-c.weight * value(c) for c in rubric.criteria) / rubric.negative_weight
+    return 1 - math.fsum(-c.full_weight * value(c) for c in rubric.criteria) / rubric.negative_weight

@@ -11,9 +11,11 @@ from pydantic import TypeAdapter, ValidationError
 from rubric_integrations._util.records import Weight
 from rubric_integrations.formats.faults import faults_from_error, short, unknown_key
 from rubric_integrations.results.interpret import to_judgment
-from rubric_integrations.rubric.criterion import DEFAULT_WEIGHT, Criterion
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
+from rubric_integrations.rubric.importance import ImportanceWeights, weight_of
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.rules import weigh, with_weight
 from rubric_integrations.rubric.tree import Node, PenaltyCap, group_fault, only_penalties
 
 _WRAPPERS = ("criteria", "sections", "rubric")
@@ -23,6 +25,7 @@ _GROUP_WEIGHTS = {"weight", "penalty_cap"}
 _NODE_KEYS = {"name", "requirement", "criteria"} | _GROUP_WEIGHTS
 _WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
 _CAP: TypeAdapter[float] = TypeAdapter(PenaltyCap)
+_WEIGHTS: TypeAdapter[ImportanceWeights | None] = TypeAdapter(ImportanceWeights | None)
 # The reader makes these fields from the nesting of the criteria; as keys of a file they are unknown.
 _DERIVED = {"tree"}
 
@@ -49,7 +52,8 @@ def read(document: Any, source: str) -> Rubric:
     fields, items = _unwrap(document, faults)
     faults += [unknown_key("", key, set(Rubric.model_fields) - _DERIVED) for key in sorted(_DERIVED & fields.keys())]
     criteria: list[Criterion] = []
-    nodes = [_read_node(item, 1.0, criteria, faults) for item in items]
+    weights = _importance_weights(fields)
+    nodes = [_read_node(item, 1.0, weights, criteria, faults) for item in items]
     if not faults:
         if any(node.children for node in nodes) or len(nodes) != len(criteria):
             fields["tree"] = tuple(nodes)
@@ -66,7 +70,7 @@ def losses(_document: Any) -> list[str]:
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as plain data: the fields that are set, and always the weights. Nothing is lost."""
+    """Return a rubric as plain data: the fields that are set, and the weights. Nothing is lost."""
     document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree"})
     leaves = [_write_criterion(criterion) for criterion in rubric.criteria]
     written: set[int] = set()
@@ -77,7 +81,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
 def _write_criterion(criterion: Criterion) -> dict[str, Any]:
     return {
         **({"name": criterion.name} if criterion.name is not None else {}),
-        "weight": criterion.weight,
+        **({} if criterion.has_derived_weight else {"weight": criterion.weight}),
         "requirement": criterion.requirement,
         **criterion.model_dump(mode="json", exclude_unset=True, exclude={"name", "weight", "requirement"}),
     }
@@ -89,47 +93,54 @@ def _write_node(node: Node, leaves: Sequence[dict[str, Any]], written: set[int])
         return {"ref": leaves[node.leaf]["name"], "weight": node.weight}
     if node.leaf is not None:
         written.add(node.leaf)
-        return {**leaves[node.leaf], "weight": node.weight}
+        leaf = leaves[node.leaf]
+        # The weight of such a leaf, which stands in no group, is not that of the node.
+        is_own = "weight" not in leaf or "per" in leaf
+        return leaf if is_own else {**leaf, "weight": node.weight}
     name = {"name": node.name} if node.name is not None else {}
     cap = {"penalty_cap": node.penalty_cap} if node.penalty_cap is not None else {}
     children = [_write_node(child, leaves, written) for child in node.children]
     return {**name, "weight": node.weight, **cap, "requirement": node.requirement, "criteria": children}
 
 
-def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
+def _read_node(
+    item: _Item, share: float, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
+) -> Node:
     """Read an entry and the entries below it.
 
     Args:
         item: The entry.
         share: The factor from the entry's own weight to its effective weight in the score.
+        weights: The document's `importance_weights`.
         criteria: The list to which the leaves are appended, with their effective weights.
         faults: The list to which faults are appended.
     """
     leaf, data = len(criteria), item.data
     if isinstance(data, Mapping) and "ref" in data:
-        return _read_reference(item, share, criteria, faults)
+        return _read_reference(item, share, weights, criteria, faults)
     is_group = isinstance(data, Mapping) and "criteria" in data
     if is_group:
         entry = cast("Mapping[Any, Any]", data)
         own_keys = {key: value for key, value in entry.items() if key not in ("criteria", "penalty_cap")}
-        data = {"weight": _default_weight(entry), **own_keys}
+        data = {**_weight_of_penalties(entry, weights), **own_keys}
     try:
-        own = Criterion.model_validate(data)
+        own = weigh(Criterion.model_validate(data), weights)
     except ValidationError as error:
         faults += faults_from_error(item.where, Criterion, error)
         return Node(requirement="", weight=0.0, leaf=leaf)
     if is_group:
-        return _read_group(item, own, share, criteria, faults)
+        return _read_group(item, own, share, weights, criteria, faults)
     faults += [Fault(item.where, f"examples.{index}.score", message) for index, message in _bad_examples(own)]
-    # An unchanged criterion remembers which fields are set, so that it is written as it was read.
-    criteria.append(own if share == 1.0 else own.model_copy(update={"weight": own.weight * share}))
-    return Node(requirement=own.requirement, name=own.name, weight=own.weight, leaf=leaf)
+    criteria.append(with_weight(own, own.weight * share))
+    return Node(requirement=own.requirement, name=own.name, weight=own.full_weight, leaf=leaf)
 
 
-def _read_reference(item: _Item, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
+def _read_reference(
+    item: _Item, share: float, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
+) -> Node:
     """Read an entry `{ref: name}`, which scores an earlier criterion here too."""
     entry = cast("Mapping[Any, Any]", item.data)
-    name, weight = entry["ref"], _weight(entry)
+    name, weight = entry["ref"], _weight(entry, weights)
     leaf = next((index for index, criterion in enumerate(criteria) if criterion.name == name), None)
     faults += [unknown_key(item.where, str(key), {"ref", "weight"}) for key in entry if key not in ("ref", "weight")]
     if weight is None:
@@ -144,16 +155,29 @@ def _read_reference(item: _Item, share: float, criteria: list[Criterion], faults
     if first.weight * weight * share < 0:
         message = f"makes {name!r} a penalty here and none elsewhere: a judge could not tell which to answer"
         faults.append(Fault(item.where, "weight", message))
-    criteria[leaf] = first.model_copy(update={"weight": first.weight + weight * share})
+    if first.per is not None:
+        message = f"{name!r} has `per: occurrence`, and counts by a weight of its own: it cannot be scored here too"
+        faults.append(Fault(item.where, "ref", message))
+    criteria[leaf] = with_weight(first, first.weight + weight * share)
     return Node(requirement=first.requirement, name=first.name, weight=weight, leaf=leaf)
 
 
-def _read_group(item: _Item, own: Criterion, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
+def _read_group(
+    item: _Item,
+    own: Criterion,
+    share: float,
+    importance_weights: ImportanceWeights | None,
+    criteria: list[Criterion],
+    faults: list[Fault],
+) -> Node:
     """Divide the weight of an entry, whose own fields are `own`, among its `criteria`, and read them."""
     faults += [unknown_key(item.where, key, _NODE_KEYS) for key in sorted(map(str, set(item.data) - _NODE_KEYS))]
     children = item.data["criteria"]
     entries = list(_items([] if children is None else children, f"{item.where}.criteria", faults))
-    weights = [weight for entry in entries if (weight := _weight(entry.data)) is not None]
+    if any(isinstance(entry.data, Mapping) and "per" in entry.data for entry in entries):
+        message = "has criteria with `per: occurrence`: a group divides its own weight, so move them out of the group"
+        faults.append(Fault(item.where, "criteria", message))
+    weights = [weight for entry in entries if (weight := _weight(entry.data, importance_weights)) is not None]
     are_valid = len(weights) == len(entries)
     if not entries:
         faults.append(Fault(item.where, "criteria", "is empty: add criteria to the group, or remove `criteria`"))
@@ -169,7 +193,7 @@ def _read_group(item: _Item, own: Criterion, share: float, criteria: list[Criter
     if cap is not None and only_penalties(weights):
         total = -cap
     child_share = share * own.weight / total if total else 0.0
-    nodes = tuple(_read_node(entry, child_share, criteria, faults) for entry in entries)
+    nodes = tuple(_read_node(entry, child_share, importance_weights, criteria, faults) for entry in entries)
     if faults:
         return Node(requirement="", weight=0.0, leaf=0)
     return Node(requirement=own.requirement, name=own.name, weight=own.weight, penalty_cap=cap, children=nodes)
@@ -183,22 +207,33 @@ def _cap(entry: Mapping[str, Any]) -> float | None:
         return None
 
 
-def _default_weight(entry: Mapping[Any, Any]) -> float:
-    """Return the weight of a group that states none: minus its cap, if it has only penalties."""
+def _weight_of_penalties(entry: Mapping[Any, Any], weights: ImportanceWeights | None) -> dict[str, float]:
+    """Return the weight of a group of penalties alone that states none, which is minus its cap; else nothing."""
     cap, children = _cap(entry), entry["criteria"]
-    if cap is None or not isinstance(children, Sequence) or isinstance(children, str | bytes):
-        return DEFAULT_WEIGHT
-    weights = [_weight(child) for child in children if isinstance(child, Mapping | Criterion)]
-    return -cap if only_penalties([weight for weight in weights if weight is not None]) else DEFAULT_WEIGHT
+    if "weight" in entry or cap is None or not isinstance(children, Sequence) or isinstance(children, str | bytes):
+        return {}
+    child_weights = [_weight(child, weights) for child in children if isinstance(child, Mapping | Criterion)]
+    return {"weight": -cap} if only_penalties([weight for weight in child_weights if weight is not None]) else {}
 
 
-def _weight(data: Any) -> float | None:
-    """Return an entry's weight relative to its siblings; None if it is invalid, which `Criterion` reports."""
-    default = _default_weight(data) if isinstance(data, Mapping) and "criteria" in data else DEFAULT_WEIGHT
-    weight = data.weight if isinstance(data, Criterion) else data.get("weight", default)
+def _importance_weights(fields: Mapping[str, Any]) -> ImportanceWeights | None:
+    """Return a document's `importance_weights`; None if they are invalid, which `Rubric` reports."""
     try:
-        return _WEIGHT.validate_python(weight)
+        return _WEIGHTS.validate_python(fields.get("importance_weights"))
     except ValidationError:
+        return None
+
+
+def _weight(data: Any, weights: ImportanceWeights | None) -> float | None:
+    """Return an entry's weight relative to its siblings; None if it is invalid, which `Criterion` reports."""
+    if isinstance(data, Criterion):
+        return weigh(data, weights).weight
+    try:
+        entry: dict[Any, Any] = {**(_weight_of_penalties(data, weights) if "criteria" in data else {}), **data}
+        return _WEIGHT.validate_python(
+            entry["weight"] if "weight" in entry else weight_of(entry.get("importance"), weights)
+        )
+    except (ValidationError, KeyError, TypeError):
         return None
 
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
+from rubric_integrations._util.records import encodable
 from rubric_integrations.formats.assertions import Context, Group, assertions_of, is_judged, join, read_assertions
 from rubric_integrations.formats.items import Reading, make_rubric
 from rubric_integrations.rubric.errors import Fault
@@ -115,7 +116,8 @@ def warn_of_losses(messages: list[str], source: str) -> None:
     if messages:
         parts = "1 part of the file is" if len(messages) == 1 else f"{len(messages)} parts of the file are"
         message = f"{source}: {parts} not graded, or not as there: {'; '.join(messages[:3])}"
-        warnings.warn(f"{message}. `rubric-integrations convert` lists each", stacklevel=4)
+        # Whoever prints or sends it must be able to, also where a file has half an emoji.
+        warnings.warn(encodable(f"{message}. `rubric-integrations convert` lists each"), stacklevel=4)
 
 
 def _holders(suite: Suite, index: int | None, losses: list[str]) -> list[tuple[str, Mapping[str, Any]]]:

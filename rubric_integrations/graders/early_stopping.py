@@ -20,12 +20,13 @@ def question_order(rubric: Rubric, submission: Submission) -> list[int]:
     Returns:
         The indices of the criteria in the rubric, and of the conditions among its questions (`rubric.conditions`).
     """
-    shared = sum(map(len, (submission.response, submission.query or "", submission.reference or "")))
+    texts = (submission.response, submission.query or "", submission.reference or "", *submission.context)
+    shared = sum(map(len, texts))
 
     def effect(criterion: Criterion) -> float:
         low, high = (extreme_judgment(criterion, end).value or 0.0 for end in ("low", "high"))
         own = sum(map(len, (criterion.requirement, *(option.label for option in criterion.options or ()))))
-        return abs(criterion.weight) * (high - low) / (shared + own)
+        return abs(criterion.full_weight) * (high - low) / (shared + own)
 
     all_questions, condition_of = questions(rubric.criteria), condition_indices(rubric.criteria)
     criteria = sorted(

@@ -55,6 +55,8 @@ class RubricEvaluator(RunEvaluator):
         input_key: The key of the task in the inputs, or a function of the inputs. The default is chosen likewise.
         reference_key: The key of an exemplary answer in the example's outputs, or a function of them. The default is
             chosen likewise.
+        context_key: The key of documents, such as retrieved passages, in the inputs, the outputs or the example's
+            outputs, or a function of the inputs. By default there are none.
         respond: Which part of an output that is a list of messages is graded: the `"last"` answer or the whole
             `"transcript"`.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
@@ -83,11 +85,12 @@ class RubricEvaluator(RunEvaluator):
         output_key: FieldKey | None = None,
         input_key: FieldKey | None = None,
         reference_key: FieldKey | None = None,
+        context_key: FieldKey | None = None,
         respond: Respond = "last",
         library: Mapping[str, RubricLike] | str | Path | None = None,
     ):
         self.rubrics, self.key_prefix = RowRubrics(rubric, library), key_prefix
-        self.fields = FieldSelector(output_key, input_key, reference_key, respond)
+        self.fields = FieldSelector(output_key, input_key, reference_key, respond, context_key)
         self._grader = resolve_grader(judge, grader, "RubricEvaluator")
 
     @property

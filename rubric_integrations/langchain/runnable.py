@@ -42,6 +42,7 @@ class RubricInput(BaseModel):
             the state of an agent. Any other value, such as a pydantic model, is graded as JSON.
         input: The task that the output answers, in the same forms.
         reference: An exemplary answer, in the same forms.
+        context: Documents, such as retrieved passages: a text, or a list of texts or of LangChain documents.
         fields: The whole input, for a function that returns its rubric. It is not in the schema: a model that calls
             the runnable as a tool must not choose what it is graded by.
     """
@@ -51,11 +52,12 @@ class RubricInput(BaseModel):
     )
     input: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="The task that it answers.")
     reference: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="An exemplary answer.")
+    context: Any = Field(default=None, description="Documents that the output can be compared with.")
     fields: SkipJsonSchema[dict[str, Any]] = Field(default_factory=dict[str, Any], exclude=True)
 
 
 class RubricRunnable(Runnable[Any, EvaluationReport]):
-    """Grades what a chain returns, or a dict with `output` and optionally `input` and `reference`: the report.
+    """Grades what a chain returns, or a dict with `output` and perhaps `input`, `reference` and `context`: the report.
 
     It can follow a model or an agent: `model | RubricRunnable(rubric, judge=...)`. A message is graded by its text, a
     list of messages by its last answer with the rest as context, the state of an agent by its `structured_response`
@@ -102,7 +104,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         library: Mapping[str, RubricLike] | str | Path | None = None,
     ):
         self.rubrics, self.name = RowRubrics(rubric, library), name
-        self._fields = FieldSelector("output", "input", "reference", respond)
+        self._fields = FieldSelector("output", "input", "reference", respond, "context")
         self._grader = resolve_grader(judge, grader, "RubricRunnable")
 
     @property

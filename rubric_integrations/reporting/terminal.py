@@ -46,6 +46,16 @@ def groups_table(graded: Graded, rubric: Rubric) -> Table:
     return table
 
 
+def tags_table(graded: Graded) -> Table:
+    """Build the table of the scores of the tags for one submission."""
+    table = Table(title="Tags", title_justify="left", title_style="bold")
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("tag")
+    for tag, score in (graded.report.tags if graded.report else {}).items():
+        table.add_row("-" if score is None else f"{score:.3f}", plain(tag))
+    return table
+
+
 def ranking_table(results: Sequence[Graded]) -> Table:
     """Build the table of all submissions, the best first; those without a score come last."""
     table = Table(title="Ranking", title_justify="left", title_style="bold")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from rubric_integrations._util.notebook import data_frame, html_table
-from rubric_integrations._util.records import EncodableText, Record, UnitScore, Weight
+from rubric_integrations._util.records import EncodableText, SparseRecord, UnitScore, Weight
 from rubric_integrations.results.judgment import Vote
 from rubric_integrations.results.usage import Spend, TokenUsage
 
@@ -24,13 +24,13 @@ NOT_APPLICABLE = "NOT_APPLICABLE"
 ReprArgs = Iterable[tuple[str | None, Any]]
 
 
-class CriterionReport(Record):
+class CriterionReport(SparseRecord):
     """The result of one criterion: a verdict, an abstention or a failure.
 
     Attributes:
         name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by its position.
         requirement: The criterion's requirement.
-        weight: The criterion's weight.
+        weight: The weight of the value 1 in the score: the criterion's weight, for `per: occurrence` times its `cap`.
         verdict: The verdict that was scored, CANNOT_ASSESS or NOT_APPLICABLE; None for a failure without a fallback
             verdict.
         value: The value of the verdict in [0, 1]; None for an abstention, a criterion that does not apply, or a failure
@@ -51,7 +51,11 @@ class CriterionReport(Record):
         expected_value: The expected value in [0, 1] of a single judge's probabilities, if they were requested; the
             score does not use it.
         not_applicable: Whether the criterion's condition (`applies_when`) does not hold, so that it is left out.
+        tags: The criterion's tags.
+        metadata: The criterion's further data; None if it has none.
     """
+
+    _left_out_if_empty: ClassVar[tuple[str, ...]] = ("not_applicable", "tags", "metadata")
 
     name: str
     requirement: str
@@ -70,14 +74,8 @@ class CriterionReport(Record):
     confidence: UnitScore | None = None
     expected_value: UnitScore | None = None
     not_applicable: bool = False
-
-    @model_serializer(mode="wrap")
-    def _without_an_absent_condition(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # A report by a rubric without conditions is written as it was before there were any.
-        fields: dict[str, Any] = handler(self)
-        if not self.not_applicable:
-            fields.pop("not_applicable", None)
-        return fields
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] | None = None
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
@@ -101,7 +99,7 @@ class CriterionReport(Record):
         return sum(vote.error is not None for vote in self.votes)
 
 
-class EvaluationReport(Record):
+class EvaluationReport(SparseRecord):
     """The grade of one submission.
 
     Attributes:
@@ -127,7 +125,12 @@ class EvaluationReport(Record):
         mean_agreement: The mean agreement of the criteria; None if no criterion has one.
         report: One entry per criterion, in the rubric's order; None if a holistic judge scored the whole.
         reason: A holistic judge's explanation.
+        tags: The score by tag, over the criteria that carry it, before metrics and the length penalty. None if it is
+            undefined, or if one of these criteria is open or the score could not be computed. Empty for a holistic
+            judge, which does not answer the criteria one by one.
     """
+
+    _left_out_if_empty: ClassVar[tuple[str, ...]] = ("tags",)
 
     score: float | None
     score_range: tuple[float | None, float] | None = None
@@ -147,6 +150,7 @@ class EvaluationReport(Record):
     mean_agreement: float | None = None
     report: tuple[CriterionReport, ...] | None
     reason: EncodableText = ""
+    tags: dict[str, float | None] = Field(default_factory=dict[str, float | None])
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
@@ -165,12 +169,13 @@ class EvaluationReport(Record):
         return html_table(f"{title}. {self.error or ''}", columns, rows)
 
     def to_dataframe(self) -> DataFrame:
-        """Return the report as a pandas DataFrame with one row per criterion.
+        """Return the report as a pandas DataFrame with one row per criterion; `tags` and `metadata` only if used.
 
         Raises:
             ImportError: pandas is not installed.
         """
         columns = ["name", "requirement", "weight", "required", "verdict", "value", "passed", "reason", "error"]
+        columns += [name for name in ("tags", "metadata") if any(getattr(row, name) for row in self.criteria)]
         return data_frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
 
     @property
@@ -197,6 +202,16 @@ class EvaluationReport(Record):
     def cost(self) -> float | None:
         """The cost of all calls in US dollars; None (unknown) if the price of a call is not known."""
         return self.spend.cost
+
+
+def tag_key(tag: str) -> str:
+    """Return the name of a tag's score beside the names of criteria, in feedback, objectives and data frames.
+
+    Example:
+        >>> tag_key("safety")
+        'tag.safety'
+    """
+    return f"tag.{tag}"
 
 
 class JudgeError(ValueError):

@@ -18,7 +18,7 @@ from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.rounds import grade_in_rounds
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend_limit import SpendLimit
-from rubric_integrations.results.report import JudgeError
+from rubric_integrations.results.report import JudgeError, tag_key
 from rubric_integrations.results.usage import NO_SPEND, Spend
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.progress import progress_bar
@@ -114,12 +114,13 @@ class Run:
         return html_table(summary.stopped or "Run so far", list(cells), [list(cells.values())])
 
     def to_dataframe(self) -> DataFrame:
-        """Grade everything, and return one row per submission: its grade, and a column of verdicts per criterion.
+        """Grade everything, and return one row per submission: its grade, the scores of tags, verdicts per criterion.
 
         Raises:
             ImportError: pandas is not installed.
         """
-        criteria = list(self._rubrics.shared.keys) if self._rubrics.shared else []
+        shared = self._rubrics.shared
+        names = [*map(tag_key, shared.tags), *shared.keys] if shared else []
         rows = [
             {
                 "id": graded.row.id,
@@ -128,11 +129,12 @@ class Run:
                 "coverage": graded.report.coverage if graded.report else None,
                 "cost": graded.report.cost if graded.report else None,
                 "error": graded.judge_error or graded.row.error,
+                **{tag_key(tag): score for tag, score in (graded.report.tags if graded.report else {}).items()},
                 **{c.name: c.verdict for c in (graded.report.criteria if graded.report else ())},
             }
             for graded in self
         ]
-        return data_frame(rows, ["id", "score", "passed", "coverage", "cost", "error", *criteria])
+        return data_frame(rows, ["id", "score", "passed", "coverage", "cost", "error", *names])
 
     async def _stream(self) -> AsyncGenerator[Graded]:
         start = time.monotonic()

@@ -27,6 +27,7 @@ from rubric_integrations.scoring.formula import (
     score_values,
 )
 from rubric_integrations.scoring.policies import ScoringPolicies, fallback_judgment
+from rubric_integrations.scoring.tags import tag_scores
 
 
 class MetricResults(NamedTuple):
@@ -94,6 +95,7 @@ def aggregate_answers(
     report = _without_score(rubric, panel, computed, criteria, list(conditions.values()))
     if report.failed_count and policies.on_failure == "raise":
         return report
+    left_out = _left_out(criteria)
     if not all(row.was_asked for row in criteria):
         values = {index: row.value for index, row in enumerate(criteria) if row.was_asked}
         applies = {
@@ -102,8 +104,10 @@ def aggregate_answers(
             if condition is not None and condition.was_asked
         }
         low, high = score_range(rubric, values, policies.cannot_assess, policies.partial_credit, applies)
-        return report.model_copy(update={"score_range": (low, high), "passed": _passes(rubric, low, criteria)})
-    left_out = _left_out(criteria)
+        open_tags = dict.fromkeys(tag for row in criteria if not row.was_asked for tag in row.tags)
+        tags = _tags(rubric, criteria, policies, left_out) | open_tags
+        passed = _passes(rubric, low, criteria)
+        return report.model_copy(update={"score_range": (low, high), "passed": passed, "tags": tags})
     score = _score(rubric, [row.value for row in criteria], policies, left_out)
     return report.model_copy(
         update={
@@ -111,9 +115,8 @@ def aggregate_answers(
             "raw_score": score.raw,
             "llm_raw_score": score.raw,
             "passed": _passes(rubric, score.normalized, criteria),
-            "judge_scores": _judge_scores(rubric, panel, computed, policies, _left_out(criteria))
-            if len(panel) > 1
-            else {},
+            "judge_scores": _judge_scores(rubric, panel, computed, policies, left_out) if len(panel) > 1 else {},
+            "tags": _tags(rubric, criteria, policies, left_out),
         }
     )
 
@@ -242,6 +245,7 @@ def _without_score(
         spend=total_spend(part.spend for part in (*criteria, *conditions, *panel)),
         mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
         report=criteria,
+        tags=dict.fromkeys(rubric.tags),
     )
 
 
@@ -259,6 +263,14 @@ def _score(
     rubric: Rubric, values: Sequence[float | None], policies: ScoringPolicies, left_out: Collection[int] = ()
 ) -> Score:
     return score_values(rubric, values, policies.cannot_assess, policies.partial_credit, left_out)
+
+
+def _tags(
+    rubric: Rubric, criteria: Sequence[CriterionReport], policies: ScoringPolicies, left_out: Collection[int]
+) -> dict[str, float | None]:
+    values = [row.value for row in criteria]
+    scores = tag_scores(rubric, values, policies.cannot_assess, policies.partial_credit, left_out)
+    return {tag: score.normalized if policies.normalize else score.raw for tag, score in scores.items()}
 
 
 def _judge_scores(

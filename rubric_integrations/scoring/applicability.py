@@ -105,9 +105,11 @@ def report_by_condition(
         CriterionReport,
         name=name,
         requirement=criterion.requirement,
-        weight=criterion.weight,
+        weight=criterion.full_weight,
         required=criterion.is_gate,
         neutralized=condition.neutralized,
+        tags=criterion.tags,
+        metadata=criterion.metadata,
     )
     if condition.error:
         fallback = fallback_judgment(criterion, policies.on_failure)

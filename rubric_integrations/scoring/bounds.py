@@ -70,7 +70,7 @@ def score_range(
         for index, criterion in enumerate(rubric.criteria)
     ]
     if rubric.tree is None:
-        roots = [_Part(c.weight, leaf) for c, leaf in zip(rubric.criteria, leaves, strict=True)]
+        roots = [_Part(c.full_weight, leaf) for c, leaf in zip(rubric.criteria, leaves, strict=True)]
     else:
         roots = [_Part(root.weight, _node_range(root, leaves)) for root in rubric.tree]
     weights = [root.weight for root in roots]

@@ -38,11 +38,13 @@ def report_criterion(
     fields: dict[str, Any] = {
         "name": name,
         "requirement": criterion.requirement,
-        "weight": criterion.weight,
+        "weight": criterion.full_weight,
         "required": criterion.is_gate,
         "spend": total_spend(outcome.spend for outcome in outcomes),
         "neutralized": any(isinstance(outcome, Judgment) and outcome.neutralized for outcome in outcomes),
         "votes": tuple(votes) if len(panel) > 1 else (),
+        "tags": criterion.tags,
+        "metadata": criterion.metadata,
         "not_asked": tuple(answers.judge for answers in panel if index not in answers.outcomes),
     }
     if is_open:

@@ -112,7 +112,9 @@ def score_values(
         >>> score_values(rubric, [1.0, None, 0.0])
         Score(normalized=0.75, raw=3.0)
     """
-    leaves = [WeightedValue(c.weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)]
+    leaves = [
+        WeightedValue(c.full_weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)
+    ]
     scored = [
         None if index in not_applicable else scored_value(leaf, cannot_assess, partial_credit)
         for index, leaf in enumerate(leaves)
@@ -240,7 +242,9 @@ def coverage(rubric: Rubric, assessed: Sequence[bool], not_applicable: Collectio
     In a rubric with groups these are the effective weights of the leaves: an abstention lowers the coverage although
     its siblings take over its weight in the score.
     """
-    weights = [0.0 if i in not_applicable else abs(criterion.weight) for i, criterion in enumerate(rubric.criteria)]
+    weights = [
+        0.0 if i in not_applicable else abs(criterion.full_weight) for i, criterion in enumerate(rubric.criteria)
+    ]
     covered = math.fsum(weight for weight, is_assessed in zip(weights, assessed, strict=True) if is_assessed)
     total = math.fsum(weights)
     return min(1.0, covered / total) if total else 1.0

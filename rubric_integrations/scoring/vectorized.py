@@ -60,7 +60,7 @@ def score_many(
     left_out = _not_applicable(rubric, texts) if not_applicable is None else np.asarray(not_applicable, dtype=bool)
     if left_out.shape != values.shape:
         raise ValueError(f"`not_applicable` has the shape {left_out.shape!r}, and `verdicts` {values.shape!r}")
-    weights = np.array([criterion.weight for criterion in rubric.criteria])
+    weights = np.array([criterion.full_weight for criterion in rubric.criteria])
     if cannot_assess != "skip":
         worst = np.array([criterion.worst_value for criterion in rubric.criteria])
         replacements = {"zero": 0.0 * worst, "partial": np.where(weights > 0, partial_credit, 0.0), "fail": worst}

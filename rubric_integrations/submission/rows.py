@@ -18,6 +18,7 @@ COLUMNS = {
     "thinking": ("thinking",),
     "query": ("query", "input", "prompt", "question"),
     "reference": ("reference", "reference_output", "reference_answer", "expected_output"),
+    "context": ("context", "documents"),
     "respond": ("respond",),
     "id": ("id",),
     "rubric": ("rubric", "rubrics"),
@@ -69,8 +70,8 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
     are missing values.
 
     Args:
-        data: A `response` and optionally a `query`, `reference`, `thinking`, `id`, `rubric`, `labels` and `metadata`,
-            each under any usual name. The last three are lists or mappings, or texts with these as JSON.
+        data: A `response` and optionally a `query`, `reference`, `context`, `thinking`, `id`, `rubric`, `labels` and
+            `metadata`, each under any usual name. The last three are lists or mappings, or texts with these as JSON.
         number: The number of the row, from 1; its id if it has none.
         query: The task, if the row has none.
         columns: The names of columns that replace the usual ones.
