@@ -44,7 +44,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     kept = ("weight", "required") if all_required else ("weight",)
     entries: list[dict[str, Any]] = []
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
-        has_metric = len(criterion.tags) == 1 and bool(criterion.tags[0])
+        has_metric = len(criterion.tags) == 1
         messages += criterion_losses(key, criterion, (*kept, "tags") if has_metric else kept)
         if criterion.is_penalty:
             messages.append(f"`{key}`: promptfoo has no penalties and reads a negative weight differently")

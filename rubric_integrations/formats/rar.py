@@ -19,13 +19,13 @@ from rubric_integrations.formats.faults import short
 from rubric_integrations.formats.items import Reading, find_list, objects_in, read_list
 from rubric_integrations.formats.losses import criterion_losses, rubric_losses
 from rubric_integrations.rubric.errors import Fault
+from rubric_integrations.rubric.importance import IMPORTANCE_WEIGHTS
 from rubric_integrations.rubric.rubric import Rubric
 
 _WORDS = {"name": "title", "requirement": "description", "weight": "weight"}
 _LITERAL_WORDS = {"name": "title", "requirement": "criterion", "weight": "weight", "tags": "axis"}
 
-IMPORTANCE_WEIGHTS = {"essential": 10.0, "important": 7.0, "optional": 3.0, "pitfall": -8.0}
-"""The weight of each importance."""
+_IMPORTANCE_WEIGHTS: dict[str, float] = {**IMPORTANCE_WEIGHTS}
 
 _CHOICES = "a number, or one of Essential, Important, Optional, Pitfall"
 _PREFIX = re.compile(r"\s*(essential|important|optional|pitfall)(?:\s+criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
@@ -118,10 +118,10 @@ def _weight(where: str, weight: Any, prefix: re.Match[str] | None, faults: list[
     """Return the weight as a number, and whether it is called a pitfall; invalid numbers are left to `Criterion`."""
     category = prefix[1].casefold() if prefix else ""
     word = weight.casefold().strip().removesuffix("criteria").strip() if isinstance(weight, str) else ""
-    if word in IMPORTANCE_WEIGHTS:
+    if word in _IMPORTANCE_WEIGHTS:
         if category and (word == "pitfall") != (category == "pitfall"):
             faults.append(_contradiction(where, f"is {weight!r}", prefix))
-        return IMPORTANCE_WEIGHTS[word], word == "pitfall"
+        return _IMPORTANCE_WEIGHTS[word], word == "pitfall"
     if _NUMBER.fullmatch(word):
         weight = float(word)
     elif word or (weight is None and not category):
@@ -129,7 +129,7 @@ def _weight(where: str, weight: Any, prefix: re.Match[str] | None, faults: list[
         faults.append(Fault(where, "weight", f"{state} {_CHOICES}"))
         return 1.0, False
     if weight is None:
-        return IMPORTANCE_WEIGHTS[category], category == "pitfall"
+        return _IMPORTANCE_WEIGHTS[category], category == "pitfall"
     if _is_negative(weight) and category not in ("", "pitfall"):
         faults.append(_contradiction(where, "is negative", prefix))
     return weight, category == "pitfall"

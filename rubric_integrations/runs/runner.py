@@ -121,20 +121,9 @@ class Run:
         """
         shared = self._rubrics.shared
         names = [*map(tag_key, shared.tags), *shared.keys] if shared else []
-        rows = [
-            {
-                "id": graded.row.id,
-                "score": graded.score,
-                "passed": bool(graded.report and graded.report.passed and not graded.judge_error),
-                "coverage": graded.report.coverage if graded.report else None,
-                "cost": graded.report.cost if graded.report else None,
-                "error": graded.judge_error or graded.row.error,
-                **{tag_key(tag): score for tag, score in (graded.report.tags if graded.report else {}).items()},
-                **{c.name: c.verdict for c in (graded.report.criteria if graded.report else ())},
-            }
-            for graded in self
-        ]
-        return data_frame(rows, ["id", "score", "passed", "coverage", "cost", "error", *names])
+        return data_frame(
+            [graded.to_record() for graded in self], ["id", "score", "passed", "coverage", "cost", "error", *names]
+        )
 
     async def _stream(self) -> AsyncGenerator[Graded]:
         start = time.monotonic()

@@ -222,5 +222,5 @@ def test_rubric_is_written_as_assertions() -> None:
     }
     assert losses == []
     assert Rubric.from_dict(document) == rubric
-    unnamed = Rubric([{"requirement": "x", "tags": [""], "weight": 1.0, "required": True}])
-    assert write_document(unnamed, "promptfoo")[1] == ["`c1`: `tags` has no place in the format"]
+    tagged = Rubric([{"requirement": "x", "tags": ["a", "b"], "weight": 1.0, "required": True}])
+    assert write_document(tagged, "promptfoo")[1] == ["`c1`: `tags` has no place in the format"]
