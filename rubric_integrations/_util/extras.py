@@ -7,6 +7,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "langchain-classic": ("langchain-classic",),
     "metrics": ("rouge-score", "sacrebleu"),
     "pandas": ("pandas",),
+    "parquet": ("pyarrow",),
     "report": ("jinja2", "scipy"),
 }
 """The packages of each extra that a user may need; a test compares them with `pyproject.toml`."""

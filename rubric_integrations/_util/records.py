@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 # Sums of much greater weights would overflow to infinity. Below 2**53, whole-number weights are represented exactly.
 MAX_WEIGHT = 1e15
@@ -34,3 +34,17 @@ class Record(BaseModel):
     """A frozen pydantic model that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SparseRecord(Record):
+    """A record that leaves some fields out of its JSON while they are empty, so that files do not grow by them."""
+
+    _left_out_if_empty: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _leave_out_empty_fields(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = serialize(self)
+        for name in self._left_out_if_empty:
+            if not data.get(name, True):
+                del data[name]
+        return data

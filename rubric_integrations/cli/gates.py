@@ -101,11 +101,15 @@ class GateTally:
             yield FailedGate(f"--min-coverage {gates.min_coverage:g}: {state}", self._uncovered)
 
 
-def print_failed_gate(failed: FailedGate) -> None:
-    """Print a gate that failed, its worst rows, and the criteria that most of these rows do not meet."""
-    err.print(plain(f"gate failed: {failed.message}"), style="red", soft_wrap=True)
-    for line in failed.rows.lines():
-        err.print(plain(f"  {line}"), soft_wrap=True)
+def print_failed_gates(failed_gates: Iterable[FailedGate]) -> bool:
+    """Print each gate that failed, its worst rows, and what most of them do not meet; return whether there is one."""
+    has_failed = False
+    for failed in failed_gates:
+        has_failed = True
+        err.print(plain(f"gate failed: {failed.message}"), style="red", soft_wrap=True)
+        for line in failed.rows.lines():
+            err.print(plain(f"  {line}"), soft_wrap=True)
+    return has_failed
 
 
 class _WorstRows:

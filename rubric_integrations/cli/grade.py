@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, err, refuse
 from rubric_integrations.cli.grade_output import print_how_to_resume, print_results
 from rubric_integrations.cli.grader_options import GraderOptions
-from rubric_integrations.cli.import_option import import_modules, refuse_unregistered_metrics
+from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.judge_option import has_model, make_judges
 from rubric_integrations.cli.output_checks import is_regular
 from rubric_integrations.cli.run_files import RunFiles
@@ -23,18 +23,21 @@ from rubric_integrations.cli.run_files import RunFiles
 if TYPE_CHECKING:
     from rubric_integrations.runs.ledger import Ledger
     from rubric_integrations.runs.summary import RunSummary
-    from rubric_integrations.submission.files import Row
 
 
 def grade(
-    rubric: Annotated[Path, typer.Argument(help="The rubric: a YAML or JSON file.")],
-    responses: Annotated[
+    rubric: Annotated[
         Path,
-        typer.Argument(
-            help="What to grade: .jsonl or .csv with a `response` (and optionally `query`, `reference`, `id`), or a "
-            "text file, which is one response."
-        ),
+        typer.Argument(help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`."),
     ],
+    responses: Annotated[
+        Path | None,
+        typer.Argument(
+            help="What to grade: .jsonl, .csv or .parquet with a `response` (and optionally `query`, `reference`, "
+            "`id`, `rubric`), or a text file, which is one response.",
+            show_default=False,
+        ),
+    ] = None,
     judge: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,6 +71,12 @@ def grade(
         str | None, typer.Option(help="The column of exemplary responses, if not `reference`.")
     ] = None,
     id_column: Annotated[str | None, typer.Option(help="The column of the ids, if not `id`.")] = None,
+    rubric_column: Annotated[
+        str | None, typer.Option(help="The column of the rows' own rubrics, if not `rubric`.")
+    ] = None,
+    library: Annotated[
+        Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
+    ] = None,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="Write one full report per line to this file (JSONL).")
     ] = None,
@@ -133,7 +142,7 @@ def grade(
         float, typer.Option(min=0, help="Seconds to wait for a judge that does not reply, before the run ends.")
     ] = 300.0,
 ) -> None:
-    """Grade responses against a rubric.
+    """Grade responses against a rubric, the one that each row brings, or both.
 
     Exit codes: 0 done; 1 not passed (--gate, --min-score, --min-pass-rate, --min-coverage); 2 bad usage or bad input;
     3 a judge failed and a grade is missing, or the judge cannot be used; 4 stopped by --max-cost or --max-calls; 130
@@ -141,12 +150,13 @@ def grade(
 
     A row that cannot be graded does not stop the others.
     """
-    from rubric_integrations.cli.gates import Gates, print_failed_gate
+    from rubric_integrations.cli.gates import Gates, print_failed_gates
+    from rubric_integrations.cli.rows_of_file import RowsOfFile
     from rubric_integrations.cli.run_results import RunResults
+    from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.judges.offline import WHAT_IT_IS
     from rubric_integrations.judges.stored import StoreError
     from rubric_integrations.rubric.errors import RubricError
-    from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.runner import grade_many
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
@@ -154,34 +164,32 @@ def grade(
     default_ledger = (
         out_file.with_suffix(".sqlite") if has_model(judges[0]) and out_file and is_regular(out_file) else None
     )
-    files = RunFiles(rubric, responses, out_file, ledger or default_ledger, junit)
+    rubric_file, rows_file = (rubric, responses) if responses else (None, rubric)
+    files = RunFiles(rubric_file, library, rows_file, out_file, ledger or default_ledger, junit)
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(
         strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, max_outage, stop_when_decided
     )  # fmt: skip
     try:
         import_modules(modules or ())
-        loaded = Rubric.from_file(rubric)
-        refuse_unregistered_metrics(loaded, rubric)
+        rubrics = RowRubrics(rubric_file, library)
         grader = options.make_grader(make_judges(judges, api_base, judge_option or (), api_key=api_key))
         read = partial(
-            read_responses, responses, query, response_column=response_column, query_column=query_column,
-            reference_column=reference_column, id_column=id_column,
+            read_responses, rows_file, query, response_column=response_column, query_column=query_column,
+            reference_column=reference_column, id_column=id_column, rubric_column=rubric_column,
         )  # fmt: skip
-        rows = _Rows(read)
+        rows = RowsOfFile(read, rubrics, rows_file, rubric_file)
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
         refuse(str(error))
     if not len(rows):
-        refuse(f"{responses}: is empty: there is nothing to grade")
+        refuse(f"{rows_file}: is empty: there is nothing to grade")
     if not has_model(judges[0]) and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     gates = Gates(gate, min_score, min_pass_rate, min_coverage, max_failed)
-    results = RunResults(
-        outputs, gates, rubric=loaded.name, suite=loaded.name or rubric.stem, judge=", ".join(judges)
-    )  # fmt: skip
+    results = RunResults(outputs, gates, suite=rows.suite_name, judge=", ".join(judges))
     store = _open_ledger(files.ledger) if files.ledger and resume is not False else None
     run = grade_many(
-        rows, loaded, grader, ledger=store, max_concurrency=max_concurrency,
+        rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=max_concurrency,
         progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
         max_calls=max_calls,
     )  # fmt: skip
@@ -197,14 +205,12 @@ def grade(
     if run.summary.judge_is_unusable and not run.summary.graded:
         err.print(plain(f"No row was graded: {run.summary.stopped}"), style="red", soft_wrap=True)
         raise typer.Exit(Exit.JUDGE_FAILED)
-    print_results(results.first, run.summary, loaded, None if results.partial else out_file, quiet=quiet)
+    print_results(results.first, run.summary, rows.rubric_names, None if results.partial else out_file, quiet=quiet)
     if run.summary.stopped:
         print_how_to_resume(f"Stopped: {run.summary.stopped}.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.JUDGE_FAILED if run.summary.judge_is_unusable else Exit.STOPPED)
-    failed_gates = list(results.tally.failures(run.summary))
-    for failed_gate in failed_gates:
-        print_failed_gate(failed_gate)
-    raise typer.Exit(_exit_code(run.summary, bool(failed_gates), max_failed or 0))
+    has_failed_gate = print_failed_gates(results.tally.failures(run.summary))
+    raise typer.Exit(_exit_code(run.summary, has_failed_gate, max_failed or 0))
 
 
 def _open_ledger(path: Path) -> Ledger:
@@ -214,28 +220,6 @@ def _open_ledger(path: Path) -> Ledger:
         return Ledger(path)
     except LedgerError as error:
         refuse(str(error))
-
-
-class _Rows:
-    """The rows of a file, read again on each iteration; counted once, for the progress bar, before any call is paid."""
-
-    def __init__(self, read: Callable[[], Iterator[Row]]):
-        self._read = read
-        self._count = sum(1 for _ in read())
-        # The place of each row that is under way, by its id, of which a file has each only once.
-        self._places: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[Row]:
-        for place, row in enumerate(self._read()):
-            self._places[row.id] = place
-            yield row
-
-    def take_place(self, row: Row) -> int:
-        """Return the place of a row that is done, from 0, and forget it."""
-        return self._places.pop(row.id)
 
 
 @contextmanager

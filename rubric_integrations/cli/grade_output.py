@@ -14,7 +14,6 @@ from rubric_integrations.cli.console import err, out
 from rubric_integrations.cli.judge_option import without_secrets
 
 if TYPE_CHECKING:
-    from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.summary import Graded, RunSummary
 
 # The MAX_TABLES worst submissions get a table each, and up to MAX_RANKED a ranking. More would not be read in a
@@ -104,43 +103,45 @@ def _kind_of(problem: str, row_id: str) -> str:
 
 
 def print_results(
-    first: FirstResults, summary: RunSummary, rubric: Rubric, out_file: Path | None, *, quiet: bool = False
+    first: FirstResults, summary: RunSummary, rubric: str, out_file: Path | None, *, quiet: bool = False
 ) -> None:
     """Print a finished run: tables and ranking, problems on stderr, and a summary line.
 
     Args:
         first: What to print of the rows.
         summary: The run's summary.
-        rubric: The run's rubric.
+        rubric: The name of the run's rubric.
         out_file: The file with the reports, if there is one.
         quiet: Whether to print neither tables nor ranking.
     """
     if not quiet:
-        _print_tables(first, summary, rubric)
+        _print_tables(first, summary)
     for problem in first.problems.lines():
         err.print(plain(problem), style="red", soft_wrap=True)
     out.print(plain(_summary_text(summary, rubric, out_file)), soft_wrap=True)
 
 
-def _print_tables(first: FirstResults, summary: RunSummary, rubric: Rubric) -> None:
-    from rubric_integrations.reporting.terminal import groups_table, ranking_table, report_table
+def _print_tables(first: FirstResults, summary: RunSummary) -> None:
+    from rubric_integrations.reporting.terminal import groups_table, ranking_table, report_table, tags_table
 
     for graded in first.with_tables():
         out.print(report_table(graded))
-        if rubric.tree is not None and graded.report and graded.report.report:
-            out.print(groups_table(graded, rubric))
+        if graded.rubric and graded.rubric.tree is not None and graded.report and graded.report.report:
+            out.print(groups_table(graded, graded.rubric))
+        if graded.report and graded.report.tags and not graded.judge_error:
+            out.print(tags_table(graded))
     if summary.submissions <= MAX_RANKED:
         out.print(ranking_table(first.results))
 
 
-def _summary_text(summary: RunSummary, rubric: Rubric, out_file: Path | None) -> str:
+def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> str:
     scored = f" of {summary.scored}" if summary.scored < summary.graded else ""
     mean = "no score" if summary.mean_score is None else f"mean{scored} {summary.mean_score:.3f}"
     spend = spend_text(summary.spend.calls, summary.spend.total_tokens, summary.spend.cost)
     reused = f", {summary.reused} judgments from the ledger" if summary.reused else ""
     reports = f" Reports: {out_file}" if out_file else ""
     return (
-        f"{summary.graded} of {summary.submissions} graded by {rubric.name or 'the rubric'}: {mean}, "
+        f"{summary.graded} of {summary.submissions} graded by {rubric}: {mean}, "
         f"{summary.passed} passed; {spend}{reused}.{reports}"
     )
 

@@ -26,10 +26,10 @@ def import_modules(names: Sequence[str]) -> None:
             refuse(f"`--import` {name!r} cannot be imported: {type(error).__name__}: {reason}")
 
 
-def refuse_unregistered_metrics(rubric: Rubric, path: Path) -> None:
+def refuse_unregistered_metrics(rubric: Rubric, source: str) -> None:
     """Refuse a rubric with a custom metric that is not registered, before calls are paid for."""
     from rubric_integrations.checks.metrics import unregistered_metrics
     from rubric_integrations.reporting.validation import unregistered_fault
 
     for where, name in unregistered_metrics(rubric)[:1]:
-        refuse(f"{path}: {unregistered_fault(where, name)}")
+        refuse(f"{source}: {unregistered_fault(where, name)}")

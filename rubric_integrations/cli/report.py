@@ -21,7 +21,11 @@ def report(
         bool, typer.Option("--overwrite", help="Replace the file of --output if it exists and is no report page.")
     ] = False,
     mixed: Annotated[
-        bool, typer.Option("--mixed", help="Allow runs of different rubrics, whose scores measure different things.")
+        bool,
+        typer.Option(
+            "--mixed",
+            help="Allow rows that the runs grade by different rubrics, whose scores measure different things.",
+        ),
     ] = False,
     title: Annotated[str | None, typer.Option(help="The page's heading; by default the rubric's name.")] = None,
 ) -> None:
@@ -29,8 +33,9 @@ def report(
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
-    from rubric_integrations.reporting.page import RunFileError, read_run, report_page
-    from rubric_integrations.reporting.page.loading import rubric_mismatch
+    from rubric_integrations.reporting.page.loading import RunFileError, read_run
+    from rubric_integrations.reporting.page.mismatch import rubric_mismatch
+    from rubric_integrations.reporting.page.render import page_parts
 
     if len(runs) > 2:
         refuse(f"`runs` are {len(runs)} files: name one, or two to compare")
@@ -43,10 +48,12 @@ def report(
             err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
         if not mixed and (mismatch := rubric_mismatch(loaded)):
             refuse(f"`runs` are of different rubrics: {mismatch}: pass --mixed to show them nevertheless")
-        page = report_page(loaded, title)
+        parts = page_parts(loaded, title)
     except (RunFileError, ImportError) as error:
         refuse(str(error))
+    size = 0
     with file:
-        file.write(page)
-    size = len(page.encode("utf-8", "replace")) / 1000
-    out.print(plain(f"{output}: {size:,.0f} kB. Open it in a browser."), soft_wrap=True)
+        for part in parts:
+            file.write(part)
+            size += len(part.encode("utf-8", "replace"))
+    out.print(plain(f"{output}: {size / 1000:,.0f} kB. Open it in a browser."), soft_wrap=True)

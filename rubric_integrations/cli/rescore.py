@@ -24,7 +24,12 @@ MAX_RANKED = 50
 
 def rescore(
     ledger: Annotated[Path, typer.Argument(help="The ledger of a run, such as run.sqlite.")],
-    rubric: Annotated[Path, typer.Option(help="The new rubric.")],
+    rubric: Annotated[
+        Path | None,
+        typer.Option(
+            help="The new rubric, to which those are added that rows brought to the run; none, for these alone."
+        ),
+    ] = None,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="Write one full report per line to this file (JSONL).")
     ] = None,
@@ -36,26 +41,27 @@ def rescore(
 ) -> None:
     """Score the submissions of a run with another rubric, without calls to a model.
 
+    The rubric that a row brought to the run is added to the new one.
+
     Weights, names, pass marks and gates can change. Criteria with a new text have no judgments yet: those are counted.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
     from rubric_integrations.reporting.terminal import ranking_table
-    from rubric_integrations.rubric.errors import RubricError
     from rubric_integrations.rubric.rubric import Rubric
-    from rubric_integrations.runs.ledger import Ledger, LedgerError
+    from rubric_integrations.runs.ledger import Ledger
     from rubric_integrations.runs.rescoring import rescore as rescore_ledger
     from rubric_integrations.runs.summary import Graded
 
     if not ledger.exists():
         refuse(f"{ledger}: there is no such ledger")
-    inputs = [*ledger_files(ledger), rubric]
+    inputs = [*ledger_files(ledger), *([rubric] if rubric else [])]
     file = OutputFile(out_file, option="--out", overwrite=overwrite, inputs=inputs) if out_file else None
     ranked: list[Graded] = []
     count = missing = incomplete = 0
     scores = 0.0
     try:
-        new_rubric = Rubric.from_file(rubric)
+        new_rubric = Rubric.from_file(rubric) if rubric else None
         with Ledger(ledger) as opened, ExitStack() as stack:
             sink = stack.enter_context(file) if file else None
             for result in rescore_ledger(opened, new_rubric, cannot_assess):
@@ -68,20 +74,20 @@ def rescore(
                     problem = "judgments are missing" if result.missing else None
                     ranked.append(Graded(result.row, result.report, problem))
                 if sink:
-                    sink.write(_line(result, new_rubric.name))
-    except (RubricError, LedgerError) as error:
+                    sink.write(_line(result))
+    except ValueError as error:
         refuse(str(error))
     if count <= MAX_RANKED:
         out.print(ranking_table(ranked))
     complete = count - incomplete
     mean = f"mean {scores / complete:.3f}" if complete else "no score"
-    name = new_rubric.name or "the rubric"
+    name = (new_rubric.name or "the rubric") if new_rubric else "the rows' own rubrics"
     out.print(plain(f"{complete} of {count} scored by {name}: {mean}, without a call."), soft_wrap=True)
     if missing:
         line = f"{missing} judgments are new and would have to be requested."
         err.print(plain(line), style="yellow", soft_wrap=True)
 
 
-def _line(result: Rescored, rubric: str | None) -> str:
+def _line(result: Rescored) -> str:
     fields = {"id": result.row.id, "missing": result.missing, **result.report.model_dump(mode="json")}
-    return json.dumps({**fields, "score": result.score, "rubric": rubric}, ensure_ascii=False) + "\n"
+    return json.dumps({**fields, "score": result.score, "rubric": result.rubric.name}, ensure_ascii=False) + "\n"

@@ -26,14 +26,16 @@ class RunFiles(NamedTuple):
     """The files of a run.
 
     Attributes:
-        rubric: The rubric.
+        rubric: The rubric; None if each row brings its own.
+        library: The rubrics that rows name; None if there are none.
         responses: What to grade.
         out: The file of the reports; None if they are not written.
         ledger: The ledger; None if judgments are not stored.
         junit: The JUnit file; None if it is not written.
     """
 
-    rubric: Path
+    rubric: Path | None
+    library: Path | None
     responses: Path
     out: Path | None
     ledger: Path | None
@@ -51,7 +53,8 @@ class RunFiles(NamedTuple):
             overwrite: Whether existing files may be replaced.
             resume: Whether to reuse the judgments of the ledger; None means: if it exists.
         """
-        inputs = [self.rubric, self.responses, *ledger_files(self.ledger)]
+        rubrics = [path for path in (self.rubric, self.library) if path]
+        inputs = [*rubrics, self.responses, *ledger_files(self.ledger)]
         own = [self.out, partial_path(self.out)] if self.out else []
         # A resumed run writes the reports again, from the judgments of the ledger.
         replaces = RUN_FILE if self.has_ledger and resume is not False else None

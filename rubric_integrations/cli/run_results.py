@@ -25,7 +25,6 @@ class RunResults:
     Args:
         outputs: The files to write.
         gates: The gates of the run.
-        rubric: The rubric's name, for the files.
         suite: The name of the suite in the JUnit file.
         judge: The judges' names, for the files.
 
@@ -34,9 +33,9 @@ class RunResults:
         tally: What the gates need.
     """
 
-    def __init__(self, outputs: RunOutputs, gates: Gates, *, rubric: str | None, suite: str, judge: str):
+    def __init__(self, outputs: RunOutputs, gates: Gates, *, suite: str, judge: str):
         self.first, self.tally = FirstResults(), GateTally(gates)
-        self._labels = {"rubric": rubric, "judge": judge}
+        self._judge = judge
         self._out, self._junit_file = outputs
         self._junit = JUnitReport(suite) if self._junit_file else None
 
@@ -80,4 +79,5 @@ class RunResults:
         if self._junit:
             self._junit.add(graded, place)
         if self._out:
-            self._out.write(json.dumps({**graded.to_dict(), **self._labels}, ensure_ascii=False) + "\n", place)
+            line = json.dumps({**graded.to_dict(), "judge": self._judge}, ensure_ascii=False)
+            self._out.write(line + "\n", place)

@@ -9,6 +9,7 @@ import dspy
 
 from rubric_integrations.dspy.field_text import field_text
 from rubric_integrations.formats.agentv_cases import EvalCase
+from rubric_integrations.submission.documents import document_texts
 from rubric_integrations.submission.messages import Messages, is_conversation
 
 Field = str | Callable[[Any], str | Messages | None]
@@ -31,7 +32,7 @@ def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
     """Convert AgentV eval cases to a DSPy devset.
 
     `input` is the input of each example; `id`, `expected_outcome` and `rubric` are labels. Score the devset with
-    `RubricMetric(lambda example: example.rubric, judge=...)`.
+    `RubricMetric(judge=...)`, which grades each example by its own rubric.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -48,7 +49,7 @@ def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
 
 
 def query_of(field: Field | None, example: Any) -> str | None:
-    """Return the text of the task: that of the named field, or by default the example's inputs.
+    """Return the text of the task: that of the named field, or by default the example's inputs but its `rubric`.
 
     Raises:
         MisnamedField: The example has no such field.
@@ -56,7 +57,7 @@ def query_of(field: Field | None, example: Any) -> str | None:
     if field is not None:
         return text_of(field, example, "query")
     try:
-        return _with_labels(dict(example.inputs().items())) or None
+        return _with_labels({name: value for name, value in example.inputs().items() if name != "rubric"}) or None
     except (AttributeError, ValueError):
         return None  # DSPy raises a ValueError for an example whose inputs are not declared.
 
@@ -118,6 +119,15 @@ def text_of(field: Field | None, source: Any, option: str) -> str | None:
         return None
     value = _read_field(field, source, option)
     return None if value is None and callable(field) else field_text(value)
+
+
+def documents_of(field: Field | None, example: Any) -> tuple[str, ...]:
+    """Return the documents in one field of an example; none if no field is named.
+
+    Raises:
+        MisnamedField: The example has no such field.
+    """
+    return () if field is None else document_texts(_read_field(field, example, "context"))
 
 
 def _read_field(field: Field, source: Any, option: str) -> Any:

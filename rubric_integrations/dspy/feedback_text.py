@@ -1,15 +1,16 @@
-"""Writes a report as feedback for a reflecting model, and as one number per criterion for GEPA's Pareto front."""
+"""Writes a report as feedback for a reflecting model, and as numbers for GEPA: one for each criterion and tag."""
 
 from __future__ import annotations
 
-from rubric_integrations.results.report import CriterionReport, EvaluationReport
+from rubric_integrations.results.report import CriterionReport, EvaluationReport, tag_key
 
 
 def feedback(report: EvaluationReport) -> str:
     """Write a report as text that a reflecting model can act on.
 
     The criteria that cost most of the score come first, each with the judge's reason or the error. The criteria
-    without a value (abstentions and failures) follow, and those without a loss are listed in one line.
+    without a value (abstentions and failures) follow. Those without a loss, and those that do not apply, are listed in
+    one line each.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
@@ -23,23 +24,26 @@ def feedback(report: EvaluationReport) -> str:
     with_value = [row for row in report.criteria if row.value is not None]
     with_loss = sorted((row for row in with_value if _loss(row) > 0), key=_loss, reverse=True)
     lines += [_line(row) for row in with_loss]
-    lines += [_line(row) for row in report.criteria if row.value is None]
+    lines += [_line(row) for row in report.criteria if row.value is None and not row.not_applicable]
     correct = [row for row in with_value if _loss(row) == 0]
     if correct:
         texts = (f"{row.requirement} (avoided)" if row.weight < 0 else row.requirement for row in correct)
         lines.append("As it should be: " + "; ".join(texts))
+    if inapplicable := [row.requirement for row in report.criteria if row.not_applicable]:
+        lines.append("Does not apply here: " + "; ".join(inapplicable))
     if report.reason:
         lines.append(report.reason)
     return "\n".join(lines)
 
 
 def objective_scores(report: EvaluationReport) -> dict[str, float]:
-    """Return the values in [0, 1] of the criteria by name, higher is better.
+    """Return the values in [0, 1] of the criteria by name, and the scores of the tags as `tag.<tag>`; higher is better.
 
-    The value of a penalty (a criterion with a negative weight) is inverted. Criteria without a value are left out,
-    because GEPA accepts no None.
+    The value of a penalty (a criterion with a negative weight) is inverted. Criteria without a value, and tags without
+    a score, are left out, because GEPA accepts no None.
     """
-    return {
+    tags = {tag_key(tag): score for tag, score in report.tags.items() if score is not None}
+    return tags | {
         row.name: 1 - row.value if row.weight < 0 else row.value for row in report.criteria if row.value is not None
     }
 

@@ -51,6 +51,7 @@ class HistoryRow(TypedDict):
         score: Its score; None if nothing was assessed or a judge failed.
         passed: Whether it passed.
         coverage: The share in [0, 1] of the rubric's weight that was assessed.
+        tags: The score of each tag; empty for a rubric without tags.
         unmet: The names of the criteria that do not hold.
         error: Why the grade is incomplete; None if it is complete.
         calls: Requests to the judge's model.
@@ -64,6 +65,7 @@ class HistoryRow(TypedDict):
     score: float | None
     passed: bool
     coverage: float
+    tags: dict[str, float | None]
     unmet: list[str]
     error: str | None
     calls: int
@@ -98,6 +100,7 @@ class MetricHistory:
             score=None if failed else report.score,
             passed=report.passed and not failed,
             coverage=report.coverage,
+            tags={} if failed else report.tags,
             unmet=[row.name for row in report.criteria if row.value is not None and not row.passed],
             error=report.error,
             calls=report.spend.calls,

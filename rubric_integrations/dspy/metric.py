@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dspy
@@ -12,21 +13,22 @@ import dspy
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.progress import counting_bar
 from rubric_integrations.dspy.criteria_for import PredictorCriteria
-from rubric_integrations.dspy.examples import Field, query_of, response_of, text_of
+from rubric_integrations.dspy.examples import Field, documents_of, query_of, response_of, text_of
 from rubric_integrations.dspy.feedback_text import feedback, objective_scores
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.dspy.outage import OutageGuard
 from rubric_integrations.dspy.report_cache import ReportCache
-from rubric_integrations.dspy.rubric_source import RubricFunction, rubric_of, rubric_or_function
+from rubric_integrations.dspy.rubric_source import rubric_of
 from rubric_integrations.dspy.score import RubricScore
-from rubric_integrations.formats import RubricLike
+from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
+from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.rounds import grade_in_rounds
 from rubric_integrations.judges.stored import StoreError
-from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.results.report import EvaluationReport, JudgeError, tag_key
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.submission.messages import Respond, check_respond
@@ -47,8 +49,9 @@ class RubricMetric:
     starts with empty caches and totals.
 
     Args:
-        rubric: The rubric: a `Rubric`, the path of a rubric file, a list or a dictionary, or a function that returns
-            one of these for an example.
+        rubric: The rubric: a `Rubric`, the path of a rubric file, a list or a dictionary. An example with a field
+            `rubric` of its own, which is no input of the program, is graded by both; None if every example has one. Or
+            a function that returns one of these for an example.
         judge: The judge, as for a grader: a model name, a `dspy.LM`, an async function, a `Judge`, or `"offline"`.
             There is no default, because a judge without a model of its own would run on the student's model.
         grader: A grader with settings of its own, in place of `judge`.
@@ -58,6 +61,8 @@ class RubricMetric:
             that the program declares, labelled by name if there are several: without the `reasoning`, `trajectory` and
             other fields that DSPy's modules add. Images and other binary values are graded as `[image]`.
         reference: The example's field that holds an exemplary answer, or a function of the example. By default none.
+        context: The example's field that holds documents, such as retrieved passages (a text or a list), or a function
+            of the example. By default none.
         respond: The part to grade of a response that is a list of chat messages: `"last"` grades the last message
             with the others as context, `"transcript"` grades all.
         feedback: Writes a report as text for a reflecting model.
@@ -72,6 +77,7 @@ class RubricMetric:
             a judge whose replies are never readable, end the run without waiting.
         cache_size: How many reports are cached, so that the same text is not graded twice, and how many rows
             `history` has. With 0 nothing is cached and `history` is empty.
+        library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
         store: Stores judgments beyond this metric's lifetime, such as a `Ledger` on disk. In `summary`, a judgment
             from the store counts with the cost of its original request.
 
@@ -93,19 +99,21 @@ class RubricMetric:
 
     def __init__(
         self,
-        rubric: RubricLike | RubricFunction,
+        rubric: RubricLike | RubricFunction | None = None,
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
         query: Field | None = None,
         response: Field | None = None,
         reference: Field | None = None,
+        context: Field | None = None,
         respond: Respond = "last",
         feedback: Callable[[EvaluationReport], str] = feedback,
         criteria_for: Mapping[str, Collection[str]] | None = None,
         on_abstain: CannotAssess | None = None,
         max_outage: float | None = None,
         cache_size: int = 4096,
+        library: Mapping[str, RubricLike] | str | Path | None = None,
         store: JudgmentStore | None = None,
     ):
         if (judge is None) == (grader is None):
@@ -121,14 +129,15 @@ class RubricMetric:
         self._start_empty()
         if grader is None:
             grader = PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
-        self.rubric = rubric_or_function(rubric)
+        self.rubrics = RowRubrics(rubric, library)
         grader = grader.for_run(max_outage=max_outage, warm_prompt_cache=False)
         self.grader = grader if store is None else grader.with_store(store)
         self.query, self.response, self.reference, self.respond = query, response, reference, respond
+        self.context = context
         self.feedback = feedback
         self._predictor_criteria = PredictorCriteria(criteria_for or {})
-        if isinstance(self.rubric, Rubric):
-            self._predictor_criteria.check_names(self.rubric)
+        if self.rubrics.shared is not None:
+            self._predictor_criteria.check_names(self.rubrics.shared)
 
     def __call__(
         self, example: Any, pred: Any, trace: object = None, pred_name: str | None = None, pred_trace: object = None
@@ -142,15 +151,16 @@ class RubricMetric:
             JudgeError: A criterion could not be judged, and the grader's `on_failure` is `"raise"`.
             JudgeOutage: The judge was unreachable for `max_outage` seconds, cannot be used, or its store cannot be
                 written.
-            MisnamedField: `query`, `response` or `reference` names a field that does not exist.
-            RubricFunctionError: The function `rubric` failed, or returned no rubric.
+            MisnamedField: `query`, `response`, `reference` or `context` names a field that does not exist.
+            RubricFunctionError: The function `rubric` failed, or returned no rubric; or the example has none.
         """
         rubric, submission = self._case(example, pred)
         if submission is None:
             message = "The program raised an error." if pred is None else "The program returned an empty response."
             self._history.count_call("nothing_to_grade")
             # The worst value for every objective: without values, a program would rise on GEPA's front by failing.
-            return RubricScore(0.0, False, message, 0.0, dict.fromkeys(rubric.keys, 0.0))
+            names = [*map(tag_key, rubric.tags), *rubric.keys]
+            return RubricScore(0.0, False, message, 0.0, dict.fromkeys(names, 0.0))
         report = self._report_for(rubric, submission)
         message = self.feedback(self._predictor_criteria.part_for(pred_name, report))
         if submission.reference and not report.passed:
@@ -228,7 +238,7 @@ class RubricMetric:
 
     def _case(self, example: Any, pred: Any) -> tuple[Rubric, Submission | None]:
         """The rubric and the submission of a prediction; no submission if there is nothing to grade."""
-        rubric = rubric_of(self.rubric, example)
+        rubric = rubric_of(self.rubrics, example)
         self._predictor_criteria.add_rubric(rubric)
         response = response_of(self.response, pred)
         if not response or (isinstance(response, str) and not response.strip()):
@@ -236,7 +246,8 @@ class RubricMetric:
         reference = text_of(self.reference, example, "reference")
         # A conversation holds its own task; the example's inputs would repeat how it began.
         query = None if isinstance(response, list) and self.query is None else query_of(self.query, example)
-        texts = {"response": response, "query": query, "reference": reference}
+        context = documents_of(self.context, example)
+        texts = {"response": response, "query": query, "reference": reference, "context": context}
         return rubric, Submission.model_validate({**texts, "respond": self.respond})
 
     def _report_for(self, rubric: Rubric, submission: Submission) -> EvaluationReport:

@@ -24,8 +24,8 @@ class RubricScore(dspy.Prediction, str):
         passed: Whether the submission reached the rubric's pass mark and meets its required criteria.
         feedback: What was unmet and why, then what was met.
         coverage: The share in [0, 1] of the rubric's weight that was assessed.
-        objective_scores: The value in [0, 1] of each criterion by name, higher is better also for penalties;
-            abstentions are left out. GEPA builds a Pareto front over them.
+        objective_scores: The value in [0, 1] of each criterion by name, higher is better also for penalties, and the
+            score of each tag as `tag.<tag>`; abstentions are left out. GEPA builds a Pareto front over them.
 
     Example:
         >>> score = RubricScore(score=0.5, passed=False, feedback="UNMET: Is brief", coverage=1.0)

@@ -1,4 +1,4 @@
-"""AgentV's format: rubric items in an evaluator, in an eval case, or both."""
+"""AgentV's format: rubric items in an evaluator, in an eval case, or in the assertions of a test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pydantic import ValidationError
 
 from rubric_integrations.formats.agentv_items import read_items
 from rubric_integrations.formats.faults import faults_from_error, short
-from rubric_integrations.rubric.criterion import Criterion, Scale
+from rubric_integrations.formats.losses import rubric_losses
+from rubric_integrations.formats.suites import read_only_test, suite_of, warn_of_losses
+from rubric_integrations.rubric.answers import Scale, band_of
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -18,13 +21,18 @@ _RUBRIC_TYPES = {"rubric", "rubrics", "llm_judge", "llm-judge", "llm-grader", "l
 
 def matches(document: Any) -> bool:
     """Return whether parsed data looks like AgentV's rubrics rather than the native ones."""
+    suite = suite_of(document)
+    if suite is not None:
+        return suite.dialect == "agentv"
     if isinstance(document, Mapping):
         keys = set(cast("Mapping[str, Any]", document))
         return bool(keys & {"rubrics", "evalcases", "execution", "evaluators"})
     if isinstance(document, Sequence) and not isinstance(document, str | bytes) and document:
         items = cast("Sequence[Any]", document)
         return all(isinstance(item, str) for item in items) or any(
-            isinstance(item, Mapping) and "requirement" not in item and {"expected_outcome", "outcome"} & set(item)
+            isinstance(item, Mapping)
+            and "requirement" not in item
+            and ({"expected_outcome", "outcome"} & set(item) or {"operator", "criteria"} <= set(item))
             for item in items
         )
     return False
@@ -36,6 +44,11 @@ def read(document: Any, source: str) -> Rubric:
     Raises:
         RubricError: With every fault; one of them may be that several cases have rubrics of their own.
     """
+    suite = suite_of(document)
+    if suite is not None:
+        reading = read_only_test(suite._replace(dialect="agentv"), source)
+        warn_of_losses(reading.losses, source)
+        return reading.rubric
     faults: list[Fault] = []
     criteria = shared_criteria(document, faults)
     cases = eval_cases(document)
@@ -48,18 +61,18 @@ def read(document: Any, source: str) -> Rubric:
     return make_rubric(criteria, document, source, faults)
 
 
+def losses(document: Any) -> list[str]:
+    """Return one message for everything that the rubric of a document does not hold."""
+    suite = suite_of(document)
+    return [] if suite is None else read_only_test(suite._replace(dialect="agentv"), "rubric").losses
+
+
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric as an AgentV document, with one message for everything that the format cannot express."""
-    losses = [
-        f"`{field}` has no place in the format"
-        for field in sorted(rubric.model_fields_set - {"criteria", "name", "tree"})
-        if getattr(rubric, field) not in (None, (), {})
-    ]
-    if rubric.tree is not None:
-        losses.append("the tree is flattened into its leaves, with their effective weights")
-    items = [_item(key, criterion, losses) for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)]
+    messages = rubric_losses(rubric, kept=("name",))
+    items = [_item(key, criterion, messages) for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)]
     name = {"name": rubric.name} if rubric.name else {}
-    return {**name, "rubrics": items}, losses
+    return {**name, "rubrics": items}, messages
 
 
 def shared_criteria(document: Any, faults: list[Fault]) -> list[Criterion]:
@@ -117,7 +130,7 @@ def make_rubric(criteria: list[Criterion], document: Any, source: str, faults: l
 
 
 def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
-    item: dict[str, Any] = {"id": key, "expected_outcome": criterion.requirement, "weight": criterion.weight}
+    item: dict[str, Any] = {"id": key, "expected_outcome": criterion.requirement, "weight": criterion.full_weight}
     if criterion.name is None:
         losses.append(f"`{key}`: the criterion gets this id, because the format requires one")
     if criterion.required:
@@ -129,14 +142,21 @@ def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
         losses.append(f"`{key}`: `min_score` 0 becomes `required`, which means the same: AgentV's start above 0")
     if criterion.is_penalty:
         losses.append(f"`{key}`: AgentV has no penalties and reads a negative weight differently")
+    notes = [field for field in ("tags", "importance", "metadata", "per", "context") if getattr(criterion, field)]
+    losses += [f"`{key}`: `{field}` has no place in the format" for field in notes]
     losses.extend(
         f"`{key}`: `{field}` has no place in the format; the criterion becomes MET or UNMET"
-        for field in ("check", "options", "aggregation", "aspects", "examples")
+        for field in ("check", "options", "applies_when", "aggregation", "aspects", "examples")
         if getattr(criterion, field) not in (None, ())
     )
     if criterion.scale is not None:
-        if _is_agentv_scale(criterion.scale):
-            item["score_ranges"] = {int(level): text for level, text in criterion.scale.levels.items()}
+        levels = {band_of(level): text for level, text in criterion.scale.levels.items()}
+        if _is_agentv_scale(criterion.scale) and any(band.low < band.high for band in levels):
+            item["score_ranges"] = [
+                {"score_range": [int(low), int(high)], "expected_outcome": text} for (low, high), text in levels.items()
+            ]
+        elif _is_agentv_scale(criterion.scale):
+            item["score_ranges"] = {int(band.low): text for band, text in levels.items()}
         else:
             losses.append(f"`{key}`: the format has one scale, whole numbers from 0 to 10 with a text at 0")
     return item
@@ -144,4 +164,9 @@ def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
 
 def _is_agentv_scale(scale: Scale) -> bool:
     is_zero_to_ten = (scale.min, scale.max, scale.integer) == (0.0, 10.0, True)
-    return is_zero_to_ten and 0 in scale.levels and all(level == int(level) for level in scale.levels)
+    bands = [band_of(level) for level in scale.levels]
+    if not is_zero_to_ten or any(end != int(end) for band in bands for end in band):
+        return False
+    if all(band.low == band.high for band in bands):
+        return 0 in scale.levels
+    return all(scale.text_at(number) is not None for number in range(11))

@@ -1,4 +1,4 @@
-"""AgentV's eval files: their cases, each with its input and the rubric that grades it."""
+"""Eval files of AgentV and promptfoo: their cases, each with its input and the rubric that grades it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 from rubric_integrations.formats.agentv import eval_cases, make_rubric, shared_criteria
 from rubric_integrations.formats.agentv_items import as_text, read_items
 from rubric_integrations.formats.parsing import load
+from rubric_integrations.formats.suites import Suite, has_shared, read_test, suite_of, warn_of_losses
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
@@ -42,7 +43,7 @@ class EvalCase(NamedTuple):
 
 
 def load_eval_cases(path: str | Path) -> Iterator[EvalCase]:
-    """Yield the cases of an AgentV eval file, each with the rubric that grades it.
+    """Yield the cases of an eval file of AgentV or promptfoo, each with the rubric that grades it.
 
     Args:
         path: The file, YAML or JSON.
@@ -60,6 +61,10 @@ def load_eval_cases(path: str | Path) -> Iterator[EvalCase]:
         ('hello', 'Greets back')
     """
     document, source = load(path)
+    suite = suite_of(document)
+    if suite is not None:
+        yield from _cases_of_suite(suite, source)
+        return
     faults: list[Fault] = []
     shared = shared_criteria(document, faults)
     cases = eval_cases(document)
@@ -75,6 +80,26 @@ def load_eval_cases(path: str | Path) -> Iterator[EvalCase]:
         case_id = as_text(case.get("id")) or str(index + 1)
         rubric = make_rubric(shared + own, document, f"{source}, case {case_id}", faults)
         yield EvalCase(case_id, _input_text(case.get("input")), expected, rubric)
+
+
+def _cases_of_suite(suite: Suite, source: str) -> Iterator[EvalCase]:
+    if not suite.tests:
+        raise RubricError(source, [Fault("", "tests", "is missing or empty: there is no case to load")])
+    is_shared = has_shared(suite)
+    for index, test in enumerate(suite.tests):
+        expected = as_text(test.get("criteria") or test.get("expected_outcome"))
+        case_id = as_text(test.get("id") or test.get("description")) or str(index + 1)
+        name = f"{source}, case {case_id}"
+        if expected and not is_shared and not suite.has_own(index):
+            criterion = Criterion(requirement=expected, weight=1.0, name="expected_outcome")
+            rubric = make_rubric([criterion], suite.document, name, [])
+        else:
+            rubric, losses = read_test(suite, index, name)
+            warn_of_losses(losses, name)
+        variables: Any = test.get("vars")
+        values = cast("Mapping[str, Any]", variables) if isinstance(variables, Mapping) else {}
+        request = test.get("input") or values.get("input") or next(iter(values.values()), None)
+        yield EvalCase(case_id, _input_text(request), expected, rubric)
 
 
 def _input_text(value: Any) -> str:

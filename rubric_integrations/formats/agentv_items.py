@@ -1,8 +1,9 @@
 """AgentV's rubric items, each read as one criterion.
 
 A string is a binary criterion. In an object, `expected_outcome` (or `outcome`, or `criteria`) is the requirement and
-`id` the name; `weight` is 1 and `required` false by default. `score_ranges` make a scale of whole numbers from 0 to 10,
-on which x has the value x / 10.
+`id` the name; `weight` is 1 and `required` false by default, but true in files of the current version.
+`score_ranges` make a scale of whole numbers from 0 to 10, on which x has the value x / 10. An `operator` is
+`correctness`, or `contradiction` for a text that the response need not state and must not contradict.
 """
 
 from __future__ import annotations
@@ -17,18 +18,24 @@ from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.errors import Fault
 
 _OUTCOME_KEYS = ("expected_outcome", "outcome", "criteria")
-_ITEM_KEYS = {"id", *_OUTCOME_KEYS, "weight", "required", "min_score", "score_ranges"}
+_ITEM_KEYS = {"id", *_OUTCOME_KEYS, "weight", "required", "min_score", "score_ranges", "operator"}
+_OPERATORS = {
+    "correctness": "",
+    "contradiction": "Makes no claim that contradicts this statement, which it need not mention: ",
+}
 _REMOVED_KEY = "required_min_score"
 _MAX_SCORE = 10
 
 
-def read_items(items: Any, where: str, faults: list[Fault]) -> list[Criterion]:
+def read_items(items: Any, where: str, faults: list[Fault], required: bool | None = None) -> list[Criterion]:
     """Read a list of rubric items.
 
     Args:
         items: The list, as parsed.
         where: Its place in the document.
         faults: The list to which faults are appended.
+        required: For a list in a file of the current version, whether its items are required by default; those with
+            `score_ranges` are not. Items without an `id` have no name there. None for a list in an older file.
 
     Returns:
         The criteria of the items without faults.
@@ -41,6 +48,8 @@ def read_items(items: Any, where: str, faults: list[Fault]) -> list[Criterion]:
         place = f"{where}[{index}]"
         fields = _native_fields(item, index, place, faults)
         if fields is not None:
+            if required is not None:
+                fields = _with_current_defaults(fields, item, required)
             try:
                 criteria.append(Criterion.model_validate(fields))
             except ValidationError as error:
@@ -71,7 +80,9 @@ def _native_fields(item: Any, index: int, where: str, faults: list[Fault]) -> di
         faults.append(Fault(where, _REMOVED_KEY, message))
     faults += [unknown_key(where, key, _ITEM_KEYS) for key in sorted(data.keys() - _ITEM_KEYS - {_REMOVED_KEY})]
     outcomes = {key: data[key] for key in _OUTCOME_KEYS if data.get(key)}
-    if not outcomes:
+    if not outcomes and data.get("score_ranges") and isinstance(data.get("id"), str):
+        outcomes = {"id": data["id"].replace("_", " ").replace("-", " ")}
+    elif not outcomes:
         faults.append(Fault(where, "expected_outcome", "is missing: write what to look for"))
     elif len(set(map(str, outcomes.values()))) > 1:
         message = f"contradicts {' and '.join(f'`{key}`' for key in list(outcomes)[1:])}: keep only one of them"
@@ -79,18 +90,37 @@ def _native_fields(item: Any, index: int, where: str, faults: list[Fault]) -> di
     least: Any = data.get("min_score")
     if least is not None and not (_is_number(least) and 0 < least <= 1):
         faults.append(Fault(where, "min_score", f"must be in (0, 1], got {short(least)}"))
+    operator: Any = data.get("operator") or "correctness"
+    if not isinstance(operator, str) or operator not in _OPERATORS:
+        faults.append(Fault(where, "operator", f"is {short(operator)}: use correctness or contradiction"))
     levels = _levels(data["score_ranges"], where, faults) if "score_ranges" in data else None
     if len(faults) > faults_before:
         return None
     fields: dict[str, Any] = {
         "name": data.get("id", f"rubric-{index + 1}"),
-        "requirement": next(iter(outcomes.values())),
+        "requirement": _with_operator(next(iter(outcomes.values())), operator),
         "weight": data.get("weight", 1.0),
     }
     fields |= {key: data[key] for key in ("required", "min_score") if data.get(key) is not None}
     if levels is not None:
         fields["scale"] = {"min": 0.0, "max": float(_MAX_SCORE), "integer": True, "levels": levels}
     return fields
+
+
+def _with_operator(outcome: Any, operator: str) -> Any:
+    return _OPERATORS[operator] + outcome if isinstance(outcome, str) and outcome.strip() else outcome
+
+
+def _with_current_defaults(fields: dict[str, Any], item: Any, required: bool) -> dict[str, Any]:
+    """Return the fields of a criterion with the defaults of AgentV's current version.
+
+    Items with score ranges are gated by `min_score` alone; `required` has no effect on them.
+    """
+    own: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
+    fields = {key: value for key, value in fields.items() if key != "name" or own.get("id") is not None}
+    if "scale" in fields:
+        return {key: value for key, value in fields.items() if key != "required"}
+    return {**({"required": True} if required else {}), **fields}
 
 
 def _levels(score_ranges: Any, where: str, faults: list[Fault]) -> dict[int, str]:

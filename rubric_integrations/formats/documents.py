@@ -6,26 +6,50 @@ from os import PathLike
 from typing import IO, Any
 
 from rubric_integrations.formats.parsing import Syntax, check_document, dump, load, load_text
-from rubric_integrations.formats.registry import FORMATS, Format, detect, format_named
+from rubric_integrations.formats.registry import FORMATS, Format, RubricFormat, detect, format_named
 from rubric_integrations.rubric.rubric import Rubric
 
 
-def read_document(document: Any, source: str) -> Rubric:
+def read_document(document: Any, source: str, rubric_format: Format | None = None) -> Rubric:
     """Make a rubric from parsed data in any format.
 
     Args:
         document: Dictionaries, lists and scalars, as parsed from JSON or YAML.
         source: The name of the data in errors, such as the path of its file.
+        rubric_format: The name of the format; None detects it.
 
     Raises:
         RubricError: With every fault of the data.
+        ValueError: There is no such format.
 
     Example:
         >>> read_document({"rubrics": ["Is polite"]}, "example").criteria[0].requirement
         'Is polite'
     """
     check_document(document, source)
-    return FORMATS[detect(document)].read(document, source)
+    return _format_of(document, rubric_format).read(document, source)
+
+
+def reading_losses(document: Any, rubric_format: Format | None = None) -> list[str]:
+    """Return one message for everything that the rubric of parsed data does not hold, or words differently.
+
+    Args:
+        document: Data from which `read_document` makes a rubric.
+        rubric_format: The name of the format; None detects it.
+
+    Raises:
+        RubricError: The data has faults.
+        ValueError: There is no such format.
+
+    Example:
+        >>> reading_losses([{"criterion": "Is polite", "points": 5, "explanation": "It is."}])
+        ['`explanation` of 1 criterion is left out']
+    """
+    return _format_of(document, rubric_format).losses(document)
+
+
+def _format_of(document: Any, rubric_format: Format | None) -> RubricFormat:
+    return FORMATS[detect(document)] if rubric_format is None else format_named(rubric_format)
 
 
 def write_document(rubric: Rubric, to: Format = "native") -> tuple[dict[str, Any], list[str]]:

@@ -11,6 +11,16 @@ from pydantic_core import ErrorDetails
 
 from rubric_integrations.rubric.errors import Fault
 
+# The words of other projects that come up in native files, with the native word.
+_WORDS_OF_OTHERS = {
+    "points": ("HealthBench", "weight"),
+    "criterion": ("HealthBench", "requirement"),
+    "title": ("RaR", "name"),
+    "description": ("RaR", "requirement"),
+    "outcome": ("AgentV", "requirement"),
+    "expected_outcome": ("AgentV", "requirement"),
+}
+
 
 def faults_from_error(where: str, model: type[BaseModel], error: ValidationError) -> list[Fault]:
     """Convert a pydantic error to faults.
@@ -25,6 +35,10 @@ def faults_from_error(where: str, model: type[BaseModel], error: ValidationError
 
 def unknown_key(where: str, key: str, known: Collection[str]) -> Fault:
     """Make the fault for a key that the format does not have, with the most similar known key as a hint."""
+    if key in _WORDS_OF_OTHERS and _WORDS_OF_OTHERS[key][1] in known:
+        project, word = _WORDS_OF_OTHERS[key]
+        remedy = f"it is the word of {project} for `{word}`: rename it."
+        return Fault(where, key, f"is not a known key: {remedy} Ignored, it would change the score silently")
     close = difflib.get_close_matches(key, list(known), n=1)
     hint = f"did you mean `{close[0]}`?" if close else "known are " + ", ".join(f"`{name}`" for name in sorted(known))
     return Fault(where, key, f"is not a known key: {hint} Ignored, it would change the score silently")
@@ -37,7 +51,7 @@ def short(value: object) -> str:
 
 
 def _fault(where: str, model: type[BaseModel], details: ErrorDetails) -> Fault:
-    path = [str(part) for part in details["loc"]]
+    path = [part for part in map(str, details["loc"]) if not part.startswith("<")]
     field = ".".join(path)
     value = details["input"]
     match details["type"]:

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-import re
-from collections.abc import Callable, Iterator
-from itertools import combinations
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from rubric_integrations.formats.lint_phrases import absent_error, deciding_check, second_requirement, vague_standard
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.tree import Node
 from rubric_integrations.scoring.formula import reaches_mark
-
-MIN_CRITERIA, MAX_CRITERIA = 2, 40
-# The comparison of all pairs takes quadratic time: beyond this number the linter would seem to hang.
-MAX_COMPARED = 200
-SIMILARITY = 0.9
-
-_COMPOUND = re.compile(r"\b(?:and|as well as|or)\b|;", re.IGNORECASE)
-_VAGUE = re.compile(
-    r"\b(good|nice|appropriate(?:ly)?|adequate(?:ly)?|reasonable|reasonably|properly|suitable|effective(?:ly)?|"
-    r"high[- ]quality|user[- ]friendly|well[- ]written|etc)\b",
-    re.IGNORECASE,
-)
-_ABSENCE = re.compile(
-    r"^\W*(?:(?:does|do|did|is|are|was|has|have|must|should|can)\s?(?:not|n['’]t)|avoids?|never|no|without|lacks?)\b",
-    re.IGNORECASE,
-)
-_COUNTED = re.compile(
-    r"\b(?:at most|no more than|fewer than|under|at least|more than|up to)\s+\d+\s+words?\b", re.IGNORECASE
-)
-_LITERAL = re.compile(
-    r"\b(?:contains?|includes?|mentions?|quotes?|uses?)\b[^.]*[\"“'‘][^\"”'’]{2,}[\"”'’]", re.IGNORECASE
-)
-_SHAPE = re.compile(r"\b(?:valid|well-formed|parsable|parseable)\s+JSON\b", re.IGNORECASE)
 
 
 class LintWarning(NamedTuple):
@@ -56,12 +32,11 @@ class LintWarning(NamedTuple):
 
 RULES: dict[str, str] = {
     "compound": "one criterion has several requirements",
-    "vague": "a word that judges interpret differently",
-    "negated-penalty": "a penalty that is phrased as an absence",
-    "near-duplicate": "two criteria have nearly the same requirement",
+    "vague": "a standard that judges interpret differently",
+    "negated-penalty": "a penalty that describes the absence of an error",
+    "near-duplicate": "two criteria have the same requirement, apart from case, articles and punctuation",
     "unreachable-pass-mark": "no combination of answers passes",
-    "use-a-check": "code could decide the criterion",
-    "count": "too few or too many criteria",
+    "use-a-check": "code would decide the criterion in the same way",
 }
 """The lint rules: their ids, and what each warns of."""
 
@@ -70,7 +45,7 @@ def lint(rubric: Rubric) -> list[LintWarning]:
     """Return the warnings for a rubric: first for each criterion, in order, then for the whole rubric.
 
     Example:
-        >>> rubric = Rubric.from_dict([{"requirement": "Is polite and good"}, {"requirement": "Says why"}])
+        >>> rubric = Rubric.from_dict([{"requirement": "Is polite and gives good advice"}])
         >>> [warning.rule for warning in lint(rubric)]
         ['compound', 'vague']
     """
@@ -84,32 +59,36 @@ def lint(rubric: Rubric) -> list[LintWarning]:
 
 
 def _compound(criterion: Criterion) -> str:
-    parts = _COMPOUND.findall(criterion.requirement)
-    if criterion.kind != "binary" or criterion.check or not parts:
+    words = "" if criterion.kind != "binary" or criterion.check else second_requirement(criterion.requirement)
+    if not words:
         return ""
-    return f"has several requirements ({parts[0]!r}): split it, because judges disagree on a half-met requirement"
+    remedy = "split it and share its weight between the parts, because judges disagree on a half-met requirement"
+    return f"has several requirements ({words!r}): {remedy}"
 
 
 def _vague(criterion: Criterion) -> str:
-    word = None if criterion.check else _VAGUE.search(criterion.requirement)
-    return f"{word[0]!r} is vague, and judges interpret it differently: name the evidence to look for" if word else ""
+    word = "" if criterion.check or _has_described_levels(criterion) else vague_standard(criterion.requirement)
+    return f"{word!r} is vague, and judges interpret it differently: name the evidence to look for" if word else ""
+
+
+def _has_described_levels(criterion: Criterion) -> bool:
+    """Return whether the author describes each option, or some numbers of the scale."""
+    if criterion.scale:
+        return bool(criterion.scale.levels)
+    return bool(criterion.choices) and all(option.description for option in criterion.choices)
 
 
 def _negated_penalty(criterion: Criterion) -> str:
-    phrase = _ABSENCE.search(criterion.requirement) if criterion.is_penalty else None
-    if phrase is None:
+    words = absent_error(criterion.requirement) if criterion.is_penalty else ""
+    if not words:
         return ""
-    remedy = "MET lowers the score, so describe the error, not its absence"
-    return f"is a penalty that begins with {phrase[0].strip()!r}: {remedy}"
+    remedy = "MET lowers the score, so keep the weight and describe the error itself"
+    return f"is a penalty for a response without the error ({words!r}): {remedy}"
 
 
 def _use_a_check(criterion: Criterion) -> str:
-    if criterion.check or criterion.kind != "binary":
-        return ""
-    for pattern, remedy in ((_COUNTED, "min_words or max_words"), (_LITERAL, "contains"), (_SHAPE, "json_schema")):
-        if pattern.search(criterion.requirement):
-            return f"could be decided in code, without cost and without error: add a check with {remedy}"
-    return ""
+    check = "" if criterion.check or criterion.kind != "binary" else deciding_check(criterion.requirement)
+    return f"would be decided alike in code, without cost and without error: add a check with {check}" if check else ""
 
 
 _CRITERION_RULES: dict[str, Callable[[Criterion], str]] = {
@@ -121,14 +100,28 @@ _CRITERION_RULES: dict[str, Callable[[Criterion], str]] = {
 
 
 def _near_duplicates(rubric: Rubric) -> Iterator[LintWarning]:
-    texts = [" ".join(criterion.requirement.casefold().split()) for criterion in rubric.criteria[:MAX_COMPARED]]
-    matcher = difflib.SequenceMatcher(autojunk=False)
-    for (i, one), (j, other) in combinations(enumerate(texts), 2):
-        matcher.set_seqs(one[:400], other[:400])
-        # The quick ratios are upper bounds of `ratio()`, which is slow.
-        if all(ratio() > SIMILARITY for ratio in (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)):
-            message = f"has nearly the same requirement as criteria[{i}], which therefore counts twice: remove one"
-            yield LintWarning("near-duplicate", f"criteria[{j}]", message)
+    groups = dict(_groups(rubric.tree or ()))
+    places: dict[tuple[str, str], int] = {}
+    for index, criterion in enumerate(rubric.criteria):
+        first = places.setdefault((groups.get(index, ""), _comparable(criterion.requirement)), index)
+        if first != index:
+            remedy = "write what is different in this one, or merge the two and add their weights"
+            message = f"asks the same as criteria[{first}], so that one answer counts twice: {remedy}"
+            yield LintWarning("near-duplicate", f"criteria[{index}]", message)
+
+
+def _groups(nodes: Sequence[Node], place: str = "") -> Iterator[tuple[int, str]]:
+    """Yield each leaf with the place of its group: an author may repeat a requirement in another group on purpose."""
+    for number, node in enumerate(nodes):
+        if node.leaf is not None:
+            yield node.leaf, place
+        yield from _groups(node.children, f"{place}.{number}")
+
+
+def _comparable(requirement: str) -> str:
+    """Return a requirement without case, articles and the punctuation of sentences."""
+    words = (word.rstrip(".,;:!?") for word in requirement.casefold().split())
+    return " ".join(word for word in words if word not in {"", "a", "an", "the"})
 
 
 def _warnings_for_whole(rubric: Rubric) -> Iterator[LintWarning]:
@@ -136,11 +129,6 @@ def _warnings_for_whole(rubric: Rubric) -> Iterator[LintWarning]:
     if not reaches_mark(best, rubric.pass_mark):
         message = f"the best possible score is {best:.3g}, below the pass mark of {rubric.pass_mark:g}: nothing passes"
         yield LintWarning("unreachable-pass-mark", "", message)
-    if len(rubric) < MIN_CRITERIA:
-        yield LintWarning("count", "", "has 1 criterion: a single verdict decides the whole score")
-    elif len(rubric) > MAX_CRITERIA:
-        advice = "small weights have almost no effect on the score: group the criteria"
-        yield LintWarning("count", "", f"has {len(rubric)} criteria: {advice}")
 
 
 def _best_score(rubric: Rubric) -> float:
@@ -151,7 +139,7 @@ def _best_score(rubric: Rubric) -> float:
         values = [option.value for option in criterion.choices] or [0.0, 1.0]
         return min(values) if criterion.is_penalty else max(values)
 
-    gained = math.fsum(c.weight * value(c) for c in rubric.criteria if c.weight > 0)
+    gained = math.fsum(c.full_weight * value(c) for c in rubric.criteria if c.weight > 0)
     if rubric.positive_weight:
         return gained / rubric.positive_weight
-    return 1 - math.fsum(-c.weight * value(c) for c in rubric.criteria) / rubric.negative_weight
+    return 1 - math.fsum(-c.full_weight * value(c) for c in rubric.criteria) / rubric.negative_weight

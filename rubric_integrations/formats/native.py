@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from rubric_integrations._util.records import Weight
 from rubric_integrations.formats.faults import faults_from_error, short, unknown_key
-from rubric_integrations.results.interpret import to_judgment
-from rubric_integrations.rubric.criterion import DEFAULT_WEIGHT, Criterion
+from rubric_integrations.formats.native_nodes import Item, list_items, read_node
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.errors import Fault, RubricError
+from rubric_integrations.rubric.importance import ImportanceWeights
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.rubric.tree import Node
 
 _WRAPPERS = ("criteria", "sections", "rubric")
-_SECTION_NOTES = {"name", "title", "description"}
-_NODE_KEYS = {"name", "weight", "requirement", "criteria"}
-_WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
+_WEIGHTS: TypeAdapter[ImportanceWeights | None] = TypeAdapter(ImportanceWeights | None)
 # The reader makes these fields from the nesting of the criteria; as keys of a file they are unknown.
 _DERIVED = {"tree"}
-
-
-class _Item(NamedTuple):
-    """One entry of a list of criteria, with its place in the document."""
-
-    where: str
-    data: Any
 
 
 def matches(_document: Any) -> bool:
@@ -46,9 +36,10 @@ def read(document: Any, source: str) -> Rubric:
     fields, items = _unwrap(document, faults)
     faults += [unknown_key("", key, set(Rubric.model_fields) - _DERIVED) for key in sorted(_DERIVED & fields.keys())]
     criteria: list[Criterion] = []
-    nodes = [_read_node(item, 1.0, criteria, faults) for item in items]
+    weights = _importance_weights(fields)
+    nodes = [read_node(item, 1.0, weights, criteria, faults) for item in items]
     if not faults:
-        if any(node.children for node in nodes):
+        if any(node.children for node in nodes) or len(nodes) != len(criteria):
             fields["tree"] = tuple(nodes)
         try:
             return Rubric.model_validate({**fields, "criteria": criteria})
@@ -57,101 +48,61 @@ def read(document: Any, source: str) -> Rubric:
     raise RubricError(source, faults)
 
 
+def losses(_document: Any) -> list[str]:
+    """Return an empty list: a rubric holds everything that its native document has."""
+    return []
+
+
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as plain data: the fields that are set, and always the weights. Nothing is lost."""
+    """Return a rubric as plain data: the fields that are set, and the weights. Nothing is lost."""
     document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree"})
     leaves = [_write_criterion(criterion) for criterion in rubric.criteria]
-    document["criteria"] = leaves if rubric.tree is None else [_write_node(node, leaves) for node in rubric.tree]
+    written: set[int] = set()
+    document["criteria"] = leaves if rubric.tree is None else [_write_node(n, leaves, written) for n in rubric.tree]
     return document, []
 
 
 def _write_criterion(criterion: Criterion) -> dict[str, Any]:
     return {
         **({"name": criterion.name} if criterion.name is not None else {}),
-        "weight": criterion.weight,
+        **({} if criterion.has_derived_weight else {"weight": criterion.weight}),
         "requirement": criterion.requirement,
         **criterion.model_dump(mode="json", exclude_unset=True, exclude={"name", "weight", "requirement"}),
     }
 
 
-def _write_node(node: Node, leaves: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _write_node(node: Node, leaves: Sequence[dict[str, Any]], written: set[int]) -> dict[str, Any]:
+    """Write a node; a leaf whose criterion is already `written` becomes a reference to it."""
+    if node.leaf in written:
+        return {"ref": leaves[node.leaf]["name"], "weight": node.weight}
     if node.leaf is not None:
-        return {**leaves[node.leaf], "weight": node.weight}
+        written.add(node.leaf)
+        leaf = leaves[node.leaf]
+        # The weight of such a leaf, which stands in no group, is not that of the node.
+        is_own = "weight" not in leaf or "per" in leaf
+        return leaf if is_own else {**leaf, "weight": node.weight}
     name = {"name": node.name} if node.name is not None else {}
-    children = [_write_node(child, leaves) for child in node.children]
-    return {**name, "weight": node.weight, "requirement": node.requirement, "criteria": children}
+    cap = {"penalty_cap": node.penalty_cap} if node.penalty_cap is not None else {}
+    children = [_write_node(child, leaves, written) for child in node.children]
+    return {**name, "weight": node.weight, **cap, "requirement": node.requirement, "criteria": children}
 
 
-def _read_node(item: _Item, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
-    """Read an entry and the entries below it.
-
-    Args:
-        item: The entry.
-        share: The factor from the entry's own weight to its effective weight in the score.
-        criteria: The list to which the leaves are appended, with their effective weights.
-        faults: The list to which faults are appended.
-    """
-    leaf, data = len(criteria), item.data
-    is_group = isinstance(data, Mapping) and "criteria" in data
-    if is_group:
-        entry = cast("Mapping[Any, Any]", data)
-        data = {"weight": DEFAULT_WEIGHT, **{key: value for key, value in entry.items() if key != "criteria"}}
+def _importance_weights(fields: Mapping[str, Any]) -> ImportanceWeights | None:
+    """Return a document's `importance_weights`; None if they are invalid, which `Rubric` reports."""
     try:
-        own = Criterion.model_validate(data)
-    except ValidationError as error:
-        faults += faults_from_error(item.where, Criterion, error)
-        return Node(requirement="", weight=0.0, leaf=leaf)
-    if is_group:
-        return _read_group(item, own, share, criteria, faults)
-    faults += [Fault(item.where, f"examples.{index}.score", message) for index, message in _bad_examples(own)]
-    # An unchanged criterion remembers which fields are set, so that it is written as it was read.
-    criteria.append(own if share == 1.0 else own.model_copy(update={"weight": own.weight * share}))
-    return Node(requirement=own.requirement, name=own.name, weight=own.weight, leaf=leaf)
-
-
-def _read_group(item: _Item, own: Criterion, share: float, criteria: list[Criterion], faults: list[Fault]) -> Node:
-    """Divide the weight of an entry, whose own fields are `own`, among its `criteria`, and read them."""
-    faults += [unknown_key(item.where, key, _NODE_KEYS) for key in sorted(map(str, set(item.data) - _NODE_KEYS))]
-    children = item.data["criteria"]
-    entries = list(_items([] if children is None else children, f"{item.where}.criteria", faults))
-    weights = [weight for entry in entries if (weight := _weight(entry.data)) is not None]
-    are_valid = len(weights) == len(entries)
-    total = math.fsum(weights) if are_valid else 0.0
-    if not entries:
-        faults.append(Fault(item.where, "criteria", "is empty: add criteria to the group, or remove `criteria`"))
-    elif are_valid and (min(weights) < 0 or total <= 0):
-        message = "have a negative weight, or none at all: a group divides its own weight, with its sign, among them"
-        faults.append(Fault(item.where, "criteria", message))
-    child_share = share * own.weight / total if total > 0 else 0.0
-    nodes = tuple(_read_node(entry, child_share, criteria, faults) for entry in entries)
-    return Node(requirement=own.requirement, name=own.name, weight=own.weight, children=nodes)
-
-
-def _weight(data: Any) -> float | None:
-    """Return an entry's weight relative to its siblings; None if it is invalid, which `Criterion` reports."""
-    weight = data.weight if isinstance(data, Criterion) else data.get("weight", DEFAULT_WEIGHT)
-    try:
-        return _WEIGHT.validate_python(weight)
+        return _WEIGHTS.validate_python(fields.get("importance_weights"))
     except ValidationError:
         return None
 
 
-def _bad_examples(criterion: Criterion) -> Iterator[tuple[int, str]]:
-    for index, example in enumerate(criterion.examples):
-        try:
-            to_judgment(criterion, example.score)
-        except ValueError as error:
-            yield index, f"is no answer to the criterion: {error}"
-
-
-def _unwrap(document: Any, faults: list[Fault]) -> tuple[dict[str, Any], list[_Item]]:
+def _unwrap(document: Any, faults: list[Fault]) -> tuple[dict[str, Any], list[Item]]:
     """Return the rubric's own fields, and each criterion with its place in the document."""
     if not isinstance(document, Mapping):
-        return {}, list(_items(document, "criteria", faults))
+        return {}, list(list_items(document, "criteria", faults))
     fields = {str(key): value for key, value in cast("Mapping[object, Any]", document).items()}
     wrappers = [key for key in _WRAPPERS if key in fields]
     if wrappers == ["criteria"] and "requirement" in fields:
-        return {}, [_Item("criteria[0]", document)]
+        return {}, [Item("criteria[0]", document)]
     if len(wrappers) != 1:
         several = f"has {' and '.join(f'`{key}`' for key in wrappers)}: keep only one of them"
         faults.append(Fault("", "", several if wrappers else _no_criteria(fields)))
@@ -163,30 +114,10 @@ def _unwrap(document: Any, faults: list[Fault]) -> tuple[dict[str, Any], list[_I
         repeated = sorted(fields.keys() & inner_fields.keys())
         faults += [Fault("", key, "stands both beside `rubric` and in it: keep only one of them") for key in repeated]
         return fields | inner_fields, items
-    return fields, list(_items(inner, wrapper, faults))
+    return fields, list(list_items(inner, wrapper, faults))
 
 
 def _no_criteria(fields: Mapping[str, Any]) -> str:
     if "requirement" in fields:
         return "is one criterion, not a rubric: put it in a list"
     return f"has no `criteria` (its keys are {short(sorted(fields))}): put the list of criteria under `criteria`"
-
-
-def _items(items: Any, where: str, faults: list[Fault]) -> Iterator[_Item]:
-    """Yield the criteria of a list and of its sections."""
-    if not isinstance(items, Sequence) or isinstance(items, str | bytes):
-        actual = "empty" if items is None else f"{type(items).__name__} {short(items)}"
-        faults.append(Fault("", "", f"must be a list of criteria, got {actual}"))
-        return
-    for index, item in enumerate(cast("Sequence[Any]", items)):
-        place = f"{where}[{index}]"
-        if isinstance(item, Mapping) and "criteria" in item and "requirement" not in item:
-            section = cast("Mapping[str, Any]", item)
-            unknown = sorted(map(str, set(section) - _SECTION_NOTES - {"criteria"}))
-            faults += [Fault(place, key, "is not a key of a section: remove it") for key in unknown]
-            yield from _items(section["criteria"], f"{place}.criteria", faults)
-        elif isinstance(item, Criterion | Mapping):
-            yield _Item(place, item)
-        else:
-            message = f"must be a criterion such as {{weight: 10, requirement: ...}}, got {short(item)}"
-            faults.append(Fault(place, "", message))

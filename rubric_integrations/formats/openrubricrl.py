@@ -15,6 +15,9 @@ from rubric_integrations.rubric.criterion import Criterion, Scale, WorkedExample
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
 
+# Fields that change neither the prompt nor, beside the weight, the score.
+_NOTES = ("tags", "importance", "metadata", "per", "context")
+
 
 def matches(document: Any) -> bool:
     """Return whether parsed data looks like OpenRubricRL's schema: criteria with a `description`, on a scale."""
@@ -54,6 +57,11 @@ def read(document: Any, source: str) -> Rubric:
         raise RubricError(source, [Fault("criteria", "examples", str(error))]) from None
 
 
+def losses(_document: Any) -> list[str]:
+    """Return an empty list: a rubric holds everything that a document of this format has."""
+    return []
+
+
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric in OpenRubricRL's schema, with one message for everything that the schema cannot express.
 
@@ -62,14 +70,14 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """
     losses = [
         f"`{field}` has no place in the schema"
-        for field in ("guidelines", "pass_mark", "blend", "tree")
+        for field in ("guidelines", "pass_mark", "blend", "tree", "importance_weights")
         if field in rubric.model_fields_set and getattr(rubric, field) is not None
     ]
-    scale = rubric.scale or next((c.scale for c in rubric.criteria if c.scale), None) or Scale()
+    scale = rubric.scale or next((c.scale for c in rubric.criteria if c.scale and not c.per), None) or Scale()
     pairs = list(zip(rubric.keys, rubric.criteria, strict=True))
     losses += [f"`{key}`: the penalty is omitted: the schema has none" for key, c in pairs if c.is_penalty]
     pairs = [(key, criterion) for key, criterion in pairs if not criterion.is_penalty]
-    total = math.fsum(criterion.weight for _, criterion in pairs)
+    total = math.fsum(criterion.full_weight for _, criterion in pairs)
     if not total:
         message = "are all penalties, which the schema cannot express"
         raise RubricError(rubric.name or "rubric", [Fault("", "criteria", message)])
@@ -83,7 +91,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
         "description": rubric.description,
         "domain": rubric.domain,
         "scale": {"min": scale.min, "max": scale.max, "type": "discrete" if scale.integer else "continuous"},
-        "criteria": [_write_criterion(key, c, c.weight / total, scale, losses) for key, c in pairs],
+        "criteria": [_write_criterion(key, c, c.full_weight / total, scale, losses) for key, c in pairs],
         "hybrid_metrics": [metric.model_dump(mode="json", exclude_unset=True) for metric in rubric.hybrid_metrics],
         "metadata": rubric.metadata,
     }
@@ -114,9 +122,10 @@ def _read_criterion(criterion: CriterionFields, scale: Scale) -> Criterion:
 def _write_criterion(key: str, criterion: Criterion, share: float, scale: Scale, losses: list[str]) -> dict[str, Any]:
     losses.extend(
         f"`{key}`: `{field}` has no place in the schema; the criterion is rated on the scale"
-        for field in ("check", "options", "required", "min_score", "aggregation")
+        for field in ("check", "options", "applies_when", "required", "min_score", "aggregation")
         if field in criterion.model_fields_set and getattr(criterion, field) not in (None, False)
     )
+    losses += [f"`{key}`: `{field}` has no place in the schema" for field in _NOTES if getattr(criterion, field)]
     if criterion.name is None:
         losses.append(f"`{key}`: the criterion gets this name, because the schema requires one")
     if criterion.scale is None or _range(criterion.scale) != _range(scale):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from rubric_integrations.formats import agentv, native, openrubricrl
+from rubric_integrations.formats import agentv, checklist, healthbench, native, openrubricrl, promptfoo, rar
 from rubric_integrations.rubric.rubric import Rubric
 
 
 class RubricFormat(Protocol):
-    """A format of rubric files. A module with these three functions is one."""
+    """A format of rubric files. A module with these four functions is one."""
 
     def matches(self, document: Any, /) -> bool:
         """Return whether parsed data looks like this format, however many faults it has. It must not raise."""
@@ -27,6 +27,14 @@ class RubricFormat(Protocol):
         """
         ...
 
+    def losses(self, document: Any, /) -> list[str]:
+        """Return one message for everything that the rubric of a valid document does not hold.
+
+        Raises:
+            RubricError: The document has faults.
+        """
+        ...
+
     def write(self, rubric: Rubric, /) -> tuple[dict[str, Any], list[str]]:
         """Return a rubric as plain data, with one message for everything that the format cannot express.
 
@@ -41,7 +49,11 @@ Format = str
 
 FORMATS: dict[Format, RubricFormat] = {
     "openrubricrl": openrubricrl,
+    "healthbench": healthbench,
+    "rar": rar,
+    "checklist": checklist,
     "agentv": agentv,
+    "promptfoo": promptfoo,
     "native": native,
 }
 """The formats by name, in the order of their detection: `native` comes last because it matches everything."""

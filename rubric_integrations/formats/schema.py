@@ -22,7 +22,7 @@ def json_schema() -> dict[str, Any]:
     rubric["properties"].pop("tree")
     definitions.pop("Node", None)
     criterion = definitions["Criterion"]
-    entry = {"anyOf": [{"$ref": "#/$defs/Criterion"}, {"$ref": "#/$defs/Group"}]}
+    entry = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in ("Criterion", "Group", "Reference")]}
     entries = {"type": "array", "minItems": 1, "items": entry}
     definitions["Group"] = {
         "title": "Group",
@@ -32,8 +32,21 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             **{name: criterion["properties"][name] for name in ("name", "weight", "requirement")},
+            "penalty_cap": {
+                "description": "The most that the penalties among the criteria take, in the unit of their weights.",
+                "type": ["number", "null"],
+                "exclusiveMinimum": 0,
+            },
             "criteria": entries,
         },
+    }
+    definitions["Reference"] = {
+        "title": "Reference",
+        "description": "A criterion above, which is judged once and scored here too.",
+        "type": "object",
+        "required": ["ref"],
+        "additionalProperties": False,
+        "properties": {"ref": {"type": "string"}, "weight": criterion["properties"]["weight"]},
     }
     rubric["properties"]["criteria"] = entries
     number: dict[str, Any] = definitions["Check"]["properties"]["number"]

@@ -23,6 +23,7 @@ from rubric_integrations.judges.spend_limit import SpendLimit
 from rubric_integrations.judges.stored import JudgmentStore, StoredJudge
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.rubric.conditions import has_checks
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import MetricResults, blend_metrics, subtract_penalty
 from rubric_integrations.scoring.length import LengthPenalty, compute_length_penalty
@@ -258,7 +259,7 @@ class Grader(ABC):
 
         On the event loop they would hold all other submissions up, and replies would be lost to timeouts.
         """
-        if not rubric.hybrid_metrics and all(criterion.check is None for criterion in rubric.criteria):
+        if not rubric.hybrid_metrics and not has_checks(rubric.criteria):
             return self._with_metrics(rubric, submission, answers)
         return await asyncio.to_thread(self._with_metrics, rubric, submission, answers)
 

@@ -15,8 +15,10 @@ from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
 from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.rubric.conditions import has_checks, questions
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import aggregate_answers
+from rubric_integrations.scoring.applicability import applicable_criteria, voting_criterion
 from rubric_integrations.scoring.criterion_report import votes_for
 from rubric_integrations.scoring.voting import vote_is_decided
 from rubric_integrations.submission.submission import Submission
@@ -29,20 +31,44 @@ class CriterionGrader(Grader):
 
     Attributes:
         may_leave_open: Whether a criterion that no judge was asked about is left open; if not, it is a failure.
+        asks_conditions_first: Whether a criterion with a condition (`applies_when`) is asked about only after the
+            condition, and only if it holds; if not, both are asked at once, and the other answer is not used.
     """
 
     may_leave_open = False
+    asks_conditions_first = True
 
     @abstractmethod
     async def ask(
         self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about the criteria with these indices in the rubric."""
+        """Ask one judge about the questions with these indices: criteria, or conditions (see `rubric.conditions`).
+
+        Make each of them with `question`.
+        """
 
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
         """Obtain each judge's answers to the criteria that have no check, in the order of the panel."""
-        indices = [index for index, criterion in enumerate(rubric.criteria) if criterion.check is None]
-        return await self.ask_panel(rubric, submission, indices)
+        indices = [index for index, question in enumerate(questions(rubric.criteria)) if question.check is None]
+        if all(criterion.applies_when is None for criterion in rubric.criteria):
+            return await self.ask_panel(rubric, submission, indices)
+        indices.sort(key=lambda index: index < len(rubric))  # conditions first
+        computed = await self.run_checks(rubric, submission)
+
+        def ready(panel: Sequence[JudgeAnswers], *, while_open: bool = False) -> list[int]:
+            applicable = applicable_criteria(rubric, panel, computed, self.policies, while_open=while_open)
+            return [index for index in indices if index >= len(rubric) or index in applicable]
+
+        first = ready([], while_open=not self.asks_conditions_first)
+        panel = await self.ask_panel(rubric, submission, first)
+        later = [index for index in ready(panel) if index not in first]
+        if not later:
+            return panel
+        if self.stops_at_first_failure and any(isinstance(o, JudgeFailure) for o in panel[0].outcomes.values()):
+            cancelled = JudgeFailure("cancelled", "another criterion had failed")
+            return [panel[0].merged(JudgeAnswers(dict.fromkeys(later, cancelled)))]
+        more = await self.ask_panel(rubric, submission, later)
+        return [answers.merged(others) for answers, others in zip(panel, more, strict=True)]
 
     async def ask_panel(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> list[JudgeAnswers]:
         """Ask all judges about these criteria, at the same time or one after another (`voting.sequential`)."""
@@ -58,15 +84,14 @@ class CriterionGrader(Grader):
 
     def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[JudgeAnswers]) -> EvaluationReport:
         """Turn the judges' answers, and those of the checks, into the report."""
-        computed: dict[int, Outcome] = {}
-        for index, criterion in enumerate(rubric.criteria):
-            if criterion.check is not None:
-                try:
-                    computed[index] = run_check(criterion.check, submission)
-                except JudgeFailure as failure:
-                    computed[index] = failure
-        checks = JudgeAnswers(computed, judge="check")
+        checks = _run_checks(rubric, submission)
         return aggregate_answers(rubric, answers, checks, self.policies, may_leave_open=self.may_leave_open)
+
+    async def run_checks(self, rubric: Rubric, submission: Submission) -> JudgeAnswers:
+        """Compute the checks of the criteria and of their conditions; in a thread, because some take a second."""
+        if not has_checks(rubric.criteria):
+            return JudgeAnswers({}, judge="check")
+        return await asyncio.to_thread(_run_checks, rubric, submission)
 
     def question(
         self,
@@ -81,11 +106,12 @@ class CriterionGrader(Grader):
         Args:
             rubric: The rubric.
             submission: The submission.
-            index: The criterion's index in the rubric.
+            index: The criterion's index in the rubric, or the index of a condition among the rubric's questions.
             member: The judge that is asked.
             batch: The indices of all criteria of the same request, if it contains several.
         """
-        criterion = rubric.criteria[index]
+        all_questions = questions(rubric.criteria) if max(index, *batch, 0) >= len(rubric) else rubric.criteria
+        criterion = all_questions[index]
         options = criterion.options or ()
         if options and self.options.shuffle:
             options = shuffle_options(options, self.options.seed, submission.response, index, member.name)
@@ -96,7 +122,7 @@ class CriterionGrader(Grader):
             rubric.instructions,
             options,
             self.options.may_abstain,
-            batch_criteria=tuple(rubric.criteria[other] for other in batch),
+            batch_criteria=tuple(all_questions[other] for other in batch),
             warm_prompt_cache=(self.warm_prompt_cache or self.may_leave_open) and is_part,
         )
 
@@ -106,9 +132,20 @@ class CriterionGrader(Grader):
         return self.policies.on_failure == "raise" and len(self.panel) == 1
 
     def _is_decided(self, rubric: Rubric, index: int, panel: Sequence[JudgeAnswers], waiting: Sequence[float]) -> bool:
-        criterion = rubric.criteria[index]
+        criterion = voting_criterion(rubric, index)
         votes = [vote for vote in votes_for(index, panel) if vote.error is None]
         return vote_is_decided(criterion, votes, waiting, self.policies.strategy_for(criterion))
+
+
+def _run_checks(rubric: Rubric, submission: Submission) -> JudgeAnswers:
+    computed: dict[int, Outcome] = {}
+    for index, question in enumerate(questions(rubric.criteria)):
+        if question.check is not None:
+            try:
+                computed[index] = run_check(question.check, submission)
+            except JudgeFailure as failure:
+                computed[index] = failure
+    return JudgeAnswers(computed, judge="check")
 
 
 def shuffle_options(options: Sequence[T], seed: int, text: str, index: int, judge: str) -> tuple[T, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rubric_integrations.results.interpret import extreme_judgment
 from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.rubric.conditions import condition_indices, questions
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.formula import reaches_mark
@@ -13,20 +14,26 @@ from rubric_integrations.submission.submission import Submission
 def question_order(rubric: Rubric, submission: Submission) -> list[int]:
     """Order the criteria that a judge answers: required ones first, then by effect on the score per prompt character.
 
-    Criteria with a check are not among them: they are computed before any question is asked.
+    Criteria with a check are not among them: they are computed before any question is asked. A condition comes before
+    the first of its criteria.
 
     Returns:
-        The criteria's indices in the rubric.
+        The indices of the criteria in the rubric, and of the conditions among its questions (`rubric.conditions`).
     """
-    shared = sum(map(len, (submission.response, submission.query or "", submission.reference or "")))
+    texts = (submission.response, submission.query or "", submission.reference or "", *submission.context)
+    shared = sum(map(len, texts))
 
     def effect(criterion: Criterion) -> float:
         low, high = (extreme_judgment(criterion, end).value or 0.0 for end in ("low", "high"))
         own = sum(map(len, (criterion.requirement, *(option.label for option in criterion.options or ()))))
-        return abs(criterion.weight) * (high - low) / (shared + own)
+        return abs(criterion.full_weight) * (high - low) / (shared + own)
 
-    indices = [index for index, criterion in enumerate(rubric.criteria) if criterion.check is None]
-    return sorted(indices, key=lambda index: (not rubric.criteria[index].is_gate, -effect(rubric.criteria[index])))
+    all_questions, condition_of = questions(rubric.criteria), condition_indices(rubric.criteria)
+    criteria = sorted(
+        range(len(rubric)), key=lambda index: (not rubric.criteria[index].is_gate, -effect(rubric.criteria[index]))
+    )
+    order = [question for index in criteria for question in (condition_of[index], index) if question is not None]
+    return [index for index in dict.fromkeys(order) if all_questions[index].check is None]
 
 
 def decision_is_final(report: EvaluationReport, pass_mark: float, threshold: float | None = None) -> bool:

@@ -37,7 +37,7 @@ class RubricAsJudgeGrader(Grader):
 
     `score` is that score over 100; `raw_score` converts it to the scale of the weighted sum, so that it compares with
     other graders; `llm_raw_score` is the judge's own number; `report` is None. A rubric with required criteria never
-    passes here, because nothing shows that they hold. Checks are left to the judge, like every other criterion.
+    passes here, because nothing shows that they hold. Checks and conditions (`applies_when`) are left to the judge.
 
     Args:
         judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is

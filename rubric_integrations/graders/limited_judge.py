@@ -93,6 +93,8 @@ class LimitedJudge(JudgeWrapper):
         if not callable(bound):
             return None
         texts = [submission.model_dump_json(), guidelines, *(criterion.model_dump_json() for criterion in criteria)]
+        # The fence around each document.
+        texts += [" " * 64] * len(submission.context)
         cost = cast("float | None", bound(sum(len(text.encode("utf-8", "replace")) for text in texts)))
         if cost is None:
             raise SpendLimitReached(PRICE_UNKNOWN)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 class PerCriterionOneShotGrader(CriterionGrader):
     """A grader that asks the judge about all criteria in one call.
 
+    Conditions (`applies_when`) are part of the same call; the answer to a criterion that does not apply is not used.
+
     Every criterion must get exactly one valid answer. Those that do not (a missing, repeated or unreadable answer) are
     requested again in one further call. What still has no answer then is a failure of that criterion, never UNMET.
 
@@ -63,6 +65,8 @@ class PerCriterionOneShotGrader(CriterionGrader):
         >>> rubric.grade_sync("Please.", grader=PerCriterionOneShotGrader(generate)).score
         1.0
     """
+
+    asks_conditions_first = False
 
     def __init__(
         self,

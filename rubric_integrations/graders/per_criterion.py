@@ -14,6 +14,7 @@ from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.applicability import applicable_criteria
 from rubric_integrations.scoring.length import LengthPenalty
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.submission.submission import Submission
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 class PerCriterionGrader(CriterionGrader):
     """A grader that asks the judge about each criterion in a call of its own, concurrently up to the limit.
 
-    Criteria with a check are computed and cost no call. Under `on_failure="raise"`, the first criterion that a single
-    judge finally fails at cancels the calls under way.
+    Criteria with a check are computed and cost no call. A condition (`applies_when`) in words is a call that all its
+    criteria share, before theirs; a criterion that does not apply costs no call of its own. Under `on_failure="raise"`,
+    the first criterion that a single judge finally fails at cancels the calls under way.
 
     Args:
         judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is
@@ -111,7 +113,10 @@ class PerCriterionGrader(CriterionGrader):
         if not self.may_leave_open:
             return await super().judge(rubric, submission)
         panel = [JudgeAnswers({}, member.name, member.weight) for member in self.panel]
+        computed = await self.run_checks(rubric, submission)
         for index in question_order(rubric, submission):
+            if index < len(rubric) and index not in applicable_criteria(rubric, panel, computed, self.policies):
+                continue
             report = await self._report(rubric, submission, panel)
             if report.failed_count and self.policies.on_failure == "raise":
                 break

@@ -20,10 +20,16 @@ if TYPE_CHECKING:
     from rubric_integrations.judges.lm_judge import LMJudge
     from rubric_integrations.judges.models import ModelLike
     from rubric_integrations.judges.models.from_function import lm_from_fn
+    from rubric_integrations.judges.recorded import read_recorded_reply
 
     JudgeLike = ModelLike | Judge
 
-_MODULES = {"LMJudge": "lm_judge", "as_example": "examples", "lm_from_fn": "models.from_function"}
+_MODULES = {
+    "LMJudge": "lm_judge",
+    "as_example": "examples",
+    "lm_from_fn": "models.from_function",
+    "read_recorded_reply": "recorded",
+}
 
 __all__ = [
     "BatchJudge",
@@ -39,6 +45,7 @@ __all__ = [
     "as_example",
     "as_judge",
     "lm_from_fn",
+    "read_recorded_reply",
 ]
 
 NAMED_JUDGES: dict[str, Callable[[], Judge]] = {

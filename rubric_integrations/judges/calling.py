@@ -21,6 +21,7 @@ from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.render import PromptInputs
+from rubric_integrations.judges.prompts.signatures import OPTIONAL_FIELDS
 from rubric_integrations.judges.step_down import REPLY_FORMATS, StepDown
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import NO_SPEND, UNKNOWN_CALL, Spend, total_spend
@@ -171,7 +172,11 @@ def _with_fields(predict: dspy.Predict, inputs: Mapping[str, Any]) -> Any:
 
 @lru_cache(maxsize=256)
 def select_fields(signature: Any, inputs: tuple[str, ...]) -> Any:
-    """Remove the input fields of a signature that are not among `inputs`."""
+    """Remove the input fields of a signature that are not among `inputs`, and add the optional ones that are."""
+    for name, (field, followers) in OPTIONAL_FIELDS.items():
+        if name in inputs and name not in signature.input_fields:
+            index = next(index for index, other in enumerate(signature.input_fields) if other in followers)
+            signature = signature.insert(index, name, field, str)
     for name in set(signature.input_fields).difference(inputs):
         signature = signature.delete(name)
     return signature

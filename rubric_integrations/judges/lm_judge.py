@@ -24,10 +24,10 @@ from rubric_integrations.judges.prompts.interpret import interpret_entries, inte
 from rubric_integrations.judges.prompts.probabilities import read_probabilities
 from rubric_integrations.judges.prompts.render import (
     PromptInputs,
-    describe_batch,
-    describe_rubric,
+    batch_inputs,
     render_inputs,
     render_question,
+    rubric_inputs,
     texts_of,
 )
 from rubric_integrations.judges.prompts.signatures import judge_signatures
@@ -277,7 +277,7 @@ class LMJudge(SavedPrompts):
             JudgeFailure: The model did not reply, or its reply contains no judgments.
         """
         first = next(iter(questions.values()))
-        prompt = await self._render(first.submission, first.guidelines, describe_batch(questions))
+        prompt = await self._render(first.submission, first.guidelines, batch_inputs(questions))
         reply = await self._caller.call(self.lm, self.criteria, prompt, warm_prompt_cache=first.warm_prompt_cache)
         return interpret_entries(questions, reply.fields["judgments"], reply.spend, prompt.neutralized)
 
@@ -287,12 +287,12 @@ class LMJudge(SavedPrompts):
         Raises:
             JudgeFailure: The model did not reply, or its reply contains no score.
         """
-        prompt = await self._render(submission, rubric.instructions, describe_rubric(rubric))
+        prompt = await self._render(submission, rubric.instructions, rubric_inputs(rubric))
         reply = await self._caller.call(self.lm, self.whole, prompt)
         percent = cast("float", reply.fields["overall_score"])
         return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized)
 
     @staticmethod
-    async def _render(submission: Submission, guidelines: str, criteria: str) -> PromptInputs:
-        render = partial(render_inputs, submission, guidelines, {"criteria": criteria})
+    async def _render(submission: Submission, guidelines: str, own: Mapping[str, str]) -> PromptInputs:
+        render = partial(render_inputs, submission, guidelines, own)
         return await run_on_texts(render, *texts_of(submission))

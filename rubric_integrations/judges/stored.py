@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Protocol
 
 from rubric_integrations._util.text_cache import cache_by_text
-from rubric_integrations.judges.prompts.render import criterion_inputs, describe_rubric
+from rubric_integrations.judges.prompts.render import criterion_inputs, rubric_inputs
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
@@ -187,7 +187,7 @@ class StoredJudge(JudgeWrapper):
         Raises:
             JudgeFailure: The judge has no score.
         """
-        key = self._digest("whole", submission, rubric.instructions, describe_rubric(rubric))
+        key = self._digest("whole", submission, rubric.instructions, _rubric_part(rubric))
         async with self._store.lease([key]) as lease:
             if key in lease.stored:
                 return _stored_score(lease.stored[key])
@@ -217,18 +217,32 @@ class StoredJudge(JudgeWrapper):
             submission.response,
             submission.thinking or None,
         )
-        digest = _shared_digest(judge, *texts, guidelines).copy()
+        digest = _shared_digest(judge, *texts, guidelines, *submission.context).copy()
         digest.update(f"{json.dumps(own_part, sort_keys=True)}]".encode())
         return digest.hexdigest()
 
 
 @cache_by_text
 def _shared_digest(
-    judge: str, query: str | None, reference: str | None, response: str, thinking: str | None, guidelines: str
+    judge: str,
+    query: str | None,
+    reference: str | None,
+    response: str,
+    thinking: str | None,
+    guidelines: str,
+    *context: str,
 ) -> Any:
     """Hash what all questions about one submission share, as the beginning of a JSON array."""
-    texts = {"query": query, "reference": reference, "response": response, "thinking": thinking}
+    texts: dict[str, Any] = {"query": query, "reference": reference, "response": response, "thinking": thinking}
+    if context:
+        texts["context"] = context
     return sha256(f"{judge[:-1]}, {json.dumps(texts)}, {json.dumps(guidelines)}, ".encode())
+
+
+def _rubric_part(rubric: Rubric) -> object:
+    """Return what a holistic judge sees of a rubric; the text alone if no criterion has a context."""
+    own = rubric_inputs(rubric)
+    return own["criteria"] if len(own) == 1 else own
 
 
 def _shown_inputs(criterion: Criterion) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.langchain.feedback import MET_PENALTY, UNMET_PENALTY, feedback_key, feedback_score
 from rubric_integrations.langchain.fields import FieldKey, FieldSelector
 from rubric_integrations.results.labels import LabelledJudgment
+from rubric_integrations.rubric.answers import Band, Scale, band_of
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.submission.messages import Respond
 
@@ -98,12 +100,25 @@ def _score_descriptions(criterion: Criterion) -> dict[str, str]:
         texts = {value: f"{label}: {description}" if description else label for value, label, description in choices}
         return {_score_text(criterion, value): text for value, text in texts.items()}
     if criterion.scale is not None:
-        levels = criterion.scale.levels or {criterion.scale.min: "lowest", criterion.scale.max: "highest"}
         scale = criterion.scale
-        return {_score_text(criterion, scale.value_of(level)): f"{level:g}: {text}" for level, text in levels.items()}
+        levels = scale.levels or {scale.min: "lowest", scale.max: "highest"}
+        numbers = [(number, text) for level, text in levels.items() for number in _numbers_of(level, scale)]
+        return {_score_text(criterion, scale.value_of(number)): f"{number:g}: {text}" for number, text in numbers}
     if criterion.is_penalty:
         return {"0": MET_PENALTY, "1": UNMET_PENALTY}
     return {"1": "MET", "0": "UNMET"}
+
+
+# An annotator sees one button for each described score.
+_MAX_BUTTONS = 11
+
+
+def _numbers_of(level: float | Band, scale: Scale) -> list[float]:
+    """Return the numbers of a level: of a band, its few whole numbers if the scale has no others, or else its ends."""
+    low, high = band_of(level)
+    if scale.integer and high - low < _MAX_BUTTONS:
+        return [float(number) for number in range(math.ceil(low), math.floor(high) + 1)]
+    return [low, high] if low < high else [low]
 
 
 def _score_text(criterion: Criterion, value: float) -> str:

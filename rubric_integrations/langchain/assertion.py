@@ -114,6 +114,8 @@ def _log_feedback(report: EvaluationReport, key_prefix: str) -> None:
 
 
 def _answer(row: CriterionReport) -> dict[str, Any]:
+    if row.not_applicable:
+        return {"score": None}
     if row.value is None:
         return {"value": "CANNOT_ASSESS"}
     return {"score": feedback_score(row.value, is_penalty=row.weight < 0)}

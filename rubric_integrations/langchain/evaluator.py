@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
@@ -12,14 +13,16 @@ from langsmith.run_trees import RunTree
 from langsmith.schemas import Example, Run
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.langchain.feedback import feedback_key, to_feedback
 from rubric_integrations.langchain.fields import FieldKey, FieldSelector
-from rubric_integrations.langchain.resolve import check_rubric, resolve_grader, resolve_rubric
+from rubric_integrations.langchain.resolve import own_rubric, resolve_grader, without_rubric
 from rubric_integrations.langchain.tracing import evaluation_run
 from rubric_integrations.results.report import JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.messages import Respond
+from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
@@ -39,8 +42,10 @@ class RubricEvaluator(RunEvaluator):
     that run.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; or a function that returns one of these
-            for an example. If the evaluator is called with keywords, the function receives `inputs`.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. An example that has a rubric of its own
+            under `rubric`, in its outputs or its metadata, is graded by both; None if each example has one, which may
+            then be in its inputs too. Or a function that returns one of these for an example. If the evaluator is
+            called with keywords, the function receives `inputs`.
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
@@ -50,8 +55,11 @@ class RubricEvaluator(RunEvaluator):
         input_key: The key of the task in the inputs, or a function of the inputs. The default is chosen likewise.
         reference_key: The key of an exemplary answer in the example's outputs, or a function of them. The default is
             chosen likewise.
+        context_key: The key of documents, such as retrieved passages, in the inputs, the outputs or the example's
+            outputs, or a function of the inputs. By default there are none.
         respond: Which part of an output that is a list of messages is graded: the `"last"` answer or the whole
             `"transcript"`.
+        library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
@@ -69,7 +77,7 @@ class RubricEvaluator(RunEvaluator):
 
     def __init__(
         self,
-        rubric: RubricLike | Callable[[Any], RubricLike],
+        rubric: RubricLike | RubricFunction | None = None,
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
@@ -77,19 +85,21 @@ class RubricEvaluator(RunEvaluator):
         output_key: FieldKey | None = None,
         input_key: FieldKey | None = None,
         reference_key: FieldKey | None = None,
+        context_key: FieldKey | None = None,
         respond: Respond = "last",
+        library: Mapping[str, RubricLike] | str | Path | None = None,
     ):
-        self.rubric, self.key_prefix = check_rubric(rubric), key_prefix
-        self.fields = FieldSelector(output_key, input_key, reference_key, respond)
+        self.rubrics, self.key_prefix = RowRubrics(rubric, library), key_prefix
+        self.fields = FieldSelector(output_key, input_key, reference_key, respond, context_key)
         self._grader = resolve_grader(judge, grader, "RubricEvaluator")
 
     @property
     def feedback_keys(self) -> list[str]:
         """The keys of all feedback, under which LangSmith records errors.
 
-        If `rubric` is a function, the criteria are not known in advance and only the key of the score is listed.
+        The criteria of examples with a rubric of their own are not known in advance.
         """
-        names = self.rubric.keys if isinstance(self.rubric, Rubric) else ()
+        names = self.rubrics.shared.keys if self.rubrics.shared else ()
         return [self.key_prefix, *(feedback_key(self.key_prefix, name) for name in names)]
 
     def evaluate_run(
@@ -133,10 +143,10 @@ class RubricEvaluator(RunEvaluator):
         """
         values = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs}
         with evaluation_run(type(self).__name__, values) as traced_run:
-            submission = self.fields.select(inputs, outputs, reference_outputs)
+            submission = self._select(inputs, outputs, reference_outputs)
             if submission is None:
                 raise ValueError(f"`outputs` is {outputs!r}: there is nothing to grade")
-            rubric = resolve_rubric(self.rubric, inputs)
+            rubric = self._rubric(inputs, reference_outputs, None, inputs)
             report = await self._grader().grade(rubric, submission)
             total, *rows = to_feedback(rubric, report, self.key_prefix)
             criteria = [row.model_dump(include={"key", "score", "value", "comment"}, exclude_none=True) for row in rows]
@@ -150,6 +160,16 @@ class RubricEvaluator(RunEvaluator):
                 traced_run.end(outputs=result)
             return result
 
+    def _select(self, inputs: Any, outputs: Any, references: Any) -> Submission | None:
+        return self.fields.select(without_rubric(inputs), outputs, without_rubric(references))
+
+    def _rubric(self, example: Any, references: Any, metadata: Any, inputs: Any) -> Rubric:
+        own = own_rubric(references, metadata, *([] if self.rubrics.shared else [inputs]))
+        try:
+            return self.rubrics.of(example, own)
+        except ValueError as error:
+            raise ValueError(f"the example {problem_of(error)}") from error
+
     def _trace(
         self, run: Run, example: Example | None, run_id: uuid.UUID | None
     ) -> AbstractContextManager[RunTree | None]:
@@ -161,9 +181,9 @@ class RubricEvaluator(RunEvaluator):
         return evaluation_run(type(self).__name__, values, run_id=run_id, metadata=metadata)
 
     async def _evaluate(self, run: Run, example: Example | None) -> EvaluationResults:
-        rubric = resolve_rubric(self.rubric, example)
-        references = example.outputs if example else None
-        submission = None if run.error else self.fields.select(run.inputs, run.outputs, references)
+        references, metadata = (example.outputs, example.metadata) if example else (None, None)
+        rubric = self._rubric(example, references, metadata, run.inputs)
+        submission = None if run.error else self._select(run.inputs, run.outputs, references)
         if submission is None:
             problem = f"the target failed: {run.error}" if run.error else "the target returned nothing"
             return EvaluationResults(results=[EvaluationResult(key=self.key_prefix, comment=f"not graded: {problem}")])

@@ -1,4 +1,4 @@
-"""Converts a report to LangSmith feedback: one row for the score and one row for each criterion."""
+"""Converts a report to LangSmith feedback: one row for the score, one for each tag and one for each criterion."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from langsmith.evaluation import EvaluationResult
 
-from rubric_integrations.results.report import CriterionReport, EvaluationReport
+from rubric_integrations.results.report import CriterionReport, EvaluationReport, tag_key
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -40,10 +40,12 @@ def feedback_score(value: float, *, is_penalty: bool) -> float:
 
 
 def to_feedback(rubric: Rubric, report: EvaluationReport, key_prefix: str) -> list[EvaluationResult]:
-    """Convert a report to feedback: first the row of the score, then one row for each criterion in the report.
+    """Convert a report to feedback: first the row of the score, then one row for each tag and for each criterion.
 
     Scores are in [0, 1], higher is better, also for penalties (see `feedback_score`). An abstention has no score and
-    the value `"CANNOT_ASSESS"`; a failure has neither, and `extra={"error": True}`.
+    the value `"CANNOT_ASSESS"`; a failure has neither, and `extra={"error": True}`. A criterion that does not apply has
+    only a comment. The key of a tag is
+    `<key_prefix>.tag.<tag>`; a tag whose score is undefined has no row, because it would have no content.
     """
     total = EvaluationResult(
         key=key_prefix,
@@ -60,7 +62,12 @@ def to_feedback(rubric: Rubric, report: EvaluationReport, key_prefix: str) -> li
         },
     )
     rows = zip(rubric.criteria, report.criteria, strict=True) if report.report else ()
-    return [total, *(_criterion_feedback(criterion, row, key_prefix) for criterion, row in rows)]
+    tags = [
+        EvaluationResult(key=feedback_key(key_prefix, tag_key(tag)), score=score, feedback_config=_CONTINUOUS)
+        for tag, score in report.tags.items()
+        if score is not None
+    ]
+    return [total, *tags, *(_criterion_feedback(criterion, row, key_prefix) for criterion, row in rows)]
 
 
 def feedback_config(criterion: Criterion) -> dict[str, Any]:
@@ -85,6 +92,8 @@ def _criterion_feedback(criterion: Criterion, row: CriterionReport, key_prefix: 
     key, config = feedback_key(key_prefix, row.name), feedback_config(criterion)
     if row.error:
         return EvaluationResult(key=key, comment=f"not judged: {row.error}", extra={"error": True})
+    if row.not_applicable:
+        return EvaluationResult(key=key, comment=row.reason)
     if row.value is None:
         return EvaluationResult(key=key, value="CANNOT_ASSESS", comment=row.reason, feedback_config=config)
     comment = row.reason if criterion.kind == "binary" else f"{row.verdict}: {row.reason}"

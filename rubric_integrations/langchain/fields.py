@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
+from rubric_integrations.submission.documents import document_texts
 from rubric_integrations.submission.messages import Respond, is_conversation, is_message, message_role, message_text
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.submission.values import value_text
@@ -34,6 +35,8 @@ class FieldSelector(NamedTuple):
         output_key: Selects the response to grade from the outputs.
         input_key: Selects the task from the inputs.
         reference_key: Selects an exemplary answer from the reference outputs.
+        context_key: Selects documents, such as retrieved passages: the key of the inputs, the outputs or the reference
+            outputs, whichever has it first, or a function of the inputs. By default there are none.
         respond: Which part of a conversation is the response: the `"last"` answer or the whole `"transcript"`.
 
     Example:
@@ -45,6 +48,7 @@ class FieldSelector(NamedTuple):
     input_key: FieldKey | None = None
     reference_key: FieldKey | None = None
     respond: Respond = "last"
+    context_key: FieldKey | None = None
 
     def select(self, inputs: Any, outputs: Any, reference_outputs: Any) -> Submission | None:
         """Return the submission to grade, or None if the outputs hold no text.
@@ -67,9 +71,21 @@ class FieldSelector(NamedTuple):
                 "response": response,
                 "query": (self.input_key is None and task_of_state(graded)) or task,
                 "reference": as_gradable(self._pick("reference_key", reference_outputs)),
+                "context": self._documents(inputs, outputs, reference_outputs),
                 "respond": self.respond,
             }
         )
+
+    def _documents(self, inputs: Any, *others: Any) -> tuple[str, ...]:
+        key = self.context_key
+        if key is None or callable(key):
+            return () if key is None else document_texts(key(inputs))
+        sources = [cast("Mapping[str, Any]", source) for source in (inputs, *others) if isinstance(source, Mapping)]
+        source = next((source for source in sources if key in source), None)
+        if source is None:
+            names = sorted({str(name) for source in sources for name in source})
+            raise ValueError(f"`context_key` is {key!r}, but there are only {names!r}: set it to one of these")
+        return document_texts(source[key])
 
     def _pick(self, setting: str, source: Any) -> Any:
         """Select the value for the setting `output_key`, `input_key` or `reference_key`."""

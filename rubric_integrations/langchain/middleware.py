@@ -9,9 +9,10 @@ from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_
 from langchain_core.messages import AIMessage, HumanMessage
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.formats.rubric_like import RubricLike
+from rubric_integrations.formats.row_rubrics import RowRubrics
+from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.langchain.fields import FieldSelector
-from rubric_integrations.langchain.resolve import check_rubric, resolve_grader, resolve_rubric
+from rubric_integrations.langchain.resolve import resolve_grader
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.submission.messages import message_text
 from rubric_integrations.submission.submission import Submission
@@ -81,7 +82,7 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         super().__init__()
         if isinstance(max_revisions, bool) or max_revisions < 0:
             raise ValueError(f"`max_revisions` must be at least 0, got {max_revisions!r}")
-        self.rubric, self.max_revisions = check_rubric(rubric), max_revisions
+        self.rubrics, self.max_revisions = RowRubrics(rubric if callable(rubric) else as_rubric(rubric)), max_revisions
         self._grader = resolve_grader(judge, grader, "RubricMiddleware")
 
     def before_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
@@ -104,7 +105,7 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         submission = _submission(state)
         if submission is None:
             return {"rubric_report": None, "rubric_revisions": revisions}
-        report = await self._grader().grade(resolve_rubric(self.rubric, state), submission)
+        report = await self._grader().grade(self.rubrics.of(state, None), submission)
         request = _revision_request(report)
         if report.passed or not request or revisions >= self.max_revisions:
             return {"rubric_report": report, "rubric_revisions": revisions}

@@ -30,6 +30,7 @@ def compare_by_rubric(
     output_key: FieldKey | None = None,
     input_key: FieldKey | None = None,
     reference_key: FieldKey | None = None,
+    context_key: FieldKey | None = None,
     respond: Respond = "last",
 ) -> Callable[[Sequence[Run], Example | None], dict[str, Any]]:
     """Make a comparator for `evaluate((experiment_a, experiment_b), evaluators=[compare_by_rubric(...)])`.
@@ -50,6 +51,8 @@ def compare_by_rubric(
             `RubricEvaluator`.
         input_key: The key of the task in the inputs, or a function of the inputs.
         reference_key: The key of an exemplary answer in the example's outputs, or a function of them.
+        context_key: The key of documents in the inputs, the output or the example's outputs, or a function of the
+            inputs.
         respond: Which part of an output that is a list of messages is graded: the `"last"` answer or the whole
             `"transcript"`.
 
@@ -70,6 +73,7 @@ def compare_by_rubric(
         output_key=output_key,
         input_key=input_key,
         reference_key=reference_key,
+        context_key=context_key,
         respond=respond,
     )
 

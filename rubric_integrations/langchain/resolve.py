@@ -1,40 +1,29 @@
-"""Turns the arguments `rubric`, `judge` and `grader` of the adapters into a rubric and a grader."""
+"""Finds the rubric that an input or an example brings, and makes a grader of the adapters' arguments."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
-
-from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
-from rubric_integrations.rubric.rubric import Rubric
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import JudgeLike
 
 
-def check_rubric(rubric: RubricLike | Callable[[Any], RubricLike]) -> Rubric | Callable[[Any], RubricLike]:
-    """Return the argument `rubric` of an adapter as a `Rubric`; return a function unchanged.
-
-    Adapters call this when they are constructed, so that a mistake is reported before the first call of a judge.
-
-    Raises:
-        RubricError: The file or the data is not a rubric.
-        TypeError: `rubric` is none of the accepted types.
-    """
-    is_function = callable(rubric) and not isinstance(rubric, Rubric)
-    return cast("Callable[[Any], RubricLike]", rubric) if is_function else as_rubric(cast("RubricLike", rubric))
+def own_rubric(*sources: Any) -> Any:
+    """Return the value under `rubric` in the first of some mappings that has one; None if none has."""
+    for source in sources:
+        if isinstance(source, Mapping) and (rubric := cast("Mapping[str, Any]", source).get("rubric")) is not None:
+            return rubric
+    return None
 
 
-def resolve_rubric(rubric: Rubric | Callable[[Any], RubricLike], source: Any) -> Rubric:
-    """Return the rubric itself, or the rubric that a function returns for this example, input or state.
-
-    Raises:
-        RubricError: The function returned a file or data that is not a rubric.
-        TypeError: The function returned something else.
-    """
-    return rubric if isinstance(rubric, Rubric) else as_rubric(rubric(source))
+def without_rubric(source: Any) -> Any:
+    """Return a mapping without its `rubric`, and any other value unchanged: a rubric is no task and no reference."""
+    if not isinstance(source, Mapping) or "rubric" not in source:
+        return source
+    return {key: value for key, value in cast("Mapping[str, Any]", source).items() if key != "rubric"} or None
 
 
 def resolve_grader(judge: JudgeLike | None, grader: Grader | None, caller: str) -> Callable[[], Grader]:

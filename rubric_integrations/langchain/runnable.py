@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import patch_config
 from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
 from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question
 from rubric_integrations.judges.wrappers import JudgeWrapper
 from rubric_integrations.langchain.fields import FieldSelector, is_state
-from rubric_integrations.langchain.resolve import check_rubric, resolve_grader, resolve_rubric
+from rubric_integrations.langchain.resolve import resolve_grader
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
@@ -39,6 +42,9 @@ class RubricInput(BaseModel):
             the state of an agent. Any other value, such as a pydantic model, is graded as JSON.
         input: The task that the output answers, in the same forms.
         reference: An exemplary answer, in the same forms.
+        context: Documents, such as retrieved passages: a text, or a list of texts or of LangChain documents.
+        fields: The whole input, for a function that returns its rubric. It is not in the schema: a model that calls
+            the runnable as a tool must not choose what it is graded by.
     """
 
     output: Annotated[Any, _TEXT_OR_MESSAGES] = Field(
@@ -46,29 +52,33 @@ class RubricInput(BaseModel):
     )
     input: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="The task that it answers.")
     reference: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="An exemplary answer.")
+    context: Any = Field(default=None, description="Documents that the output can be compared with.")
+    fields: SkipJsonSchema[dict[str, Any]] = Field(default_factory=dict[str, Any], exclude=True)
 
 
 class RubricRunnable(Runnable[Any, EvaluationReport]):
-    """Grades what a chain returns, or a dict with `output` and optionally `input` and `reference`: the report.
+    """Grades what a chain returns, or a dict with `output` and perhaps `input`, `reference` and `context`: the report.
 
     It can follow a model or an agent: `model | RubricRunnable(rubric, judge=...)`. A message is graded by its text, a
     list of messages by its last answer with the rest as context, the state of an agent by its `structured_response`
     or else by its messages, and any other object, such as a pydantic model, as JSON. A dict needs the key `output`,
-    and its other keys are ignored, so that it can be the result of `RunnablePassthrough.assign(output=...)`.
+    and further keys are ignored, so that it can be the result of `RunnablePassthrough.assign(output=...)`.
 
     Every question to the judge is a child run in the trace. Callbacks, tags and metadata are passed on to a LangChain
     chat model that judges. The grader's concurrency limit applies to all calls in an event loop, no matter how `batch`
     and `abatch` are nested; all synchronous callers share one event loop.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; or a function that returns one of these
-            for an input.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; None if each input has a
+            `rubric` of its own, which is not read otherwise. Or a function that returns one of these for a
+            `RubricInput`, whose `fields` are the whole input.
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
         respond: Which part of an output that is a list of messages is graded: the `"last"` answer or the whole
             `"transcript"`.
         name: The name of the runs in the trace.
+        library: Rubrics by name, or the path of a file with such a mapping, for inputs whose `rubric` is a name.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
@@ -85,15 +95,16 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
     def __init__(
         self,
-        rubric: RubricLike | Callable[[RubricInput], RubricLike],
+        rubric: RubricLike | Callable[[RubricInput], RubricLike] | None = None,
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
         respond: Respond = "last",
         name: str = "rubric",
+        library: Mapping[str, RubricLike] | str | Path | None = None,
     ):
-        self.rubric, self.name = check_rubric(rubric), name
-        self._fields = FieldSelector("output", "input", "reference", respond)
+        self.rubrics, self.name = RowRubrics(rubric, library), name
+        self._fields = FieldSelector("output", "input", "reference", respond, "context")
         self._grader = resolve_grader(judge, grader, "RubricRunnable")
 
     @property
@@ -132,7 +143,12 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         child_config = patch_config(config, callbacks=run_manager.get_child())
         grader = self._grader()
         traced_grader = grader.with_judges([_TracedJudge(judge, child_config) for judge in grader.judges])
-        return await traced_grader.grade(resolve_rubric(self.rubric, parsed), submission)
+        try:
+            # Not joined with a shared one, as that of a row: a model may have written the input.
+            rubric = self.rubrics.of(parsed, None if self.rubrics.shared else parsed.fields.get("rubric"))
+        except ValueError as error:
+            raise ValueError(f"the input {problem_of(error)}") from error
+        return await traced_grader.grade(rubric, submission)
 
 
 def _parse_input(value: Any) -> RubricInput:
@@ -143,7 +159,7 @@ def _parse_input(value: Any) -> RubricInput:
         return RubricInput(output=cast("object", value))
     fields = cast("Mapping[str, Any]", value)
     if "output" in fields:
-        return RubricInput.model_validate(fields)
+        return RubricInput.model_validate({**fields, "fields": dict(fields)})
     if is_state(fields):
         return RubricInput(output=fields)
     raise ValueError(

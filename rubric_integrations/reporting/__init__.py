@@ -21,7 +21,7 @@ from rubric_integrations._util.lazy import lazy_names
 if TYPE_CHECKING:
     from rubric_integrations.reporting.page.loading import GradedRow, RunFile, RunFileError, read_run
     from rubric_integrations.reporting.page.render import report_page
-    from rubric_integrations.reporting.terminal import groups_table, ranking_table, report_table
+    from rubric_integrations.reporting.terminal import groups_table, ranking_table, report_table, tags_table
 
 _MODULES = {
     "GradedRow": "page.loading",
@@ -32,10 +32,12 @@ _MODULES = {
     "read_run": "page.loading",
     "report_page": "page.render",
     "report_table": "terminal",
+    "tags_table": "terminal",
 }
 
 __all__ = [
     "GradedRow", "RunFile", "RunFileError", "groups_table", "ranking_table", "read_run", "report_page", "report_table",
+    "tags_table",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)

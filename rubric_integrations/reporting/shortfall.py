@@ -25,7 +25,7 @@ def unmet_criteria(graded: Graded) -> list[CriterionReport]:
 def unassessed_criteria(graded: Graded) -> list[CriterionReport]:
     """Return the criteria that a judge abstained from or failed on."""
     criteria = graded.report.criteria if graded.report else ()
-    return [row for row in criteria if row.was_asked and (row.value is None or row.error is not None)]
+    return [row for row in criteria if row.abstained or row.error is not None]
 
 
 def names_text(criteria: list[CriterionReport]) -> str:

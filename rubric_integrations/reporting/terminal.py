@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.summary import Graded
 
-_STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow"}
+_STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow", "NOT_APPLICABLE": "dim"}
 
 
 def report_table(graded: Graded) -> Table:
@@ -43,6 +43,16 @@ def groups_table(graded: Graded, rubric: Rubric) -> Table:
     for depth, node, value in node_values(rubric.tree or (), values):
         if node.children:
             table.add_row("-" if value is None else f"{value:.3f}", plain("  " * depth + node.requirement))
+    return table
+
+
+def tags_table(graded: Graded) -> Table:
+    """Build the table of the scores of the tags for one submission."""
+    table = Table(title="Tags", title_justify="left", title_style="bold")
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("tag")
+    for tag, score in (graded.report.tags if graded.report else {}).items():
+        table.add_row("-" if score is None else f"{score:.3f}", plain(tag))
     return table
 
 

@@ -84,9 +84,11 @@ def unregistered_fault(where: str, name: str) -> Fault:
 def _read_rubrics(path: Path) -> list[Rubric]:
     from rubric_integrations.formats.agentv_cases import load_eval_cases
     from rubric_integrations.formats.parsing import load
+    from rubric_integrations.formats.suites import suite_of
 
     document, _ = load(path)
-    if isinstance(document, dict) and document.get("evalcases"):
+    suite = suite_of(document)
+    if (suite and suite.tests) or (isinstance(document, dict) and document.get("evalcases")):
         return [case.rubric for case in load_eval_cases(path)]
     return [Rubric.from_file(path)]
 

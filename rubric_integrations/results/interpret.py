@@ -29,7 +29,8 @@ def interpret_answer(criterion: Criterion, answer: object, may_abstain: bool = T
 
     Args:
         criterion: The criterion.
-        answer: MET or UNMET; the label of an option; a number on the scale; or CANNOT_ASSESS.
+        answer: MET or UNMET; the label of an option; a number on the scale; for `per: occurrence`, a number of
+            occurrences, which may exceed the `cap`; or CANNOT_ASSESS.
         may_abstain: Whether CANNOT_ASSESS is an answer where no option is marked `na`.
 
     Raises:
@@ -75,6 +76,9 @@ def _interpret_number(criterion: Criterion, answer: object) -> Interpretation:
         number = math.nan
     if not math.isfinite(number) or criterion.scale is None:
         raise ValueError(f"{answer!r} is not a number")
+    if criterion.cap is not None and number == int(number):
+        # More occurrences than count are no error of the judge, unlike a number outside of a scale.
+        return Interpretation(f"{number:.15g}", criterion.scale.value_of(min(number, criterion.cap)))
     return Interpretation(f"{number:g}", criterion.scale.value_of(number))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -51,22 +51,26 @@ class LabelsError(ValueError):
     """Raised if a file of labels cannot be read, or does not belong to the rubric."""
 
 
-def read_labels(path: str | Path, rubric: Rubric) -> list[LabelledJudgment]:
+def read_labels(path: str | Path, rubric: Rubric | Mapping[str, Rubric]) -> list[LabelledJudgment]:
     """Read the corrected verdicts that a report page exports; a last line that was cut off is skipped with a warning.
 
     Args:
         path: A JSON Lines file with one label per line: `criterion` (its name in the rubric), `requirement`,
-            `verdict`, `submission`, and optionally `reason`.
-        rubric: The rubric of the labels. Its criteria are matched by name, and must have the same requirement.
+            `verdict`, `submission`, and optionally `reason`; and `id` if rows have their own rubrics.
+        rubric: The rubric of the labels; if rows have their own, the rubric of each row by the row's id. Its criteria
+            are matched by name, and must have the same requirement.
 
     Raises:
         LabelsError: The file cannot be read, or a line is not a label for this rubric.
     """
-    criteria = dict(zip(rubric.keys, rubric.criteria, strict=True))
     labels: list[LabelledJudgment] = []
     for number, fields in _read_lines(Path(path)):
         try:
-            criterion = criteria[fields["criterion"]]
+            of_row = rubric if isinstance(rubric, Rubric) else _rubric_of(fields, rubric)
+            criteria = dict(zip(of_row.keys, of_row.criteria, strict=True))
+            criterion = criteria.get(fields["criterion"])
+            if criterion is None:
+                raise LabelsError(f"the rubric has no criterion {fields['criterion']!r}; it has {list(criteria)!r}")
             requirement = fields.get("requirement", criterion.requirement)
             if requirement != criterion.requirement:
                 raise ValueError(
@@ -81,12 +85,25 @@ def read_labels(path: str | Path, rubric: Rubric) -> list[LabelledJudgment]:
                     reason=fields.get("reason", ""),
                 )
             )
+        except LabelsError as error:
+            raise LabelsError(f"{path}:{number}: {error}") from None
         except KeyError as error:
-            message = f"{path}:{number}: has no {error}, or the rubric has no criterion of that name"
-            raise LabelsError(f"{message}; it has {list(criteria)!r}") from None
+            raise LabelsError(f"{path}:{number}: is no label: it has no {error}") from None
         except (ValueError, TypeError) as error:
             raise LabelsError(f"{path}:{number}: is not a label for this rubric: {error_line(error)}") from None
     return labels
+
+
+def _rubric_of(fields: Any, rubrics: Mapping[str, Rubric]) -> Rubric:
+    row_id = fields.get("id") if isinstance(fields, dict) else None
+    if row_id is None:
+        raise LabelsError("has no `id`, which says which row's rubric it belongs to: export the labels again")
+    if row_id not in rubrics:
+        raise LabelsError(
+            f"is about the row {row_id!r}, which has no rubric in `rubric`: pass the rubrics of the run that was "
+            "labelled"
+        )
+    return rubrics[row_id]
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, Any]]:

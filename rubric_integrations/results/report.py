@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from rubric_integrations._util.notebook import data_frame, html_table
-from rubric_integrations._util.records import EncodableText, Record, UnitScore, Weight
+from rubric_integrations._util.records import EncodableText, SparseRecord, UnitScore, Weight
 from rubric_integrations.results.judgment import Vote
 from rubric_integrations.results.usage import Spend, TokenUsage
 
@@ -18,22 +18,28 @@ if TYPE_CHECKING:
 
 _KIND = re.compile(r"\b(config|transport|parse|check): ")
 
+NOT_APPLICABLE = "NOT_APPLICABLE"
+"""The verdict in the report of a criterion whose condition (`applies_when`) does not hold."""
+
 ReprArgs = Iterable[tuple[str | None, Any]]
 
 
-class CriterionReport(Record):
+class CriterionReport(SparseRecord):
     """The result of one criterion: a verdict, an abstention or a failure.
 
     Attributes:
         name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by its position.
         requirement: The criterion's requirement.
-        weight: The criterion's weight.
-        verdict: The verdict that was scored, or CANNOT_ASSESS; None for a failure without a fallback verdict.
-        value: The value of the verdict in [0, 1]; None for an abstention or a failure without a fallback verdict.
+        weight: The weight of the value 1 in the score: the criterion's weight, for `per: occurrence` times its `cap`.
+        verdict: The verdict that was scored, CANNOT_ASSESS or NOT_APPLICABLE; None for a failure without a fallback
+            verdict.
+        value: The value of the verdict in [0, 1]; None for an abstention, a criterion that does not apply, or a failure
+            without a fallback verdict.
         reason: The judge's reason for the verdict.
         error: Why the judge failed; None if it did not. If there is also a verdict, it is the fallback of `on_failure`.
         required: Whether `passed` of the whole report depends on this criterion.
-        passed: Whether this criterion passes its gate; False for an abstention or a failure.
+        passed: Whether this criterion passes its gate, which one that does not apply does; False for an abstention or
+            a failure.
         spend: Calls, tokens and cost of this criterion.
         neutralized: Whether text that imitates the structure of the prompt was sanitized before the judge read it.
         votes: The votes of a panel, including those of judges that failed; empty for a single judge.
@@ -44,7 +50,12 @@ class CriterionReport(Record):
         confidence: The confidence of a single judge in [0, 1], if it was requested; the score does not use it.
         expected_value: The expected value in [0, 1] of a single judge's probabilities, if they were requested; the
             score does not use it.
+        not_applicable: Whether the criterion's condition (`applies_when`) does not hold, so that it is left out.
+        tags: The criterion's tags.
+        metadata: The criterion's further data; None if it has none.
     """
+
+    _left_out_if_empty: ClassVar[tuple[str, ...]] = ("not_applicable", "tags", "metadata")
 
     name: str
     requirement: str
@@ -62,6 +73,9 @@ class CriterionReport(Record):
     not_asked: tuple[str, ...] = ()
     confidence: UnitScore | None = None
     expected_value: UnitScore | None = None
+    not_applicable: bool = False
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] | None = None
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
@@ -75,12 +89,17 @@ class CriterionReport(Record):
         return self.verdict is not None or self.error is not None
 
     @property
+    def abstained(self) -> bool:
+        """Whether the judge worked and could not tell; False for a failure and for a criterion that does not apply."""
+        return self.value is None and self.was_asked and not self.error and not self.not_applicable
+
+    @property
     def lost_votes(self) -> int:
         """The number of judges of the panel that failed."""
         return sum(vote.error is not None for vote in self.votes)
 
 
-class EvaluationReport(Record):
+class EvaluationReport(SparseRecord):
     """The grade of one submission.
 
     Attributes:
@@ -93,7 +112,7 @@ class EvaluationReport(Record):
         passed: Whether the normalized score reaches the rubric's `pass_mark` and every required criterion passes.
         complete: Whether every question was answered. An abstention is an answer; a failure and the lost vote of a
             panel's judge are not.
-        coverage: The share in [0, 1] of the absolute weights that belongs to assessed criteria.
+        coverage: The share in [0, 1] of the absolute weights that belongs to assessed criteria, of those that apply.
         cannot_assess_count: The number of abstentions.
         failed_count: The number of criteria without an answer.
         error: The failures in one line; None if there are none.
@@ -106,7 +125,12 @@ class EvaluationReport(Record):
         mean_agreement: The mean agreement of the criteria; None if no criterion has one.
         report: One entry per criterion, in the rubric's order; None if a holistic judge scored the whole.
         reason: A holistic judge's explanation.
+        tags: The score by tag, over the criteria that carry it, before metrics and the length penalty. None if it is
+            undefined, or if one of these criteria is open or the score could not be computed. Empty for a holistic
+            judge, which does not answer the criteria one by one.
     """
+
+    _left_out_if_empty: ClassVar[tuple[str, ...]] = ("tags",)
 
     score: float | None
     score_range: tuple[float | None, float] | None = None
@@ -126,6 +150,7 @@ class EvaluationReport(Record):
     mean_agreement: float | None = None
     report: tuple[CriterionReport, ...] | None
     reason: EncodableText = ""
+    tags: dict[str, float | None] = Field(default_factory=dict[str, float | None])
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
@@ -144,18 +169,24 @@ class EvaluationReport(Record):
         return html_table(f"{title}. {self.error or ''}", columns, rows)
 
     def to_dataframe(self) -> DataFrame:
-        """Return the report as a pandas DataFrame with one row per criterion.
+        """Return the report as a pandas DataFrame with one row per criterion; `tags` and `metadata` only if used.
 
         Raises:
             ImportError: pandas is not installed.
         """
         columns = ["name", "requirement", "weight", "required", "verdict", "value", "passed", "reason", "error"]
+        columns += [name for name in ("tags", "metadata") if any(getattr(row, name) for row in self.criteria)]
         return data_frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
 
     @property
     def criteria(self) -> tuple[CriterionReport, ...]:
         """The entries of `report`; empty if a holistic judge scored the whole."""
         return self.report or ()
+
+    @property
+    def not_applicable_count(self) -> int:
+        """The number of criteria that do not apply, because their condition (`applies_when`) does not hold."""
+        return sum(row.not_applicable for row in self.criteria)
 
     @property
     def not_asked(self) -> tuple[str, ...]:
@@ -171,6 +202,16 @@ class EvaluationReport(Record):
     def cost(self) -> float | None:
         """The cost of all calls in US dollars; None (unknown) if the price of a call is not known."""
         return self.spend.cost
+
+
+def tag_key(tag: str) -> str:
+    """Return the name of a tag's score beside the names of criteria, in feedback, objectives and data frames.
+
+    Example:
+        >>> tag_key("safety")
+        'tag.safety'
+    """
+    return f"tag.{tag}"
 
 
 class JudgeError(ValueError):

@@ -2,84 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    ModelWrapValidatorHandler,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
-from rubric_integrations._util.records import Record, UnitScore, Weight
+from rubric_integrations._util.records import MAX_WEIGHT, Record, UnitScore, Weight
+from rubric_integrations.rubric.answers import Option, Scale, counting_scale
 from rubric_integrations.rubric.check import Check
-
-DEFAULT_WEIGHT = 10.0
-
-
-class Option(Record):
-    """One answer of a multi-choice criterion.
-
-    Attributes:
-        label: The text that the judge chooses, unique among the options.
-        value: The option's value in [0, 1]; ignored if `na` is set.
-        na: Whether choosing the option is an abstention.
-        description: The meaning of the option, shown to the judge.
-    """
-
-    label: str = Field(min_length=1, max_length=500)
-    value: UnitScore = 0.0
-    na: bool = Field(default=False, strict=True)
-    description: str | None = None
-
-    @model_validator(mode="after")
-    def _is_worth_something(self) -> Self:
-        if not self.na and "value" not in self.model_fields_set:
-            raise ValueError(f"the option {self.label!r} has no `value`: set one in [0, 1], or `na: true`")
-        return self
-
-
-class Scale(Record):
-    """The numbers that a judge may answer with. A number x has the value (x - min) / (max - min).
-
-    Attributes:
-        min: The smallest number.
-        max: The largest number, above `min`.
-        integer: Whether only whole numbers are accepted.
-        levels: The meaning of some of the numbers, shown to the judge.
-    """
-
-    min: float = Field(default=0.0, allow_inf_nan=False)
-    max: float = Field(default=10.0, allow_inf_nan=False)
-    integer: bool = Field(default=False, strict=True)
-    levels: dict[float, str] = Field(default_factory=dict[float, str])
-
-    @field_serializer("levels")
-    def _plain_keys(self, levels: dict[float, str]) -> dict[str, str]:
-        return {str(int(level)) if level == int(level) else repr(level): text for level, text in levels.items()}
-
-    @model_validator(mode="after")
-    def _is_a_range(self) -> Self:
-        if not self.min < self.max:
-            raise ValueError(f"`min` {self.min!r} must be below `max` {self.max!r}")
-        outside = [level for level in self.levels if not self.min <= level <= self.max]
-        if outside:
-            raise ValueError(f"`levels` has {outside[0]:g}, which is outside {self.min:g} to {self.max:g}")
-        return self
-
-    def value_of(self, number: float) -> float:
-        """Return the value in [0, 1] of a number on this scale.
-
-        Raises:
-            ValueError: The number is not on the scale. It is never clamped, because a judge that answers 11 on a scale
-                to 10 has not understood the question.
-        """
-        if not self.min <= number <= self.max:
-            raise ValueError(f"{number:g} is not between {self.min:g} and {self.max:g}")
-        if self.integer and number != int(number):
-            raise ValueError(f"{number:g} is not a whole number")
-        return (number - self.min) / (self.max - self.min)
-
-    def number_at(self, value: float) -> float:
-        """Return the number that has a value in [0, 1]: the inverse of `value_of`."""
-        return self.min + value * (self.max - self.min)
-
+from rubric_integrations.rubric.importance import DEFAULT_WEIGHT, Importance, weight_of
 
 Kind = Literal["binary", "ordinal", "nominal", "scaled"]
 """The kind of answer: MET or UNMET, one of ordered (`ordinal`) or unordered (`nominal`) options, or a number."""
@@ -123,14 +62,35 @@ class WorkedExample(Record):
     level: str | None = None
 
 
+TagName = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _without_repetition(tags: tuple[str, ...]) -> tuple[str, ...]:
+    if repeated := next((tag for tag in tags if tags.count(tag) > 1), None):
+        raise ValueError(f"has {repeated!r} twice: remove one of them")
+    return tags
+
+
+def _form_of(condition: Any) -> str:
+    return "<check>" if isinstance(condition, Mapping | Check) else "<words>"
+
+
+# The tags are not names of fields: `formats.faults` leaves texts in angle brackets out of a fault's place.
+_Condition = Annotated[Annotated[str, Tag("<words>")] | Annotated[Check, Tag("<check>")], Discriminator(_form_of)]
+
+
 class Criterion(Record):
     """One requirement for a response, with its weight.
 
     Attributes:
         requirement: The requirement, in words that a judge can answer with MET or UNMET.
         weight: The weight in the score. A negative weight makes a penalty: MET means that the error is present.
-            Default 10.
+            Default: the weight of its `importance`, or 10.
+        importance: How much the criterion matters, in words. It gives the weight if none is written: 10 for
+            `essential`, 7 for `important`, 3 for `optional`, -8 for `pitfall`, or as `Rubric.importance_weights` says.
         name: A short name for reports, feedback keys and overrides, unique in its rubric.
+        tags: The topics of the criterion. A report has a score for each tag, over all criteria that carry it.
+        metadata: Further data, which the report carries. Judges do not see it, and the score does not use it.
         required: Whether the response cannot pass if this criterion does not hold.
         min_score: The smallest value in [0, 1] (for a penalty: of 1 - value) at which the criterion holds; implies
             `required`.
@@ -138,6 +98,12 @@ class Criterion(Record):
         options: The answers of a multi-choice criterion: at least two options that are not `na`.
         scale_type: Whether the options are ordered (`ordinal`, the default) or not (`nominal`).
         scale: The numbers that the judge answers with, in place of MET or UNMET.
+        applies_when: When the criterion applies at all: a condition in words, which the judge answers first, or a
+            check. Where it does not hold, the criterion is not applicable and left out of the score.
+        per: With `occurrence`, the judge counts how often the criterion holds, and each time counts `weight`. The
+            `scale` is then from 0 to `cap`.
+        cap: The largest number of occurrences that counts, from 1 to 1,000; goes with `per`.
+        context: A document that belongs to this criterion, such as its source or a reference, shown to the judge.
         aspects: Aspects to consider, shown to the judge.
         examples: Responses with their right answers, shown to the judge.
         aggregation: The strategy that joins a panel's votes on this criterion, in place of the grader's strategy.
@@ -149,13 +115,20 @@ class Criterion(Record):
 
     name: str | None = Field(default=None, min_length=1, max_length=200)
     weight: Weight = DEFAULT_WEIGHT
+    importance: Importance | None = None
     requirement: str
+    tags: Annotated[tuple[TagName, ...], AfterValidator(_without_repetition)] = ()
+    metadata: dict[str, Any] | None = None
     required: bool = Field(default=False, strict=True)
     min_score: UnitScore | None = None
     check: Check | None = None
     options: Sequence[Option] | None = None
     scale_type: Literal["ordinal", "nominal"] = "ordinal"
     scale: Scale | None = None
+    applies_when: _Condition | None = None
+    per: Literal["occurrence"] | None = None
+    cap: int | None = Field(default=None, strict=True, ge=1, le=1_000)
+    context: str | None = Field(default=None, min_length=1)
     aspects: tuple[Aspect, ...] = ()
     examples: tuple[WorkedExample, ...] = ()
     aggregation: str | None = None
@@ -173,7 +146,15 @@ class Criterion(Record):
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
-        kinds = [f"`{name}`" for name in ("check", "options", "scale") if getattr(self, name) is not None]
+        if (self.per is None) != (self.cap is None):
+            missing = "cap" if self.cap is None else "per"
+            raise ValueError(f"has no `{missing}`: write both, `per: occurrence` and the most that count as `cap`")
+        if abs(self.full_weight) > MAX_WEIGHT:
+            raise ValueError(f"has a `weight` that exceeds {MAX_WEIGHT:g} when multiplied by `cap`: reduce one of them")
+        names = ("check", "options", "scale") if self.cap is None else ("check", "options")
+        kinds = [f"`{name}`" for name in names if getattr(self, name) is not None]
+        if self.cap is not None:
+            kinds += ["`per`", *(["`scale`"] if self.scale not in (None, counting_scale(self.cap)) else [])]
         if len(kinds) > 1:
             raise ValueError(f"has {' and '.join(kinds)}: keep only one of them")
         if self.aggregation is not None and self.aggregation not in VOTE_STRATEGIES[self.kind]:
@@ -181,12 +162,43 @@ class Criterion(Record):
             raise ValueError(f"has the `aggregation` {self.aggregation!r}: a {self.kind} criterion takes {strategies}")
         return self
 
+    @field_validator("applies_when")
+    @classmethod
+    def _is_yes_or_no(cls, condition: str | Check | None) -> str | Check | None:
+        if isinstance(condition, str) and not condition.strip():
+            raise ValueError("is empty: write when the criterion applies, or remove it")
+        if isinstance(condition, Check) and condition.metric is not None:
+            raise ValueError("has a `metric`, whose value is neither yes nor no: use another check, or words")
+        return condition
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _derive_fields(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        criterion = validate(data)
+        # Another criterion, rather than data, has its weight already, which may be that of its rubric.
+        if criterion is not data and criterion.has_derived_weight:
+            # Not an assignment, which would count as a written weight, and which a frozen record refuses.
+            object.__setattr__(criterion, "weight", weight_of(criterion.importance))
+        if criterion is not data and criterion.cap is not None:
+            object.__setattr__(criterion, "scale", counting_scale(criterion.cap))
+        return criterion
+
     @field_validator("requirement")
     @classmethod
     def _says_something(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("is empty: write what the judge should look for")
         return value
+
+    @property
+    def has_derived_weight(self) -> bool:
+        """Whether the weight comes from the `importance`; a written weight wins."""
+        return self.importance is not None and "weight" not in self.model_fields_set
+
+    @property
+    def full_weight(self) -> float:
+        """The weight in the score: the `weight`, for `per: occurrence` multiplied by the `cap`."""
+        return self.weight * (self.cap or 1)
 
     @property
     def is_penalty(self) -> bool:
@@ -203,7 +215,7 @@ class Criterion(Record):
         """The kind of answer that the criterion takes; a criterion with a check is binary."""
         if self.options is not None:
             return self.scale_type
-        return "binary" if self.scale is None else "scaled"
+        return "binary" if self.scale is None and self.per is None else "scaled"
 
     @property
     def na_option(self) -> Option | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class Fault(NamedTuple):
@@ -35,3 +37,17 @@ class RubricError(ValueError):
     def __init__(self, source: str, faults: Sequence[Fault]):
         self.source, self.faults = source, tuple(faults)
         super().__init__("\n".join(f"{source}: {fault}" for fault in self.faults))
+
+
+def require_grader(grader: T | None) -> T:
+    """Return the grader that a rubric is used with.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if grader is None:
+        raise ValueError(
+            "`grader` is missing: pass one, such as PerCriterionGrader(judge='openai/gpt-5-mini'); "
+            "with a default, your text would go to a model that you did not choose"
+        )
+    return grader

@@ -13,8 +13,9 @@ from rubric_integrations._util.notebook import html_table
 from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations.rubric.check import HybridMetric
 from rubric_integrations.rubric.criterion import Criterion, Scale
-from rubric_integrations.rubric.errors import RubricError
-from rubric_integrations.rubric.rules import check_criteria, check_hybrid_metrics, check_tree
+from rubric_integrations.rubric.errors import RubricError, require_grader
+from rubric_integrations.rubric.importance import Importance, ImportanceWeights
+from rubric_integrations.rubric.rules import CheckedCriteria, check_hybrid_metrics, check_tree, criterion_keys
 from rubric_integrations.rubric.tree import Node
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Rubric(Record):
         hybrid_metrics: Automatic metrics that are blended with the judge's score; their weights sum to at most 1.
         blend: How they are blended: `weighted_average` (the default), `multiplicative`, `max` or `min`.
         metadata: Further data of the file; it has no effect.
+        importance_weights: Weights by `importance` that replace the usual ones (see `Criterion`), for some or all.
         tree: The nesting of the criteria, as the readers make it from a file with nested criteria.
 
     Raises:
@@ -65,8 +67,10 @@ class Rubric(Record):
     hybrid_metrics: Annotated[tuple[HybridMetric, ...], AfterValidator(check_hybrid_metrics)] = ()
     blend: Blend = "weighted_average"
     metadata: dict[str, Any] | None = None
+    importance_weights: ImportanceWeights | None = None
     tree: tuple[Node, ...] | None = None
-    criteria: Annotated[tuple[Criterion, ...], AfterValidator(check_criteria)]
+    # The last field, because the weights of the criteria may depend on others.
+    criteria: CheckedCriteria
 
     def __init__(
         self,
@@ -83,6 +87,7 @@ class Rubric(Record):
         hybrid_metrics: Sequence[HybridMetric] | None = None,
         blend: Blend | None = None,
         metadata: dict[str, Any] | None = None,
+        importance_weights: dict[Importance, float] | None = None,
         tree: Sequence[Node] | None = None,
     ):
         fields = {
@@ -97,6 +102,7 @@ class Rubric(Record):
             "hybrid_metrics": hybrid_metrics,
             "blend": blend,
             "metadata": metadata,
+            "importance_weights": importance_weights,
             "tree": tree,
         }
         try:
@@ -149,22 +155,22 @@ class Rubric(Record):
     @property
     def keys(self) -> tuple[str, ...]:
         """A unique name for each criterion: its own name, or `c1`, `c2`, ... after its position."""
-        names = {criterion.name for criterion in self.criteria if criterion.name is not None}
-        keys = [criterion.name or f"c{number}" for number, criterion in enumerate(self.criteria, start=1)]
-        for place, criterion in enumerate(self.criteria):
-            while criterion.name is None and keys[place] in names:
-                keys[place] += "_"
-        return tuple(keys)
+        return criterion_keys(self.criteria)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the criteria, in the order in which they first occur."""
+        return tuple(dict.fromkeys(tag for criterion in self.criteria for tag in criterion.tags))
 
     @property
     def positive_weight(self) -> float:
         """The sum of the positive weights; P in the scoring formula."""
-        return math.fsum(c.weight for c in self.criteria if c.weight > 0)
+        return math.fsum(c.full_weight for c in self.criteria if c.weight > 0)
 
     @property
     def negative_weight(self) -> float:
         """The sum of the absolute values of the negative weights; N in the scoring formula."""
-        return math.fsum(-c.weight for c in self.criteria if c.weight < 0)
+        return math.fsum(-c.full_weight for c in self.criteria if c.weight < 0)
 
     @classmethod
     def from_dict(cls, data: Sequence[Any] | Mapping[str, Any]) -> Rubric:
@@ -270,7 +276,7 @@ class Rubric(Record):
             JudgeError: A criterion could not be judged and the grader's `on_failure` is `"raise"`.
             ValueError: There is nothing to grade, or no grader.
         """
-        return await _require_grader(grader or autograder).grade(self, to_grade, query=query, reference=reference)
+        return await require_grader(grader or autograder).grade(self, to_grade, query=query, reference=reference)
 
     def grade_sync(
         self,
@@ -282,16 +288,7 @@ class Rubric(Record):
         autograder: Grader | None = None,
     ) -> EvaluationReport:
         """Grade one text like `grade`, without `await`; it also works in notebooks and threads with an event loop."""
-        return _require_grader(grader or autograder).grade_sync(self, to_grade, query=query, reference=reference)
-
-
-def _require_grader(grader: Grader | None) -> Grader:
-    if grader is None:
-        raise ValueError(
-            "`grader` is missing: pass one, such as PerCriterionGrader(judge='openai/gpt-5-mini'); "
-            "with a default, your text would go to a model that you did not choose"
-        )
-    return grader
+        return require_grader(grader or autograder).grade_sync(self, to_grade, query=query, reference=reference)
 
 
 def _rubric_error(error: ValidationError) -> RubricError:

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
+from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import GRADERS, Grader, OptionDisplay, Voting
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
@@ -25,11 +27,13 @@ class Rescored(NamedTuple):
         row: The submission, with its id.
         report: Its report, from the judgments in the ledger; incomplete unless `missing` is 0.
         missing: The number of judgments that the new rubric needs and the ledger lacks.
+        rubric: The new rubric.
     """
 
     row: Row
     report: EvaluationReport
     missing: int
+    rubric: Rubric
 
     @property
     def score(self) -> float | None:
@@ -37,7 +41,9 @@ class Rescored(NamedTuple):
         return None if self.missing else self.report.score
 
 
-def rescore(ledger: Ledger, rubric: Rubric, cannot_assess: CannotAssess | None = None) -> Generator[Rescored]:
+def rescore(
+    ledger: Ledger, rubric: RubricLike | RubricFunction | None = None, cannot_assess: CannotAssess | None = None
+) -> Generator[Rescored]:
     """Score all submissions in a ledger with a new rubric and the settings of the last run's grader, without calls.
 
     New weights, names, pass marks, gates and option values need no new judgment. A new requirement text does: it counts
@@ -45,11 +51,14 @@ def rescore(ledger: Ledger, rubric: Rubric, cannot_assess: CannotAssess | None =
 
     Args:
         ledger: The ledger of a run.
-        rubric: The new rubric.
+        rubric: The new rubric of all rows, to which the rubric is added that a row brought to the run; None for the
+            rows' own alone. Or a function, which receives each `Row`, with the rubric that it brought as JSON text, and
+            returns its new rubric.
         cannot_assess: How an abstention counts; by default as in the run.
 
     Raises:
         LedgerError: The ledger has no run, or its last run used a grader class that is not one of this library's.
+        ValueError: A row has no rubric (None was passed, and it brought none), or the rubrics cannot be joined.
 
     Example:
         >>> import tempfile
@@ -73,10 +82,16 @@ def rescore(ledger: Ledger, rubric: Rubric, cannot_assess: CannotAssess | None =
         )
     judges = [_RecordedJudge(fingerprint) for fingerprint in configuration["judges"]]
     grader = _grader(configuration, judges, cannot_assess).with_store(_ReadOnlyStore(ledger))
-    for row_id, submission in ledger.submissions():
+    rubrics = RowRubrics(rubric)
+    for row, submission in ledger.submissions():
+        try:
+            new_rubric = rubrics.of(row, row.rubric)
+        except ValueError as error:
+            raise ValueError(f"row {row.id} {problem_of(error)}") from None
         missing_before = sum(judge.missing for judge in judges)
-        report = run_sync(grader.grade(rubric, submission))
-        yield Rescored(Row(row_id, submission), report, sum(judge.missing for judge in judges) - missing_before)
+        report = run_sync(grader.grade(new_rubric, submission))
+        missing = sum(judge.missing for judge in judges) - missing_before
+        yield Rescored(row, report, missing, new_rubric)
 
 
 def _grader(

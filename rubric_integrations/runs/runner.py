@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.notebook import data_frame, html_table
-from rubric_integrations.formats import RubricLike, as_rubric
+from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
+from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader
 from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.rounds import grade_in_rounds
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend_limit import SpendLimit
-from rubric_integrations.results.report import JudgeError
+from rubric_integrations.results.report import JudgeError, tag_key
 from rubric_integrations.results.usage import NO_SPEND, Spend
+from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.progress import progress_bar
-from rubric_integrations.runs.rows import as_rows
+from rubric_integrations.runs.rows import as_rows, find_rubric
 from rubric_integrations.runs.summary import Graded, RunSummary
 from rubric_integrations.runs.window import RowWindow
 from rubric_integrations.submission.files import Row
@@ -55,9 +57,10 @@ class Run:
     def __init__(
         self,
         submissions: Iterable[Any] | AsyncIterable[Any],
-        rubric: RubricLike,
+        rubric: RubricLike | RubricFunction | None,
         grader: Grader,
         *,
+        library: Mapping[str, RubricLike] | str | Path | None,
         ledger: Ledger | str | Path | None,
         max_concurrency: int,
         progress: bool,
@@ -70,7 +73,7 @@ class Run:
             raise TypeError(f"`submissions` must be an iterable of submissions, got one {kind}: put it into a list")
         if max_concurrency < 1:
             raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
-        self._submissions, self._rubric, self._ledger = submissions, as_rubric(rubric), ledger
+        self._submissions, self._rubrics, self._ledger = submissions, RowRubrics(rubric, library), ledger
         self._spend_limit = SpendLimit(max_calls, max_cost)
         self._grader = grader.for_run(max_concurrency, self._spend_limit)
         # More submissions than calls: while one waits for its last call, the others use the free slots.
@@ -111,24 +114,16 @@ class Run:
         return html_table(summary.stopped or "Run so far", list(cells), [list(cells.values())])
 
     def to_dataframe(self) -> DataFrame:
-        """Grade everything, and return one row per submission: its grade, and a column of verdicts per criterion.
+        """Grade everything, and return one row per submission: its grade, the scores of tags, verdicts per criterion.
 
         Raises:
             ImportError: pandas is not installed.
         """
-        rows = [
-            {
-                "id": graded.row.id,
-                "score": graded.score,
-                "passed": bool(graded.report and graded.report.passed and not graded.judge_error),
-                "coverage": graded.report.coverage if graded.report else None,
-                "cost": graded.report.cost if graded.report else None,
-                "error": graded.judge_error or graded.row.error,
-                **{c.name: c.verdict for c in (graded.report.criteria if graded.report else ())},
-            }
-            for graded in self
-        ]
-        return data_frame(rows, ["id", "score", "passed", "coverage", "cost", "error", *self._rubric.keys])
+        shared = self._rubrics.shared
+        names = [*map(tag_key, shared.tags), *shared.keys] if shared else []
+        return data_frame(
+            [graded.to_record() for graded in self], ["id", "score", "passed", "coverage", "cost", "error", *names]
+        )
 
     async def _stream(self) -> AsyncGenerator[Graded]:
         start = time.monotonic()
@@ -175,15 +170,14 @@ class Run:
                     if self.summary.stopped:
                         break
                     try:
-                        row = await anext(rows, None)
+                        next_row = await anext(rows, None)
                     except Exception as error:  # noqa: BLE001 -- raised below, after the rows that were read before it
                         source_error = error
                         break
-                    if row is None:
+                    if next_row is None:
                         break
-                    if ledger and row.submission:
-                        ledger.record_submission(row.id, row.submission)
-                    window.start(self._grade(grader, row))
+                    row, rubric = await find_rubric(self._rubrics, *next_row, ledger)
+                    window.start(self._grade(grader, row, rubric))
                     # Lets the task send its first request while the next row is read.
                     await asyncio.sleep(0)
                     for graded in self._finished(window):
@@ -220,13 +214,13 @@ class Run:
             calls, cost = max(highest.calls, spend.calls), max(highest.cost or 0.0, spend.cost or 0.0)
             self._highest_row_spend = Spend(calls=calls, cost=cost)
 
-    async def _grade(self, grader: Grader, row: Row) -> Graded:
-        if row.submission is None:
+    async def _grade(self, grader: Grader, row: Row, rubric: Rubric | None) -> Graded:
+        if row.submission is None or rubric is None:
             return Graded(row, None)
         try:
-            return Graded(row, await grade_in_rounds(grader, self._rubric, row.submission))
+            return Graded(row, await grade_in_rounds(grader, rubric, row.submission), rubric=rubric)
         except JudgeError as error:
-            return Graded(row, error.report, str(error))
+            return Graded(row, error.report, str(error), rubric)
 
     def _outage_seconds(self) -> float | None:
         down_since = self._grader.call_limiter.down_since
@@ -238,9 +232,10 @@ class Run:
 
 def grade_many(
     submissions: Iterable[Any] | AsyncIterable[Any],
-    rubric: RubricLike,
+    rubric: RubricLike | RubricFunction | None,
     grader: Grader,
     *,
+    library: Mapping[str, RubricLike] | str | Path | None = None,
     ledger: Ledger | str | Path | None = None,
     max_concurrency: int = 64,
     progress: bool = False,
@@ -251,10 +246,13 @@ def grade_many(
     """Grade many submissions concurrently; iterate the run with `for` or `async for`.
 
     Args:
-        submissions: Texts, conversations, mappings (`response`, `query`, `reference`, `id`), `Submission`s or the
-            rows of `read_responses`: any iterable or async iterable, read only as fast as its items are graded.
+        submissions: Texts, conversations, mappings (`response`, `query`, `reference`, `id`, `rubric`, `labels`,
+            `metadata`), `Submission`s or the rows of `read_responses`: any iterable or async iterable, such as a
+            Hugging Face dataset, read only as fast as its items are graded.
         rubric: The rubric for all submissions: a `Rubric`, the path of a rubric file, or a rubric as lists and
-            dictionaries.
+            dictionaries. A row with a `rubric` of its own is graded by both; None if each row brings its own. Or a
+            function, which receives each item as it was passed, and returns its rubric.
+        library: Rubrics by name, or the path of a file with such a mapping, for rows whose `rubric` is a name.
         grader: The grader; its own `max_concurrency` has no effect in a run.
         ledger: A `Ledger`, or the path of one. Each judgment is stored there as soon as it arrives, and a judgment
             that it has is not requested again: start a run that was killed a second time, and it resumes.
@@ -281,8 +279,8 @@ def grade_many(
         [1.0]
     """
     return Run(
-        submissions, rubric, grader, ledger=ledger, max_concurrency=max_concurrency, progress=progress, ordered=ordered,
-        max_cost=max_cost, max_calls=max_calls,
+        submissions, rubric, grader, library=library, ledger=ledger, max_concurrency=max_concurrency,
+        progress=progress, ordered=ordered, max_cost=max_cost, max_calls=max_calls,
     )  # fmt: skip
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rubric_integrations._util.records import Record
-from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.results.report import EvaluationReport, tag_key
 from rubric_integrations.results.usage import Spend
+from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.files import Row
 
 
@@ -17,11 +18,13 @@ class Graded(NamedTuple):
         row: The row.
         report: The row's report; incomplete if `judge_error` is set, None if the row had nothing to grade.
         judge_error: Why the grade is incomplete: the first failure of a judge; None if no judge failed.
+        rubric: What the row was graded by; None if there was nothing to grade.
     """
 
     row: Row
     report: EvaluationReport | None
     judge_error: str | None = None
+    rubric: Rubric | None = None
 
     @property
     def score(self) -> float | None:
@@ -37,7 +40,22 @@ class Graded(NamedTuple):
         if self.judge_error:
             # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
             line |= {"score": None, "passed": False, "error": self.judge_error}
-        return line
+        line |= {name: value for name in ("labels", "metadata") if (value := getattr(row, name)) is not None}
+        return line | {"rubric": self.rubric.name if self.rubric else None}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the row of a data frame: the grade, the score of each tag, and the verdict on each criterion."""
+        report = self.report
+        return {
+            "id": self.row.id,
+            "score": self.score,
+            "passed": bool(report and report.passed and not self.judge_error),
+            "coverage": report.coverage if report else None,
+            "cost": report.cost if report else None,
+            "error": self.judge_error or self.row.error,
+            **{tag_key(tag): score for tag, score in (report.tags if report else {}).items()},
+            **{criterion.name: criterion.verdict for criterion in (report.criteria if report else ())},
+        }
 
 
 class RunSummary(Record):

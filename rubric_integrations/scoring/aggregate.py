@@ -7,15 +7,17 @@ required criterion holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment
+from rubric_integrations.results.judgment import JudgeAnswers, Judgment
 from rubric_integrations.results.report import CriterionReport, EvaluationReport
 from rubric_integrations.results.usage import Spend, total_spend
+from rubric_integrations.rubric.conditions import condition_indices
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.applicability import report_by_condition, report_conditions
 from rubric_integrations.scoring.bounds import score_range
-from rubric_integrations.scoring.criterion_report import report_criterion
+from rubric_integrations.scoring.criterion_report import report_criterion, summarize_failures
 from rubric_integrations.scoring.formula import (
     Score,
     blend_scores,
@@ -25,6 +27,7 @@ from rubric_integrations.scoring.formula import (
     score_values,
 )
 from rubric_integrations.scoring.policies import ScoringPolicies, fallback_judgment
+from rubric_integrations.scoring.tags import tag_scores
 
 
 class MetricResults(NamedTuple):
@@ -75,33 +78,45 @@ def aggregate_answers(
         may_leave_open: Whether a criterion that no judge was asked about is left open; if not, it is a failure.
     """
     answered = {index for answers in (computed, *panel) for index in answers.outcomes}
-    is_open = [may_leave_open and index not in answered for index in range(len(rubric))]
+    conditions = report_conditions(rubric, panel, computed, policies, may_leave_open=may_leave_open)
+    condition_of = [None if i is None else conditions[i] for i in condition_indices(rubric.criteria)]
     criteria = tuple(
-        report_criterion(
+        report_by_condition(criterion, name, condition_of[index], policies)
+        or report_criterion(
             criterion,
             index,
             name,
             [computed] if index in computed.outcomes else panel,
             policies,
-            is_open=is_open[index],
+            is_open=(may_leave_open and index not in answered) or _is_open(condition_of[index]),
         )
         for index, (name, criterion) in enumerate(zip(rubric.keys, rubric.criteria, strict=True))
     )
-    report = _without_score(rubric, panel, computed, criteria)
+    report = _without_score(rubric, panel, computed, criteria, list(conditions.values()))
     if report.failed_count and policies.on_failure == "raise":
         return report
-    if any(is_open):
-        values = {index: row.value for index, row in enumerate(criteria) if not is_open[index]}
-        low, high = score_range(rubric, values, policies.cannot_assess, policies.partial_credit)
-        return report.model_copy(update={"score_range": (low, high), "passed": _passes(rubric, low, criteria)})
-    score = _score(rubric, [row.value for row in criteria], policies)
+    left_out = _left_out(criteria)
+    if not all(row.was_asked for row in criteria):
+        values = {index: row.value for index, row in enumerate(criteria) if row.was_asked}
+        applies = {
+            index: not criteria[index].not_applicable
+            for index, condition in enumerate(condition_of)
+            if condition is not None and condition.was_asked
+        }
+        low, high = score_range(rubric, values, policies.cannot_assess, policies.partial_credit, applies)
+        open_tags = dict.fromkeys(tag for row in criteria if not row.was_asked for tag in row.tags)
+        tags = _tags(rubric, criteria, policies, left_out) | open_tags
+        passed = _passes(rubric, low, criteria)
+        return report.model_copy(update={"score_range": (low, high), "passed": passed, "tags": tags})
+    score = _score(rubric, [row.value for row in criteria], policies, left_out)
     return report.model_copy(
         update={
             "score": score.normalized if policies.normalize else score.raw,
             "raw_score": score.raw,
             "llm_raw_score": score.raw,
             "passed": _passes(rubric, score.normalized, criteria),
-            "judge_scores": _judge_scores(rubric, panel, computed, policies) if len(panel) > 1 else {},
+            "judge_scores": _judge_scores(rubric, panel, computed, policies, left_out) if len(panel) > 1 else {},
+            "tags": _tags(rubric, criteria, policies, left_out),
         }
     )
 
@@ -210,7 +225,11 @@ def _change_score(report: EvaluationReport, change: Callable[[float], float]) ->
 
 
 def _without_score(
-    rubric: Rubric, panel: Sequence[JudgeAnswers], computed: JudgeAnswers, criteria: tuple[CriterionReport, ...]
+    rubric: Rubric,
+    panel: Sequence[JudgeAnswers],
+    computed: JudgeAnswers,
+    criteria: tuple[CriterionReport, ...],
+    conditions: Sequence[CriterionReport],
 ) -> EvaluationReport:
     failed = [row for row in criteria if row.error]
     agreements = [row.agreement for row in criteria if row.agreement is not None]
@@ -218,50 +237,55 @@ def _without_score(
         score=None,
         raw_score=None,
         passed=False,
-        complete=not failed and not any(row.lost_votes for row in criteria),
-        coverage=coverage(rubric, [row.value is not None and not row.error for row in criteria]),
-        cannot_assess_count=sum(row.value is None and not row.error and row.was_asked for row in criteria),
+        complete=not failed and not any(row.lost_votes for row in (*criteria, *conditions)),
+        coverage=coverage(rubric, [row.value is not None and not row.error for row in criteria], _left_out(criteria)),
+        cannot_assess_count=sum(row.abstained for row in criteria),
         failed_count=len(failed),
-        error=_summarize_failures(criteria, [computed, *panel]),
-        spend=total_spend(part.spend for part in (*criteria, *panel)),
+        error=summarize_failures(criteria, conditions, [computed, *panel], condition_indices(rubric.criteria)),
+        spend=total_spend(part.spend for part in (*criteria, *conditions, *panel)),
         mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
         report=criteria,
+        tags=dict.fromkeys(rubric.tags),
     )
 
 
-def _summarize_failures(criteria: Sequence[CriterionReport], panel: Sequence[JudgeAnswers]) -> str | None:
-    """The first failure in full and the number of others, or how many votes a panel lost."""
-
-    def was_cancelled(index: int) -> bool:
-        outcomes = [answers.outcomes[index] for answers in panel if index in answers.outcomes]
-        return bool(outcomes) and all(isinstance(o, JudgeFailure) and o.kind == "cancelled" for o in outcomes)
-
-    # A cancelled criterion did not fail of itself: the reader wants to know which one did.
-    failed = [row for index, row in enumerate(criteria) if row.error and not was_cancelled(index)]
-    if failed:
-        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        return f"`{failed[0].name}` was not judged: {failed[0].error}{more}"
-    lost = [row for row in criteria if row.lost_votes]
-    if lost:
-        error = next(vote.error for vote in lost[0].votes if vote.error)
-        count = sum(row.lost_votes for row in lost)
-        return f"{count} votes of the panel were lost, the first on `{lost[0].name}`: {error}"
-    return None
+def _is_open(condition: CriterionReport | None) -> bool:
+    """Whether a condition is not known yet, so that not even the result of a check counts."""
+    return condition is not None and not condition.was_asked
 
 
-def _score(rubric: Rubric, values: Sequence[float | None], policies: ScoringPolicies) -> Score:
-    return score_values(rubric, values, policies.cannot_assess, policies.partial_credit)
+def _left_out(criteria: Sequence[CriterionReport]) -> frozenset[int]:
+    """Return the indices of the criteria that do not apply."""
+    return frozenset(index for index, row in enumerate(criteria) if row.not_applicable)
+
+
+def _score(
+    rubric: Rubric, values: Sequence[float | None], policies: ScoringPolicies, left_out: Collection[int] = ()
+) -> Score:
+    return score_values(rubric, values, policies.cannot_assess, policies.partial_credit, left_out)
+
+
+def _tags(
+    rubric: Rubric, criteria: Sequence[CriterionReport], policies: ScoringPolicies, left_out: Collection[int]
+) -> dict[str, float | None]:
+    values = [row.value for row in criteria]
+    scores = tag_scores(rubric, values, policies.cannot_assess, policies.partial_credit, left_out)
+    return {tag: score.normalized if policies.normalize else score.raw for tag, score in scores.items()}
 
 
 def _judge_scores(
-    rubric: Rubric, panel: Sequence[JudgeAnswers], computed: JudgeAnswers, policies: ScoringPolicies
+    rubric: Rubric,
+    panel: Sequence[JudgeAnswers],
+    computed: JudgeAnswers,
+    policies: ScoringPolicies,
+    left_out: Collection[int],
 ) -> dict[str, float | None]:
     """The score by each judge's answers alone; what it was not asked, or failed at, is scored as an abstention."""
     scores: dict[str, float | None] = {}
     for answers in panel:
         outcomes = {**answers.outcomes, **computed.outcomes}
         values = [getattr(outcomes.get(index), "value", None) for index in range(len(rubric))]
-        score = _score(rubric, values, policies)
+        score = _score(rubric, values, policies, left_out)
         has_answers = any(isinstance(outcome, Judgment) for outcome in answers.outcomes.values())
         scores[answers.judge] = (score.normalized if policies.normalize else score.raw) if has_answers else None
     return scores

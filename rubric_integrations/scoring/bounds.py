@@ -6,17 +6,21 @@ every child that counts has its highest value. A child that can still abstain ma
 left out, from some value on; it is lowest the other way round. Hence it is enough to sort these children by their best
 (or worst) value and to count them one after another: one of these means is the end of the range. The same holds for
 the scoring formula, which is applied to the roots.
+
+Children that share a criterion or a condition do depend on each other. Then the range includes scores that cannot occur
+together, and every one that can: a decision that it allows is right, and may come later than it could.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from rubric_integrations.results.interpret import extreme_judgment
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.rubric.tree import Node, weighted_mean
+from rubric_integrations.rubric.tree import Node, group_value
 from rubric_integrations.scoring.formula import WeightedValue, score_parts, scored_value
 from rubric_integrations.scoring.policies import CannotAssess
 
@@ -39,6 +43,7 @@ def score_range(
     values: Mapping[int, float | None],
     cannot_assess: CannotAssess = "skip",
     partial_credit: float = 0.5,
+    applies: Mapping[int, bool] | None = None,
 ) -> ScoreRange:
     """Compute the range of the score over all possible answers to the open criteria, including abstentions.
 
@@ -48,18 +53,24 @@ def score_range(
             abstention. All other criteria are open.
         cannot_assess: How abstentions are scored.
         partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
+        applies: For the criteria with a condition that is already decided, by index, whether they apply. Where it is
+            open, the criterion may still be left out.
 
     Example:
         >>> rubric = Rubric.from_dict([{"weight": 3, "requirement": "a"}, {"weight": 1, "requirement": "b"}])
         >>> score_range(rubric, {0: 1.0}, cannot_assess="zero")
         ScoreRange(low=0.75, high=1.0)
     """
+    known = applies or {}
     leaves = [
-        _leaf_range(criterion, index in values, values.get(index), cannot_assess, partial_credit)
+        _if_applicable(
+            _leaf_range(criterion, index in values, values.get(index), cannot_assess, partial_credit),
+            known.get(index, True if criterion.applies_when is None else None),
+        )
         for index, criterion in enumerate(rubric.criteria)
     ]
     if rubric.tree is None:
-        roots = [_Part(c.weight, leaf) for c, leaf in zip(rubric.criteria, leaves, strict=True)]
+        roots = [_Part(c.full_weight, leaf) for c, leaf in zip(rubric.criteria, leaves, strict=True)]
     else:
         roots = [_Part(root.weight, _node_range(root, leaves)) for root in rubric.tree]
     weights = [root.weight for root in roots]
@@ -108,15 +119,21 @@ def _leaf_range(
     return _ValueRange(min(possible, default=0.0), max(possible, default=0.0), may_abstain=abstained is None)
 
 
+def _if_applicable(value_range: _ValueRange, applies: bool | None) -> _ValueRange:
+    """Return the range of a criterion that applies, that is left out, or of which neither is known yet (None)."""
+    if applies is None:
+        return value_range._replace(may_abstain=True)
+    return value_range if applies else _ValueRange(None, None, may_abstain=True)
+
+
 def _node_range(node: Node, leaves: Sequence[_ValueRange]) -> _ValueRange:
     """Return the range of a group from those of its children."""
     if node.leaf is not None:
         return leaves[node.leaf]
-    children = [_Part(child.weight, _node_range(child, leaves)) for child in node.children]
-    weights = [child.weight for child in children]
-
-    def mean(child_values: Sequence[float | None]) -> float | None:
-        return weighted_mean(zip(weights, child_values, strict=True))
+    # The value of a group of penalties rises with theirs; in any other group they lower it, as in a rubric.
+    sign = -1.0 if node.has_only_penalties else 1.0
+    children = [_Part(sign * child.weight, _node_range(child, leaves)) for child in node.children]
+    mean = partial(group_value, node)
 
     lows, highs = _ends(children, mean)
     may_abstain = mean([child.range.required_low for child in children]) is None

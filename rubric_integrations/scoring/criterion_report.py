@@ -38,11 +38,13 @@ def report_criterion(
     fields: dict[str, Any] = {
         "name": name,
         "requirement": criterion.requirement,
-        "weight": criterion.weight,
+        "weight": criterion.full_weight,
         "required": criterion.is_gate,
         "spend": total_spend(outcome.spend for outcome in outcomes),
         "neutralized": any(isinstance(outcome, Judgment) and outcome.neutralized for outcome in outcomes),
         "votes": tuple(votes) if len(panel) > 1 else (),
+        "tags": criterion.tags,
+        "metadata": criterion.metadata,
         "not_asked": tuple(answers.judge for answers in panel if index not in answers.outcomes),
     }
     if is_open:
@@ -64,6 +66,43 @@ def report_criterion(
         confidence=single.confidence if single else None,
         expected_value=single.expected_value if single else None,
     )
+
+
+def summarize_failures(
+    criteria: Sequence[CriterionReport],
+    conditions: Sequence[CriterionReport],
+    panel: Sequence[JudgeAnswers],
+    condition_of: Sequence[int | None],
+) -> str | None:
+    """Describe what has no answer in one line: the first failure and the number of others, or a panel's lost votes.
+
+    Args:
+        criteria: The reports of the criteria.
+        conditions: The reports of their conditions.
+        panel: The answers of each judge, and of the checks.
+        condition_of: For each criterion, the index of its condition among the rubric's questions.
+
+    Returns:
+        The line; None if nothing failed and no vote was lost.
+    """
+
+    def was_cancelled(index: int) -> bool:
+        own = [answers.outcomes[index] for answers in panel if index in answers.outcomes]
+        outcomes = own or [answers.outcomes.get(condition_of[index] or index) for answers in panel]
+        outcomes = [outcome for outcome in outcomes if outcome is not None]
+        return bool(outcomes) and all(isinstance(o, JudgeFailure) and o.kind == "cancelled" for o in outcomes)
+
+    # A cancelled criterion did not fail of itself: the reader wants to know which one did.
+    failed = [row for index, row in enumerate(criteria) if row.error and not was_cancelled(index)]
+    if failed:
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        return f"`{failed[0].name}` was not judged: {failed[0].error}{more}"
+    lost = [row for row in (*criteria, *conditions) if row.lost_votes]
+    if lost:
+        error = next(vote.error for vote in lost[0].votes if vote.error)
+        count = sum(row.lost_votes for row in lost)
+        return f"{count} votes of the panel were lost, the first on `{lost[0].name}`: {error}"
+    return None
 
 
 def votes_for(index: int, panel: Sequence[JudgeAnswers]) -> list[Vote]:

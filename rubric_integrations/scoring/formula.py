@@ -13,20 +13,22 @@ switch a rubric from one line to the other and raise its score. The score is Non
 because no criterion that counts in it was assessed.
 
 In a rubric with groups (a tree), `w` and `v` are the weights and the values of its roots. The value of a group is the
-weighted mean of its children that have a value, from the leaves upwards (`rubric.tree`). The policies for abstentions
-act on the leaves: under `zero`, `partial` and `fail` every leaf has a value, so that the score equals the sum over the
-leaves with their effective weights. Under `skip`, an abstention leaves the weight of its group to its siblings, and a
-group whose leaves all abstained is left out like a criterion. Hence S, the raw score, counts the whole weight of every
-root that has a value.
+weighted mean of its children that have a value, less its penalties, from the leaves upwards (`rubric.tree`). The
+policies for abstentions act on the leaves: under `zero`, `partial` and `fail` every leaf has a value, so that the score
+equals the sum over the leaves with their effective weights, unless the penalties of a group reach its cap or its whole
+value. Under `skip`, an abstention leaves the weight of its group to its siblings, and a group whose leaves all
+abstained is left out like a criterion. Hence S, the raw score, counts the whole weight of every root that has a value.
+A criterion that does not apply is left out as under `skip`, whatever the policy.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, assert_never
 
 from rubric_integrations.results.interpret import to_judgment
+from rubric_integrations.results.report import NOT_APPLICABLE
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Blend, Rubric
 from rubric_integrations.rubric.tree import node_value
@@ -93,6 +95,7 @@ def score_values(
     values: Sequence[float | None],
     cannot_assess: CannotAssess = "skip",
     partial_credit: float = 0.5,
+    not_applicable: Collection[int] = (),
 ) -> Score:
     """Compute the score of a rubric, with or without groups, from the values of its criteria.
 
@@ -101,6 +104,7 @@ def score_values(
         values: The value in [0, 1] of each criterion's judgment, in order; None for an abstention.
         cannot_assess: How abstentions are scored.
         partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
+        not_applicable: The indices of the criteria that do not apply; they are left out, whatever their value.
 
     Example:
         >>> group = {"requirement": "A", "weight": 3, "criteria": [{"requirement": "a1"}, {"requirement": "a2"}]}
@@ -108,10 +112,15 @@ def score_values(
         >>> score_values(rubric, [1.0, None, 0.0])
         Score(normalized=0.75, raw=3.0)
     """
-    leaves = [WeightedValue(c.weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)]
+    leaves = [
+        WeightedValue(c.full_weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)
+    ]
+    scored = [
+        None if index in not_applicable else scored_value(leaf, cannot_assess, partial_credit)
+        for index, leaf in enumerate(leaves)
+    ]
     if rubric.tree is None:
-        return score_parts(leaves, cannot_assess, partial_credit)
-    scored = [scored_value(leaf, cannot_assess, partial_credit) for leaf in leaves]
+        return score_parts([leaf._replace(value=value) for leaf, value in zip(leaves, scored, strict=True)])
     return score_parts([WeightedValue(root.weight, node_value(root, scored), 0.0) for root in rubric.tree])
 
 
@@ -149,12 +158,17 @@ def score_verdicts(
     if len(verdicts) != len(rubric):
         raise ValueError(f"`verdicts` has {len(verdicts)} entries for {len(rubric)} criteria: give one for each")
     values: list[float | None] = []
-    for key, criterion, verdict in zip(rubric.keys, rubric.criteria, verdicts, strict=True):
+    not_applicable: set[int] = set()
+    for index, (key, criterion, verdict) in enumerate(zip(rubric.keys, rubric.criteria, verdicts, strict=True)):
+        if criterion.applies_when is not None and verdict == NOT_APPLICABLE:
+            not_applicable.add(index)
+            values.append(None)
+            continue
         try:
             values.append(to_judgment(criterion, verdict).value)
         except ValueError as error:
             raise ValueError(f"`{key}`: {error}") from None
-    score = score_values(rubric, values, cannot_assess, partial_credit)
+    score = score_values(rubric, values, cannot_assess, partial_credit, not_applicable)
     return score.normalized if normalize else score.raw
 
 
@@ -165,8 +179,9 @@ def score_overall(rubric: Rubric, percent: float) -> Score:
     all graders have the same scale.
     """
     share = percent / 100
-    positive = rubric.positive_weight
-    return Score(_clamp(share), share * positive if positive else -rubric.negative_weight * (1 - share))
+    weights = [part.weight for part in rubric.tree or rubric.criteria]
+    positive = math.fsum(weight for weight in weights if weight > 0)
+    return Score(_clamp(share), share * positive if positive else math.fsum(weights) * (1 - share))
 
 
 def blend_scores(score: float, metrics: Sequence[tuple[float, float]], blend: Blend) -> float:
@@ -219,12 +234,17 @@ def reaches_mark(score: float | None, pass_mark: float) -> bool:
     return score is not None and score >= pass_mark - ROUNDING
 
 
-def coverage(rubric: Rubric, assessed: Sequence[bool]) -> float:
+def coverage(rubric: Rubric, assessed: Sequence[bool], not_applicable: Collection[int] = ()) -> float:
     """Return the share in [0, 1] of the rubric's absolute weights that belongs to the assessed criteria.
+
+    Criteria that do not apply are no part of the weights; if none applies, nothing is missing, and the share is 1.
 
     In a rubric with groups these are the effective weights of the leaves: an abstention lowers the coverage although
     its siblings take over its weight in the score.
     """
-    weights = [abs(criterion.weight) for criterion in rubric.criteria]
+    weights = [
+        0.0 if i in not_applicable else abs(criterion.full_weight) for i, criterion in enumerate(rubric.criteria)
+    ]
     covered = math.fsum(weight for weight, is_assessed in zip(weights, assessed, strict=True) if is_assessed)
-    return min(1.0, covered / math.fsum(weights))
+    total = math.fsum(weights)
+    return min(1.0, covered / total) if total else 1.0

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import VERDICT_VALUES
+from rubric_integrations.results.report import NOT_APPLICABLE
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.rubric.tree import Node
@@ -25,6 +26,7 @@ def score_many(
     normalize: bool = True,
     cannot_assess: CannotAssess = "skip",
     partial_credit: float = 0.5,
+    not_applicable: Any = None,
 ) -> NDArray[np.float64]:
     """Score many submissions at once; equal to `Rubric.compute_score` for every row, except for rounding.
 
@@ -36,6 +38,8 @@ def score_many(
         normalize: Whether scores are in [0, 1]; if not, they are raw weighted sums.
         cannot_assess: How abstentions are scored.
         partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
+        not_applicable: An array-like of booleans with the shape of `verdicts`, True where a criterion does not apply
+            to a submission; by default, where the verdict of a criterion with `applies_when` is `"NOT_APPLICABLE"`.
 
     Returns:
         One score per row; NaN if it is undefined.
@@ -51,12 +55,17 @@ def score_many(
         array([0.75, 1.  ,  nan])
     """
     validate_abstention_policy(cannot_assess, partial_credit)
-    values = _to_values(rubric, np.asarray(verdicts))
-    weights = np.array([criterion.weight for criterion in rubric.criteria])
+    texts = np.asarray(verdicts)
+    values = _to_values(rubric, texts)
+    left_out = _not_applicable(rubric, texts) if not_applicable is None else np.asarray(not_applicable, dtype=bool)
+    if left_out.shape != values.shape:
+        raise ValueError(f"`not_applicable` has the shape {left_out.shape!r}, and `verdicts` {values.shape!r}")
+    weights = np.array([criterion.full_weight for criterion in rubric.criteria])
     if cannot_assess != "skip":
         worst = np.array([criterion.worst_value for criterion in rubric.criteria])
         replacements = {"zero": 0.0 * worst, "partial": np.where(weights > 0, partial_credit, 0.0), "fail": worst}
         values = np.where(np.isnan(values), replacements[cannot_assess], values)
+    values = np.where(left_out, np.nan, values)
     if rubric.tree is not None:
         weights = np.array([root.weight for root in rubric.tree])
         values = np.stack([_node_values(root, values) for root in rubric.tree], axis=1)
@@ -69,6 +78,14 @@ def score_many(
     divisor = counted @ (np.maximum(weights, 0.0) if has_positive_weight else -weights)
     quotient = np.divide(raw, divisor, out=np.full_like(raw, np.nan), where=divisor > 0)
     return np.clip(quotient if has_positive_weight else 1 + quotient, 0.0, 1.0)
+
+
+def _not_applicable(rubric: Rubric, verdicts: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where the verdict of a criterion with a condition is NOT_APPLICABLE."""
+    conditional = np.array([criterion.applies_when is not None for criterion in rubric.criteria])
+    if verdicts.dtype.kind in "fiub" or not conditional.any():
+        return np.zeros(verdicts.shape, dtype=bool)
+    return (verdicts == NOT_APPLICABLE) & conditional
 
 
 def _to_values(rubric: Rubric, verdicts: NDArray[Any]) -> NDArray[np.float64]:
@@ -95,9 +112,16 @@ def _node_values(node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]
         return values[:, node.leaf]
     weights = np.array([child.weight for child in node.children])
     below = np.stack([_node_values(child, values) for child in node.children], axis=1)
-    counted = ~np.isnan(below)
-    total = counted @ weights
-    return np.divide(np.where(counted, below, 0.0) @ weights, total, out=np.full_like(total, np.nan), where=total > 0)
+    counted, known = ~np.isnan(below), np.nan_to_num(below)
+    taken = known @ np.maximum(-weights, 0.0)
+    if node.penalty_cap is not None:
+        taken = np.minimum(taken, node.penalty_cap)
+    if node.has_only_penalties:
+        return np.where(counted.any(axis=1), taken / node.divisor, np.nan)
+    total = counted @ np.maximum(weights, 0.0)
+    earned = known @ np.maximum(weights, 0.0)
+    value = np.divide(earned - taken, total, out=np.full_like(total, np.nan), where=total > 0)
+    return np.maximum(value, 0.0)
 
 
 def _column_to_values(key: str, criterion: Criterion, column: NDArray[Any]) -> NDArray[np.float64]:
@@ -113,6 +137,8 @@ def _column_to_values(key: str, criterion: Criterion, column: NDArray[Any]) -> N
             is_verdict = column == verdict
             values[is_verdict] = np.nan if value is None else value
             remaining &= ~is_verdict
+    if criterion.applies_when is not None:
+        remaining &= column != NOT_APPLICABLE
     for text in set(column[remaining].tolist()):
         try:
             value = to_judgment(criterion, text).value

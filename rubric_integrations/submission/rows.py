@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
+from rubric_integrations._util.json_lines import parse_json
 from rubric_integrations.submission.submission import Submission, error_line
 
 COLUMNS = {
     "response": ("response", "output", "completion", "answer", "text", "messages"),
     "thinking": ("thinking",),
     "query": ("query", "input", "prompt", "question"),
-    "reference": ("reference", "reference_output", "expected_output"),
+    "reference": ("reference", "reference_output", "reference_answer", "expected_output"),
+    "context": ("context", "documents"),
     "respond": ("respond",),
     "id": ("id",),
+    "rubric": ("rubric", "rubrics"),
+    "labels": ("labels",),
+    "metadata": ("metadata",),
 }
 """The column names of each field; the first that is present and has a value is used."""
 
@@ -31,11 +37,17 @@ class Row(NamedTuple):
         id: The row's `id` column, or its number from 1 (JSON Lines: its line number); for a text file, its name.
         submission: The submission to grade; None if the row cannot be graded.
         error: Why the row cannot be graded; None if it can.
+        rubric: The row's own rubric as it was written, in any form that a rubric may have; None if it has none.
+        labels: People's answers, by the name of the criterion; None if the row has none.
+        metadata: What else the row says about itself; it is carried to the results, and neither judged nor scored.
     """
 
     id: str
     submission: Submission | None
     error: str | None = None
+    rubric: Any = None
+    labels: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
 
 
 class Columns(NamedTuple):
@@ -45,6 +57,7 @@ class Columns(NamedTuple):
     query: str | None = None
     reference: str | None = None
     id: str | None = None
+    rubric: str | None = None
 
 
 USUAL_COLUMNS = Columns()
@@ -57,7 +70,8 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
     are missing values.
 
     Args:
-        data: A `response` and optionally a `query`, `reference`, `thinking` and `id`, each under any usual name.
+        data: A `response` and optionally a `query`, `reference`, `context`, `thinking`, `id`, `rubric`, `labels` and
+            `metadata`, each under any usual name. The last three are lists or mappings, or texts with these as JSON.
         number: The number of the row, from 1; its id if it has none.
         query: The task, if the row has none.
         columns: The names of columns that replace the usual ones.
@@ -74,6 +88,7 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
     }
     _warn_of_other_response(data, names_of["response"])
     row_id = str(fields.pop("id", "")).strip() or str(number)
+    rubric, labels, metadata = (fields.pop(name, None) for name in ("rubric", "labels", "metadata"))
     if not isinstance(fields.get("response"), list | tuple):
         # `respond` is only for conversations: beside a text, it is a column without a meaning here, with any content.
         fields.pop("respond", None)
@@ -87,9 +102,10 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
         column = names_of["response"][0]
         return Row(row_id, None, f"row {row_id}: `{column}` {_not_a_text(fields.get('response', data[column]))}")
     try:
-        return Row(row_id, Submission.model_validate({"query": query, **fields}))
+        submission = Submission.model_validate({"query": query, **fields})
     except ValidationError as error:
         return Row(row_id, None, f"row {row_id}: {error_line(error)}")
+    return Row(row_id, submission, None, rubric, _mapping(labels), _mapping(metadata))
 
 
 def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -155,6 +171,14 @@ def _list_names(names: Iterable[str], what: str) -> str:
 def _is_missing(value: object) -> bool:
     """Whether a value is None or NaN, which a data frame has in place of an empty cell."""
     return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124
+
+
+def _mapping(value: object) -> Mapping[str, Any] | None:
+    """Return a mapping, or the one that a text holds as JSON; None for a column of another meaning."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with suppress(ValueError):
+            value = parse_json(value)
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
 
 
 def _not_a_text(value: object) -> str:

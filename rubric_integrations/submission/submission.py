@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from rubric_integrations._util.records import EncodableText, Record
+from rubric_integrations._util.records import EncodableText, SparseRecord
+from rubric_integrations.submission.documents import document_texts
 from rubric_integrations.submission.messages import (
     Messages,
     Respond,
@@ -21,7 +22,7 @@ from rubric_integrations.submission.thinking import SplitResponse, split_parts, 
 MAX_CHARS = 1_000_000
 
 
-class Submission(Record):
+class Submission(SparseRecord):
     """One response to grade, with the task it answers.
 
     `response`, `query` and `reference` also accept lists of chat messages. If `response` is such a list, its last
@@ -38,6 +39,9 @@ class Submission(Record):
         thinking: The model's reasoning before the response; it is not graded.
         query: The task that the response answers.
         reference: An exemplary response.
+        context: Documents that the response can be compared with, such as retrieved passages, shown to the judge. One
+            text, or a list of texts, of LangChain documents or of data, which is shown as JSON; empty ones are left
+            out.
         logprobs: The natural logarithms of the probabilities of the response's tokens, for the perplexity metric.
 
     Raises:
@@ -51,10 +55,13 @@ class Submission(Record):
         '6 x 7'
     """
 
+    _left_out_if_empty: ClassVar[tuple[str, ...]] = ("context",)
+
     response: EncodableText
     thinking: EncodableText | None = None
     query: EncodableText | None = None
     reference: EncodableText | None = None
+    context: tuple[EncodableText, ...] = ()
     logprobs: tuple[float, ...] | None = Field(default=None, min_length=1)
 
     @classmethod
@@ -104,6 +111,21 @@ class Submission(Record):
             fields["response"], context = split_conversation(fields["response"], respond or "last")
             fields["query"] = _append_context(fields.get("query"), context)
         return fields | _split_response(fields.get("response"), fields.get("thinking"))
+
+    @field_validator("context", mode="before")
+    @classmethod
+    def _convert_documents(cls, value: Any) -> Any:
+        return document_texts(value)
+
+    @field_validator("context")
+    @classmethod
+    def _limit_documents(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if (length := sum(map(len, value))) > MAX_CHARS:
+            raise ValueError(
+                f"has {length:,} characters in all, more than {MAX_CHARS:,}: leave documents out, or a judge would get "
+                "a prompt that it cannot read completely"
+            )
+        return value
 
     @field_validator("response")
     @classmethod

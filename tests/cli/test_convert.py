@@ -27,9 +27,25 @@ def test_convert_of_an_unreadable_file_exits_with_2(files: Path) -> None:
 def test_convert_to_an_unknown_format_names_the_known_ones(files: Path) -> None:
     result = run("convert", files / "rubric.yaml", "--to", "toml")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "'toml': use one of agentv, native, openrubricrl" in result.stderr
+    assert "'toml': use one of agentv, checklist, healthbench, native" in result.stderr
 
 
 def test_convert_into_a_missing_folder_exits_with_2(files: Path) -> None:
     result = run("convert", files / "rubric.yaml", "--to", "native", "--output", files / "no" / "where.yaml")
     assert (result.exit_code, "cannot be written" in result.stderr) == (2, True)
+
+
+def test_convert_of_a_foreign_file_lists_what_the_rubric_does_not_hold(files: Path) -> None:
+    path = files / "health.json"
+    path.write_text(json.dumps([{"criterion": "Names it", "points": -3, "tags": ["a"], "explanation": "x"}]))
+    result = run("convert", path, "--to", "native")
+    assert (result.exit_code, "weight: -3.0" in result.stdout) == (0, True)
+    assert result.stderr.strip() == "lost: `explanation` of 1 criterion is left out"
+
+
+def test_convert_reads_the_format_that_is_named(files: Path) -> None:
+    path = files / "list.json"
+    path.write_text(json.dumps(["Names it"]))
+    assert "weight: 1.0" in run("convert", path, "--from", "checklist", "--to", "native").stdout
+    refused = run("convert", path, "--from", "toml", "--to", "native")
+    assert (refused.exit_code, "'toml': use one of" in refused.stderr) == (2, True)

@@ -69,3 +69,12 @@ def test_quiet_run_prints_the_summary_and_what_needs_attention(files: Path) -> N
     assert result.stderr == ""
     failing = grade(files, "--quiet", "--gate")
     assert (failing.exit_code, "gate failed: --gate" in failing.stderr) == (1, True)
+
+
+def test_scores_of_tags_are_printed_and_written_to_the_file(files: Path) -> None:
+    (files / "rubric.yaml").write_text("- {requirement: Says 42, check: {number: 42}, tags: [facts]}\n")
+    write_rows(files, ["42", "41"])
+    stdout = grade(files, "--out", files / "run.jsonl").stdout
+    assert stdout.count("Tags") == 2
+    lines = [json.loads(line) for line in (files / "run.jsonl").read_text().splitlines()]
+    assert [line["tags"] for line in lines if "tags" in line] == [{"facts": 1.0}, {"facts": 0.0}]

@@ -507,7 +507,7 @@ def test_damaged_ledger_leaves_the_partial_reports_of_an_interrupted_run(finishe
 def test_ledger_that_fails_during_a_run_names_the_file_of_the_reports_so_far(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def record_submission(_ledger: Ledger, row_id: str, _submission: object) -> None:
+    def record_submission(_ledger: Ledger, row_id: str, _submission: object, _rubric: object) -> None:
         if row_id == "4":
             raise LedgerError("the disk is full")
 

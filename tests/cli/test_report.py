@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands import grade, run
+from tests.reporting.page.runs import own_line
 
 
 def test_report_writes_a_page_with_an_escaped_title(files: Path) -> None:
@@ -53,13 +55,34 @@ def test_report_of_runs_of_different_rubrics_needs_mixed(files: Path) -> None:
     assert mixed.exit_code == 0, mixed.output
 
 
-def test_report_of_one_file_with_two_rubrics_needs_mixed(files: Path) -> None:
+def test_report_of_one_file_with_two_rubrics_for_a_row_needs_mixed(files: Path) -> None:
     (files / "other.yaml").write_text("- {name: answer, weight: 4, requirement: Says 42, check: {number: 42}}\n")
     assert grade(files, "--out", files / "a.jsonl").exit_code == 0
     assert grade(files, "--out", files / "b.jsonl", rubric="other.yaml").exit_code == 0
     (files / "both.jsonl").write_text((files / "a.jsonl").read_text() + (files / "b.jsonl").read_text())
-    assert run("report", files / "both.jsonl", "--output", files / "page.html").exit_code == 2
+    refused = run("report", files / "both.jsonl", "--output", files / "page.html")
+    assert (refused.exit_code, "the row 'a' has the criterion" in refused.stderr) == (2, True), refused.output
     assert run("report", files / "both.jsonl", "--mixed", "--output", files / "page.html").exit_code == 0
+
+
+def write_own(path: Path, count: int, words: str = "") -> Path:
+    lines = [own_line(number, "MET", "UNMET", words=words if number == count - 1 else "") for number in range(count)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_report_of_rows_with_their_own_rubrics_compares_them_row_by_row(tmp_path: Path) -> None:
+    before, after = (write_own(tmp_path / name, 3) for name in ("before.jsonl", "after.jsonl"))
+    assert run("report", before, "--output", tmp_path / "page.html").exit_code == 0
+    assert run("report", before, after, "--output", tmp_path / "page.html").exit_code == 0
+
+
+def test_report_of_a_row_whose_rubric_changed_needs_mixed(tmp_path: Path) -> None:
+    before, after = write_own(tmp_path / "before.jsonl", 3), write_own(tmp_path / "after.jsonl", 3, "Clearly: ")
+    refused = run("report", before, after, "--output", tmp_path / "page.html")
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1), refused.output
+    assert "the row 's2' has the criterion `c1`" in refused.stderr
+    assert "(weight 3) in only one of before and after: pass --mixed" in refused.stderr
 
 
 def test_report_of_two_runs_of_one_rubric_compares_them(files: Path) -> None:

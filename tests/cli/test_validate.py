@@ -22,7 +22,7 @@ def test_validate_prints_one_line_per_fault(files: Path) -> None:
 
 
 def test_validate_of_a_vague_rubric_warns_in_text_json_and_sarif(files: Path) -> None:
-    (files / "vague.yaml").write_text("- {requirement: Is good and nice}\n- {requirement: Says why}\n")
+    (files / "vague.yaml").write_text("- {requirement: Is good and names the price}\n- {requirement: Says why}\n")
     (files / "broken.yaml").write_text("- {wieght: 3, requirement: a}")
     text = run("validate", files / "vague.yaml")
     assert (text.exit_code, "warning: criteria[0]: has several requirements" in text.stdout) == (0, True)

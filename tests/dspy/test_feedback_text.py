@@ -5,8 +5,9 @@ from __future__ import annotations
 import dspy
 import pytest
 
-from rubric_integrations import Criterion, EvaluationReport, PerCriterionGrader, Rubric
+from rubric_integrations import Check, Criterion, EvaluationReport, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import RubricMetric, feedback
+from rubric_integrations.dspy.feedback_text import objective_scores
 from tests.dspy.programs import DEVSET, judge_at, judge_script, metric_at
 from tests.openai_server import OpenAIServer, Reply
 
@@ -80,3 +81,30 @@ def test_feedback_with_a_reference_ends_with_it_unless_the_prediction_passed(ser
     failed, passed = (metric(example, dspy.Prediction(answer=answer)) for answer in ("No.", "It is 6."))
     assert failed.feedback.endswith("\nAn exemplary answer: It is 6, of course.")
     assert "exemplary" not in passed.feedback
+
+
+def test_feedback_lists_criteria_that_do_not_apply_in_one_line() -> None:
+    never = Check(contains="never there")
+    criteria = [Criterion(requirement=text, applies_when=never) for text in ("Names the sum", "Names the date")]
+    rubric = Rubric([Criterion(requirement="Is brief", check=Check(max_words=3)), *criteria])
+    report = rubric.grade_sync("text", grader=PerCriterionGrader("offline"))
+    assert feedback(report).splitlines()[1:] == [
+        "As it should be: Is brief",
+        "Does not apply here: Names the sum; Names the date",
+    ]
+    assert list(objective_scores(report)) == ["c1"]
+
+
+def test_objective_scores_have_one_value_for_each_tag_also_without_a_response() -> None:
+    rubric = Rubric(
+        [
+            Criterion(name="style", requirement='Says "42"', tags=("style",)),
+            Criterion(name="rude", requirement="Insults", check=Check(contains="fool"), weight=-5, tags=("style",)),
+        ]
+    )
+    metric = RubricMetric(rubric, judge="offline")
+    example = dspy.Example(question="6 x 7?").with_inputs("question")
+    score = metric(example, dspy.Prediction(answer="It is 42, fool."))
+    assert score.objective_scores == {"tag.style": 0.5, "style": 1.0, "rude": 0.0}
+    assert metric(example, dspy.Prediction(answer="")).objective_scores == {"tag.style": 0, "style": 0, "rude": 0}
+    assert [row["tags"] for row in metric.history] == [{"style": 0.5}]

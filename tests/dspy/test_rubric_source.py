@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 def test_rubric_as_path_list_or_dictionary_is_accepted(path: Path) -> None:
     for rubric in (Rubric.from_dict(ITEMS), ITEMS, tuple(ITEMS), {"criteria": ITEMS}, path, str(path)):
         metric = RubricMetric(rubric, judge="offline")
-        assert isinstance(metric.rubric, Rubric)
+        assert metric.rubrics.shared is not None
         assert float(metric(DEVSET[0], PRED)) == 1.0
 
 
@@ -37,9 +37,9 @@ def test_rubric_function_may_return_a_rubric_path_list_or_dictionary(path: Path)
         assert float(RubricMetric(lambda example: example.rubric, judge="offline")(example, PRED)) == 1.0
 
 
-@pytest.mark.parametrize("rubric", [None, 42, b"rubric.yaml", {"a"}])
+@pytest.mark.parametrize("rubric", [42, b"rubric.yaml", {"a"}])
 def test_rubric_of_another_type_is_refused_at_construction(rubric: Any) -> None:
-    with pytest.raises(TypeError, match=r"`rubric` must be a Rubric, .* a function of the example"):
+    with pytest.raises(TypeError, match="`rubric` must be a Rubric, "):
         RubricMetric(rubric, judge="offline")
 
 
@@ -92,3 +92,23 @@ def test_rubric_function_that_fails_ends_every_optimizer(run: Callable[[Any, Any
     lm = task_lm()
     with dspy.context(lm=lm), pytest.raises(RubricFunctionError, match="rubrik"):
         run(RubricMetric(_missing_field, judge="offline"), lm)
+
+
+def test_example_is_graded_by_its_own_rubric() -> None:
+    metric = RubricMetric(judge="offline", library={"six": ITEMS})
+    for rubric in (Rubric.from_dict(ITEMS), ITEMS, "six"):
+        example = dspy.Example(question="?", rubric=rubric).with_inputs("question")
+        assert float(metric(example, PRED)) == 1.0
+    with pytest.raises(RubricFunctionError, match="an example has no `rubric`"):
+        metric(dspy.Example(question="?").with_inputs("question"), PRED)
+
+
+def test_shared_rubric_and_that_of_the_example_are_joined_unless_it_is_an_input() -> None:
+    shared = [{"name": "shared", "requirement": "says seven", "check": {"number": 7}}]
+    example = dspy.Example(question="?", rubric=ITEMS)
+    metric = RubricMetric(shared, judge="offline")
+    assert float(metric(example.with_inputs("question"), PRED)) == 0.5
+    assert float(metric(dspy.Example(question="?", rubric="a text for the program").with_inputs("rubric"), PRED)) == 0.0
+    # A rubric is never shown to the judge as a part of the task.
+    report = RubricMetric(judge="offline", feedback=lambda report: str(report.criteria[0].name))
+    assert float(report(example.with_inputs("question", "rubric"), PRED)) == 1.0

@@ -6,6 +6,7 @@ import json
 import random
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,9 @@ from rubric_integrations import Rubric, RubricError
 from rubric_integrations.formats import lint, read_document, write_document
 from rubric_integrations.formats.registry import FORMATS
 from tests.formats.mutation import SEEDS, mutate
+
+# A file of assertions that code decides warns of each.
+pytestmark = pytest.mark.filterwarnings("ignore:.*not graded, or not as there:UserWarning")
 
 
 @settings(max_examples=1500, deadline=1000)

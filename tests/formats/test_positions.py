@@ -79,7 +79,8 @@ def test_line_in_a_document_that_cannot_be_parsed_is_the_first(text: str) -> Non
 def test_sarif_and_json_have_the_line_of_each_fault_and_warning(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text(NATIVE)
     (tmp_path / "syntax.yaml").write_text("criteria:\n  - {requirement: a\n")
-    (tmp_path / "vague.yaml").write_text("criteria:\n- {requirement: Says why}\n\n- {requirement: Is good and nice}\n")
+    careless = "criteria:\n- {requirement: Says why}\n\n- {requirement: Is good and names the price}\n"
+    (tmp_path / "vague.yaml").write_text(careless)
     files = [tmp_path / name for name in ("broken.yaml", "syntax.yaml", "vague.yaml")]
     log = json.loads(run("validate", *files, "--format", "sarif").stdout)
     lines: dict[str, list[int]] = {}

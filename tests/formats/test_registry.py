@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
-from rubric_integrations import PerCriterionGrader, Rubric, RubricError, Submission
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, RubricError, Submission
 from rubric_integrations.checks import register_metric
 from rubric_integrations.formats import load_eval_cases, read_document, write_document
 from rubric_integrations.formats.registry import FORMATS, Format, detect
@@ -72,3 +72,32 @@ def test_detection_never_fails_and_falls_back_to_native(document: Any) -> None:
 def test_conversion_to_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match=rf"'toml'.*{', '.join(sorted(FORMATS))}"):
         write_document(Rubric([{"requirement": "r"}]), "toml")
+
+
+@pytest.mark.parametrize("name", ["agentv", "openrubricrl"])
+def test_conversion_lists_tags_importance_and_metadata_as_losses(name: str) -> None:
+    rubric = Rubric(
+        [Criterion(name="a", requirement="r", importance="essential", tags=("t",), metadata={"page": 3})],
+        importance_weights={"essential": 5},
+    )
+    document, losses = FORMATS[name].write(rubric)
+    assert "importance_weights" in "\n".join(losses)
+    for field in ("tags", "importance", "metadata"):
+        assert any(loss.startswith(f"`a`: `{field}` has no place in the") for loss in losses)
+    assert FORMATS[name].read(document, "file").criteria[0].requirement == "r"
+
+
+def test_conversion_to_agentv_writes_bands_that_cover_its_scale_as_score_ranges() -> None:
+    levels = {"0-3": "poor", "4-9": "fair", "10": "perfect"}
+    scale = {"min": 0, "max": 10, "integer": True, "levels": levels}
+    rubric = Rubric.from_dict([{"name": "a", "requirement": "r", "scale": scale}])
+    document, losses = FORMATS["agentv"].write(rubric)
+    assert losses == []
+    ranges = [entry["score_range"] for entry in document["rubrics"][0]["score_ranges"]]
+    assert ranges == [[0, 3], [4, 9], [10, 10]]
+    [criterion] = FORMATS["agentv"].read(document, "file").criteria
+    assert criterion.scale is not None
+    assert criterion.scale.levels == {0: "poor", 4: "fair", 10: "perfect"}
+    scale["levels"] = {"0-3": "poor"}
+    _, losses = FORMATS["agentv"].write(Rubric.from_dict([{"name": "a", "requirement": "r", "scale": scale}]))
+    assert losses == ["`a`: the format has one scale, whole numbers from 0 to 10 with a text at 0"]

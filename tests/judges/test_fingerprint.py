@@ -7,7 +7,7 @@ from typing import Any
 import dspy
 import pytest
 
-from rubric_integrations import Submission
+from rubric_integrations import Criterion, Submission
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.results import LabelledJudgment
 from tests.judges.questions import BINARY
@@ -92,3 +92,12 @@ def test_fingerprint_does_not_depend_on_the_service_tier() -> None:
 def test_fingerprint_is_the_same_for_the_default_temperature_and_for_0() -> None:
     fingerprints = {LMJudge("openai/mock", temperature=zero).fingerprint() for zero in (None, 0, 0.0)}
     assert len(fingerprints) == 1
+
+
+def test_tags_of_an_example_which_no_judge_sees_do_not_change_the_fingerprint() -> None:
+    def fingerprint(*tags: str) -> str | None:
+        criterion = Criterion(requirement="Says 42", tags=tags)
+        label = LabelledJudgment(submission=Submission(response="It is 42."), criterion=criterion, verdict="MET")
+        return LMJudge("openai/mock", examples=[label]).fingerprint()
+
+    assert fingerprint() == fingerprint("axis:accuracy")

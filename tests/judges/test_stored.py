@@ -9,7 +9,7 @@ from typing import Any
 import dspy
 import pytest
 
-from rubric_integrations import Criterion, JudgeError, Option, PerCriterionGrader, Rubric, Scale
+from rubric_integrations import Criterion, JudgeError, Option, PerCriterionGrader, Rubric, Scale, Submission
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import GRADERS, Grader, OptionDisplay, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import JudgmentStore, LMJudge
@@ -298,3 +298,28 @@ def test_one_stored_batch_verdict_that_is_no_answer_fails_its_criterion_only() -
     assert [row.verdict for row in report.criteria] == [None, "MET"]
     assert "a stored judgment is not valid" in (report.criteria[0].error or "")
     assert len(judge.requests) == 1
+
+
+@pytest.mark.parametrize("grader_name", GRADERS)
+def test_key_depends_on_documents_only_where_there_are_some(grader_name: str) -> None:
+    make_judge: Any = {
+        "PerCriterionGrader": lambda: FakeJudge(fingerprint="m"),
+        "PerCriterionOneShotGrader": lambda: FakeBatchJudge(batch_of({1: "MET"}), fingerprint="m"),
+        "RubricAsJudgeGrader": lambda: FakeOverallJudge(50, fingerprint="m"),
+    }[grader_name]
+
+    def keys(submission: Submission, rubric: Rubric = KIND) -> set[str]:
+        store = FakeStore()
+        GRADERS[grader_name](make_judge()).with_store(store).grade_sync(rubric, submission)
+        return set(store.rows)
+
+    plain = keys(Submission(response="Hello."))
+    assert keys(Submission(response="Hello.", context=())) == plain
+    assert keys(Submission(response="Hello.", context=(" ",))) == plain
+    assert keys(Submission(response="Hello.", context=("a",))).isdisjoint(plain)
+    two, one = (Submission(response="Hello.", context=texts) for texts in (("a", "b"), ("ab",)))
+    assert keys(two).isdisjoint(keys(one))
+    noted = {"tags": ("t",), "metadata": {"page": 3}, "importance": "essential"}
+    assert keys(Submission(response="Hello."), Rubric([KIND.criteria[0].model_copy(update=noted)])) == plain
+    sourced = Rubric([KIND.criteria[0].model_copy(update={"context": "p. 3"})])
+    assert keys(Submission(response="Hello."), sourced).isdisjoint(plain)

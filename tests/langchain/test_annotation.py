@@ -69,3 +69,12 @@ def test_labels_from_feedback_other_keys_and_runs_and_empty_answers_are_skipped(
 def test_labels_from_feedback_impossible_score_raises(key: str, score: float) -> None:
     with pytest.raises(ValueError, match=f"the feedback `{key}` has the score"):
         labels_from_feedback([make_feedback(key, score=score)], [RUN], RUBRIC)
+
+
+def test_annotation_queue_describes_each_number_of_a_band() -> None:
+    levels = {"1-2": "poor", "3": "fair", "4-5": "good"}
+    rubric = Rubric.from_dict([{"requirement": "r", "scale": {"min": 1, "max": 5, "integer": True, "levels": levels}}])
+    [item] = annotation_queue_rubric(rubric)
+    assert item.get("score_descriptions") == {
+        "0": "1: poor", "0.25": "2: poor", "0.5": "3: fair", "0.75": "4: good", "1": "5: good",
+    }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, Scale
+from rubric_integrations import Check, Criterion, Option, PerCriterionGrader, Rubric, Scale
 from rubric_integrations.dspy.feedback_text import objective_scores
 from rubric_integrations.langchain.feedback import feedback_config, to_feedback
 from rubric_integrations.submission import Submission
@@ -62,3 +62,40 @@ async def test_feedback_of_a_penalty_is_higher_if_better_as_in_dspy(verdict: str
     scores = {row.key: row.score for row in to_feedback(rubric, report, "rubric")[1:]}
     assert scores == {f"rubric.{name}": score for name, score in objective_scores(report).items()}
     assert scores["rubric.rude"] == (0.0 if verdict == "MET" else 1.0)
+
+
+def test_feedback_of_a_criterion_that_does_not_apply_is_a_comment_without_a_value() -> None:
+    rubric = Rubric([Criterion(requirement="Names the sum", applies_when=Check(contains="never there"))])
+    report = rubric.grade_sync("text", PerCriterionGrader("offline"))
+    row = to_feedback(rubric, report, "rubric")[1]
+    assert (row.score, row.value, row.extra) == (None, None, None)
+    assert (row.comment or "").startswith("does not apply: ")
+
+
+def test_feedback_has_a_row_for_each_tag_with_a_score() -> None:
+    rubric = Rubric(
+        [
+            Criterion(name="right", requirement='Says "42"', tags=("facts", "all")),
+            Criterion(
+                name="rude", requirement="Insults", check=Check(contains="fool"), weight=-5, tags=("style", "all")
+            ),
+        ]
+    )
+    report = rubric.grade_sync("It is 42, fool.", PerCriterionGrader("offline"))
+    rows = to_feedback(rubric, report, "quality")
+    scores = {row.key: row.score for row in rows}
+    assert scores == {
+        "quality": 0.5,
+        "quality.tag.facts": 1.0,
+        "quality.tag.all": 0.5,
+        "quality.tag.style": 0.0,
+        "quality.right": 1.0,
+        "quality.rude": 0.0,
+    }
+    assert all(row.feedback_config == CONTINUOUS for row in rows if ".tag." in row.key)
+    undefined = report.model_copy(update={"tags": {"facts": None}})
+    assert [row.key for row in to_feedback(rubric, undefined, "quality")] == [
+        "quality",
+        "quality.right",
+        "quality.rude",
+    ]

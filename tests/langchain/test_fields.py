@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
 import dspy
 import pytest
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from pydantic import BaseModel
 
 from rubric_integrations import Rubric
 from rubric_integrations.dspy.examples import response_of
-from rubric_integrations.langchain import RubricEvaluator
+from rubric_integrations.langchain import RubricEvaluator, RubricRunnable
 from rubric_integrations.langchain.fields import FieldSelector
 from rubric_integrations.submission.values import value_text
-from tests.fakes import FakeModel
+from tests.fakes import FakeJudge, FakeModel
 from tests.langchain.helpers import NUMBER_RUBRIC, chat_model, number_script, number_text
 from tests.openai_server import OpenAIServer
 
@@ -129,3 +131,25 @@ def test_input_in_any_form_of_langchain_becomes_text(task: Any, query: str) -> N
 @pytest.mark.parametrize("outputs", [AIMessage(""), {"messages": []}, {"output": {"messages": []}}, " "])
 def test_output_without_text_is_none(outputs: Any) -> None:
     assert FieldSelector().select({}, outputs, None) is None
+
+
+def test_context_key_selects_documents_of_inputs_outputs_or_references() -> None:
+    select = FieldSelector(context_key="documents").select
+    for place in range(3):
+        sources: list[Any] = [{"question": "q"}, {"answer": "a"}, {"expected": "e"}]
+        sources[place]["documents"] = [Document(page_content="The Nile."), "The Rhine."]
+        submission = select(*sources)
+        assert submission is not None
+        assert (submission.response, submission.context) == ("a", ("The Nile.", "The Rhine."))
+    chosen = FieldSelector(context_key=operator.itemgetter("passages")).select({"q": "q", "passages": "p"}, "a", None)
+    assert chosen is not None
+    assert chosen.context == ("p",)
+    with pytest.raises(ValueError, match=r"`context_key` is 'documents', but there are only \['answer', 'question'\]"):
+        select({"question": "q"}, {"answer": "a"}, None)
+
+
+def test_context_of_the_input_of_a_runnable_reaches_the_judge() -> None:
+    judge = FakeJudge("MET")
+    runnable = RubricRunnable(Rubric.from_dict([{"requirement": "x"}]), judge)
+    runnable.invoke({"output": "a", "context": [Document(page_content="The Nile.")]})
+    assert judge.questions[0].submission.context == ("The Nile.",)

@@ -1,13 +1,15 @@
-"""`resolve_grader` and `resolve_rubric`: the common arguments of all adapters."""
+"""The common arguments of all adapters: `rubric`, `judge` and `grader`."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from langsmith.schemas import Example
 
 from rubric_integrations import PerCriterionGrader, RubricError
 from rubric_integrations.langchain import (
@@ -21,7 +23,7 @@ from rubric_integrations.langchain import (
     compare_by_rubric,
     labels_from_feedback,
 )
-from rubric_integrations.langchain.resolve import check_rubric, resolve_grader, resolve_rubric
+from rubric_integrations.langchain.resolve import resolve_grader
 from tests.langchain.helpers import NUMBER_RUBRIC, make_run
 from tests.langchain.test_annotation import make_feedback
 
@@ -103,7 +105,7 @@ MAKERS: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("rubric", [None, 3, {"criteria": "none"}, [], "missing.yaml"])
+@pytest.mark.parametrize("rubric", [3, {"criteria": "none"}, [], "missing.yaml"])
 @pytest.mark.parametrize("make", MAKERS)
 def test_anything_else_than_a_rubric_is_refused_at_construction(make: Callable[[Any], Any], rubric: Any) -> None:
     with pytest.raises((TypeError, RubricError)):
@@ -112,8 +114,8 @@ def test_anything_else_than_a_rubric_is_refused_at_construction(make: Callable[[
 
 def test_rubric_function_that_returns_no_rubric_raises() -> None:
     wrong: Any = {"x": None}.get
-    with pytest.raises(TypeError, match="`rubric` must be a Rubric, the path"):
-        resolve_rubric(check_rubric(wrong), "x")
+    with pytest.raises(ValueError, match="the example has no rubric: the function of the row failed with TypeError"):
+        RubricEvaluator(wrong, judge="offline")(inputs="x", outputs="It is 42.")
 
 
 def test_grader_is_made_once_or_returned_as_passed() -> None:
@@ -130,6 +132,33 @@ def test_neither_or_both_of_judge_and_grader_raise() -> None:
         RubricEvaluator(NUMBER_RUBRIC, judge="offline", grader=PerCriterionGrader("offline"))
 
 
-def test_rubric_function_is_called_with_the_source() -> None:
-    assert resolve_rubric(NUMBER_RUBRIC, "x") is NUMBER_RUBRIC
-    assert resolve_rubric({"x": NUMBER_RUBRIC}.__getitem__, "x") is NUMBER_RUBRIC
+def test_example_with_a_rubric_of_its_own_is_graded_by_both_and_the_judge_does_not_see_it() -> None:
+    own = [{"name": "own", "requirement": "Says 41", "check": {"number": 41}}]
+    shared, alone = RubricEvaluator(ROWS, judge="offline"), RubricEvaluator(judge="offline", library={"own": own})
+    case: dict[str, Any] = {"inputs": {"question": "?"}, "outputs": {"answer": "It is 42."}}
+    assert shared(**case)["score"] == 1.0
+    both = shared(**case, reference_outputs={"rubric": own})
+    assert [row["key"] for row in both["metadata"]["criteria"]] == ["rubric.c1", "rubric.own"]
+    assert alone(**case, reference_outputs={"answer": "41", "rubric": "own"})["score"] == 0.0
+    assert alone(inputs={"question": "?", "rubric": ROWS}, outputs="It is 42.")["score"] == 1.0
+    with pytest.raises(ValueError, match="the example has no `rubric`"):
+        alone(**case)
+
+
+def test_example_of_a_dataset_brings_its_rubric_in_its_outputs_or_its_metadata() -> None:
+    for place in ("outputs", "metadata"):
+        fields = {"id": uuid.uuid4(), "inputs": {"question": "?"}, place: {"rubric": ROWS}}
+        example = Example.model_validate(fields)
+        results = RubricEvaluator(judge="offline").evaluate_run(RUN, example).get("results", [])
+        assert [row.score for row in results] == [1.0, 1.0]
+
+
+def test_rubric_of_an_input_is_used_only_where_there_is_no_other() -> None:
+    wrong = [{"requirement": "Says 41", "check": {"number": 41}}]
+    value: dict[str, Any] = {"output": "It is 42.", "rubric": wrong, "level": "hard"}
+    assert RubricRunnable(judge="offline").invoke(value).score == 0.0
+    assert RubricRunnable(ROWS, judge="offline").invoke(value).score == 1.0
+    by_level = RubricRunnable(lambda parsed: {"hard": ROWS}[parsed.fields["level"]], judge="offline")
+    assert by_level.invoke(value).score == 1.0
+    with pytest.raises(ValueError, match="the input has no `rubric`"):
+        RubricRunnable(judge="offline").invoke("It is 42.")

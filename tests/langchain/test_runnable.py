@@ -115,7 +115,7 @@ def test_runnable_as_tool_takes_the_fields_of_the_input(server: OpenAIServer) ->
     runnable = RubricRunnable(SOURCE_RUBRIC, judge=chat_model(server, source_script))
     tool = runnable.as_tool(name="grade", description="Grade a text.")
     assert tool.invoke({"output": "source: a"}).score == 1.0
-    assert set(tool.args) == {"output", "input", "reference"}
+    assert set(tool.args) == {"output", "input", "reference", "context"}
 
 
 def test_runnable_messages_as_output_are_graded(server: OpenAIServer) -> None:

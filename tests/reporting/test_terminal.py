@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rubric_integrations import PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.reporting import ranking_table, report_table
+from rubric_integrations.reporting import ranking_table, report_table, tags_table
 from rubric_integrations.runs import Graded
 from tests.reporting.page.runs import RUBRIC, EchoJudge
 
@@ -48,3 +48,11 @@ def test_report_table_of_a_judge_failure_shows_which_criterion_failed() -> None:
     table = "\n".join(lines_of(report_table(grades("right=MET error=fails tone=x", on_failure="abstain")[0])))
     assert "FAILED" in table
     assert "no reply" in table
+
+
+def test_tags_table_has_a_score_for_each_tag() -> None:
+    criteria = [{"requirement": 'Says "42"', "tags": ["facts"]}, {"requirement": "Is it good?", "tags": ["style"]}]
+    rubric = Rubric.from_dict(criteria)
+    [graded] = grade_many(["42"], rubric, PerCriterionGrader("offline"))
+    table = [line.split("│")[1:3] for line in lines_of(tags_table(graded)) if line.startswith("│")]
+    assert [[cell.strip() for cell in row] for row in table] == [["1.000", "facts"], ["-", "style"]]

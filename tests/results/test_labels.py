@@ -42,7 +42,7 @@ def test_read_labels_finds_criteria_by_their_key(tmp_path: Path) -> None:
     [
         (
             label_line(criterion="other"),
-            r":1: has no 'other', or .* of that name; it has \['right', 'c2'\]",
+            r":1: the rubric has no criterion 'other'; it has \['right', 'c2'\]",
         ),
         ('{"criterion": "right", "verdict": "MET"}', "has no 'submission'"),
         (label_line(requirement="Was right"), "`right` was 'Was right' when it was labelled, and is 'Is right'"),
@@ -57,6 +57,29 @@ def test_read_labels_of_another_rubric_are_refused(tmp_path: Path, line: str, wo
     path.write_text(line + "\n")
     with pytest.raises(LabelsError, match=words):
         read_labels(path, RUBRIC)
+
+
+def test_read_labels_of_rows_with_their_own_rubrics_go_to_the_rubric_of_their_row(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    rubrics = {name: Rubric([Criterion(requirement=f"Says {name}")]) for name in ("a", "b")}
+    path.write_text("".join(label_line(id=name, criterion="c1", requirement=f"Says {name}") + "\n" for name in "ba"))
+    labels = read_labels(path, rubrics)
+    assert [label.criterion for label in labels] == [rubrics["b"].criteria[0], rubrics["a"].criteria[0]]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (label_line(id="z"), ":1: is about the row 'z', which has no rubric in `rubric`: pass the rubrics of the run"),
+        (label_line(), ":1: has no `id`, which says which row's rubric it belongs to"),
+        (label_line(id="a", criterion="c1", requirement="Says b"), "`c1` was 'Says b' when it was labelled"),
+    ],
+)
+def test_read_labels_of_a_row_without_its_rubric_are_refused(tmp_path: Path, line: str, words: str) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(LabelsError, match=words):
+        read_labels(path, {"a": Rubric([Criterion(requirement="Says a")])})
 
 
 def test_read_labels_of_a_missing_file_are_refused(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def test_weight_of_a_group_is_divided_among_its_children() -> None:
     [
         ("- {requirement: a, criteria: []}", "`criteria`: is empty"),
         ("- {requirement: a, criteria: }", r"^rubric: criteria\[0\] `criteria`: is empty"),
-        ("- {requirement: a, criteria: [{requirement: b, weight: -1}]}", "negative weight"),
-        ("- {requirement: a, criteria: [{requirement: b, weight: 0}]}", "none at all"),
+        ("- {requirement: a, criteria: [{requirement: b, weight: -1}]}", "has only penalties: set `penalty_cap`"),
+        ("- {requirement: a, criteria: [{requirement: b, weight: 0}]}", "no weight at all"),
         ("- {requirement: a, criteria: [{requirement: b, weight: x}]}", r"criteria\[0\]\.criteria\[0\] `weight`"),
         ("- {requirement: a, check: {max_words: 3}, criteria: [{requirement: b}]}", "`check`"),
         ("{criteria: [{requirement: a}], tree: []}", "`tree`"),

@@ -341,7 +341,7 @@ def test_grade_many_accepts_the_path_of_a_rubric_a_list_or_a_dictionary(tmp_path
     [
         ("missing.yaml", RubricError, r"missing\.yaml"),
         ([{"weight": 1, "requirment": "Says 42"}], RubricError, "requirment"),
-        (None, TypeError, "`rubric` must be a Rubric, the path"),
+        (42, TypeError, "`rubric` must be a Rubric, the path"),
     ],
 )
 def test_grade_many_refuses_what_is_no_rubric_before_it_reads_a_submission(

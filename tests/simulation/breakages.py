@@ -65,12 +65,13 @@ async def _forget_spend_of_failures(
     return await _call(self, forgetful_request, highest_cost)
 
 
-async def _store_after_release(self: Any, judgments: Mapping[str, Judgment]) -> None:
+async def _store_after_release(self: Any, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
     async def store_later() -> None:
         await asyncio.sleep(0.25)
         await _store(self, judgments)
 
     self.later = asyncio.create_task(store_later())
+    return judgments
 
 
 def _ignore_criterion(self: StoredJudge, form: str, submission: Any, guidelines: str, _own_part: object) -> str:
@@ -82,7 +83,7 @@ def _sleep_in_the_loop(self: concurrency.AdaptiveConcurrency, sent_at: float, wa
     _on_rate_limit(self, sent_at, wait)
 
 
-async def _repeat_last_row(submissions: Any) -> AsyncGenerator[Row]:
+async def _repeat_last_row(submissions: Any) -> AsyncGenerator[tuple[Any, Row]]:
     row = None
     async for row in _as_rows(submissions):
         yield row

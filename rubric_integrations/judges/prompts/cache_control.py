@@ -18,7 +18,7 @@ from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 # The least that any Anthropic model caches, at four characters a token.
 _MIN_CACHED_CHARS = 4 * 1024
 
-_SHARED_FIELDS = ("guidelines", "query", "reference", "submission")
+_SHARED_FIELDS = ("guidelines", "query", "reference", "context", "submission")
 
 
 class CacheControlAdapter(JudgeAdapter):

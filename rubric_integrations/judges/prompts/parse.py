@@ -35,6 +35,10 @@ _ALIASES = {
     "reasoning": "explanation",
 }
 
+# HealthBench's grader answers with true or false under this name. A custom `system_prompt` may request it.
+_IS_MET = "criteria_met"
+_IS_MET_VERDICTS = {True: "MET", False: "UNMET"}
+
 # An entry of a list may hold its answer under any of these names; under two of them it answers twice.
 _ENTRY_ANSWERS = ("answer", "verdict", "criterion_status")
 
@@ -83,7 +87,7 @@ def parse_reply(
     """
     strict = quotable or json_only
     try:
-        reply = _parse_object(text, strict)
+        reply = parse_object(text, strict)
         outputs = {
             name: _parse_entries(reply.fields, name, get_args(annotation)[0], strict, expected_ids)
             if get_origin(annotation) is list
@@ -101,8 +105,16 @@ def parse_reply(
         raise AdapterParseError("JudgeAdapter", signature, text, f"{error}: {text[:80]!r}") from None
 
 
-def _parse_object(text: str, strict: bool) -> ReplyObject:
-    """Parse the one JSON object of a reply, without the thinking before it and a code block around it."""
+def parse_object(text: str, strict: bool) -> ReplyObject:
+    """Parse the one JSON object of a reply, without the thinking before it and a code block around it.
+
+    Args:
+        text: The reply as the model wrote it.
+        strict: Whether the reply must be the object and nothing else.
+
+    Raises:
+        ValueError: There is no object, or more than one, or it may not be read in one way only.
+    """
     thinking = _THINKING.match(text)
     if strict and thinking and len(_THINKING_ENDS.findall(text)) > 1:
         raise ValueError("the reply does not say where its thinking ends")
@@ -118,6 +130,9 @@ def _parse_object(text: str, strict: bool) -> ReplyObject:
     rest = answer[end:]
     if "{" in rest or (strict and rest.strip()):
         raise ValueError("the reply holds more than one JSON object, or text after it")
+    # The words true and false around the object may name another answer, and no rule would find out.
+    if _IS_MET in fields and (answer[:start].strip() or rest.strip()):
+        raise ValueError(f"the reply has `{_IS_MET}`, and is more than a JSON object")
     return ReplyObject(_without_aliases(fields), answer[start:end], answer[:start], rest)
 
 
@@ -146,6 +161,13 @@ def _without_code_block(answer: str) -> str:
 
 
 def _without_aliases(reply: dict[str, Any]) -> dict[str, Any]:
+    if _IS_MET in reply:
+        is_met = reply.pop(_IS_MET)
+        if not isinstance(is_met, bool):
+            raise ValueError(f"`{_IS_MET}` is {is_met!r}, not true or false")
+        if other := next((name for name in ("verdict", "criterion_status") if name in reply), None):
+            raise ValueError(f"the reply gives both `{other}` and `{_IS_MET}`")
+        reply["verdict"] = _IS_MET_VERDICTS[is_met]
     for alias, name in _ALIASES.items():
         if alias not in reply:
             continue
@@ -170,7 +192,7 @@ def _parse_field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
     if name not in reply:
         # A verdict without its explanation is still the judge's verdict.
         if name == "explanation":
-            return ""
+            return strengths_and_weaknesses(reply)
         raise ValueError(f"the reply has no `{name}`")
     value = reply[name]
     if get_origin(annotation) is Literal:
@@ -188,6 +210,22 @@ def _parse_field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
         return _type(annotation).validate_python(value)
     except ValidationError as error:
         raise ValueError(f"`{name}` is {value!r}: {error.errors()[0]['msg'].lower()}") from None
+
+
+def strengths_and_weaknesses(reply: Mapping[str, Any]) -> str:
+    """Return an explanation of the lists `strengths` and `weaknesses` of a reply; empty if it has neither.
+
+    Example:
+        >>> strengths_and_weaknesses({"score": 7, "strengths": ["Is short."], "weaknesses": []})
+        'Strengths: Is short.'
+    """
+    parts: list[str] = []
+    for name in ("strengths", "weaknesses"):
+        value = reply.get(name)
+        texts = [value] if isinstance(value, str) else cast("list[Any]", value) if isinstance(value, list) else []
+        if text := " ".join(str(text) for text in texts if text):
+            parts.append(f"{name.capitalize()}: {text}")
+    return " ".join(parts)
 
 
 def _parse_entries(

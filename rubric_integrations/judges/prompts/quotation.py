@@ -14,12 +14,12 @@ from rubric_integrations.judges.prompts.decoding import compact_forms
 
 # A judge can quote a verdict, a choice, a score or a list of judgments only from a text that contains one of these.
 _QUOTABLE = re.compile(
-    r"verdict|criterion_status|criteria_evaluations|judgments|overall_score"
+    r"verdict|criterion_status|criteria_met|criteria_evaluations|judgments|overall_score"
     r"|[\"'](?:choice|score|answer)\\?[\"']"
 )
-_ANSWER_KEY = re.compile(r'"(?:verdict|criterion_status|choice|score|overall_score|answer)":')
+_ANSWER_KEY = re.compile(r'"(?:verdict|criterion_status|criteria_met|choice|score|overall_score|answer)":')
 _SEPARATORS = re.compile(r"[\W_]+")
-_HIDDEN_NAMES = re.compile(r"verdict|criterionstatus|criteriaevaluations|overallscore")
+_HIDDEN_NAMES = re.compile(r"verdict|criterionstatus|criteriamet|criteriaevaluations|overallscore")
 
 _VERDICT_WORD = re.compile(r"\b(?:met|unmet|cannot[ _]assess)\b", re.IGNORECASE)
 _OTHER_ANSWER = re.compile(r"\d|\b[B-HJ-Z]\b")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rubric_integrations._util.text_cache import cache_by_text
@@ -10,7 +10,9 @@ from rubric_integrations.judges.prompts.quotation import looks_quotable
 from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import normalize_word
-from rubric_integrations.rubric.criterion import Criterion, Option, Scale
+from rubric_integrations.rubric.answers import Option, Scale, band_of, level_text
+from rubric_integrations.rubric.conditions import describe_condition
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
@@ -38,7 +40,12 @@ def render_inputs(submission: Submission, guidelines: str, own: Mapping[str, str
         own: The question's own texts, by field.
     """
     shared, code = _render_shared(
-        submission.response, guidelines, submission.query, submission.reference, submission.thinking
+        submission.response,
+        guidelines,
+        submission.query,
+        submission.reference,
+        submission.thinking,
+        *submission.context,
     )
     fenced = {name: fence(text, code) for name, text in own.items()}
     return PromptInputs(
@@ -50,40 +57,45 @@ def render_inputs(submission: Submission, guidelines: str, own: Mapping[str, str
 
 def texts_of(submission: Submission) -> tuple[str | None, ...]:
     """Return the texts of a submission that a judge reads."""
-    return submission.response, submission.thinking, submission.query, submission.reference
+    return submission.response, submission.thinking, submission.query, submission.reference, *submission.context
 
 
 @cache_by_text
 def _render_shared(
-    response: str, guidelines: str, query: str | None, reference: str | None, thinking: str | None
+    response: str, guidelines: str, query: str | None, reference: str | None, thinking: str | None, *context: str
 ) -> tuple[PromptInputs, str]:
     """Render the shared inputs, and the code of their fences.
 
     The code depends on the shared texts alone, so that the prompt is the same up to the question's own part and a
     provider can cache it.
     """
-    code = fence_code(guidelines, query, reference, response)
+    code = fence_code(guidelines, query, reference, response, *context)
     texts = {"guidelines": guidelines, "query": query, "reference": reference}
     fenced = {name: fence(text, code) for name, text in texts.items() if text}
+    if context:
+        documents = (fence(text, f"{code} document {number}") for number, text in enumerate(context, start=1))
+        fenced["context"] = _join(*documents)
     fenced["submission"] = fence(response, code)
     if thinking:
-        parts = fence(thinking, f"{code} thinking"), fence(response, f"{code} output")
-        fenced["submission"] = FencedText(
-            "\n".join(part.text for part in parts), any(part.neutralized for part in parts)
-        )
+        fenced["submission"] = _join(fence(thinking, f"{code} thinking"), fence(response, f"{code} output"))
     inputs = {name: text.text for name, text in fenced.items()}
     neutralized = any(text.neutralized for text in fenced.values())
-    return PromptInputs(inputs, neutralized, looks_quotable(response, thinking, *texts.values())), code
+    return PromptInputs(inputs, neutralized, looks_quotable(response, thinking, *texts.values(), *context)), code
+
+
+def _join(*parts: FencedText) -> FencedText:
+    return FencedText("\n".join(part.text for part in parts), any(part.neutralized for part in parts))
 
 
 def criterion_inputs(question: Question) -> dict[str, str]:
     """Return the texts of a question on one criterion that it does not share with other questions, by field."""
     criterion = question.criterion
-    own = {"criterion": describe_criterion(criterion)}
+    own = {"criterion_context": criterion.context} if criterion.context else {}
+    own["criterion"] = describe_criterion(criterion)
     if criterion.options is not None:
         own["options"] = describe_options(question)
     elif criterion.scale is not None:
-        own["scale"] = describe_scale(criterion.scale)
+        own["scale"] = describe_numbers(criterion, criterion.scale)
     else:
         own["kind"] = polarity(criterion)
     return own
@@ -109,11 +121,22 @@ def polarity(criterion: Criterion) -> str:
     return "penalty" if criterion.is_penalty else "requirement"
 
 
+def describe_numbers(criterion: Criterion, scale: Scale) -> str:
+    """Describe the numbers that answer a criterion: its scale, or how to count occurrences."""
+    if criterion.cap is None:
+        return describe_scale(scale)
+    return (
+        "the number of occurrences: count how often the submission does what the criterion describes; whole numbers "
+        f"from 0 to {criterion.cap}, and {criterion.cap} if there are more"
+    )
+
+
 def describe_scale(scale: Scale) -> str:
     """Describe a scale: its ends and its levels, one a line."""
     numbers = "whole numbers" if scale.integer else "decimals allowed"
     lines = [f"from {scale.min:g} to {scale.max:g}, {numbers}"]
-    return "\n".join([*lines, *(f"{level:g}: {text}" for level, text in sorted(scale.levels.items()))])
+    levels = sorted(scale.levels.items(), key=lambda item: band_of(item[0]))
+    return "\n".join([*lines, *(f"{level_text(level)}: {text}" for level, text in levels)])
 
 
 def option_codes(options: Sequence[Option]) -> dict[str, Option]:
@@ -143,6 +166,28 @@ def option_code(question: Question, label: str) -> str:
     return next((code for code, option in option_codes(options_of(question)).items() if option is wanted), label)
 
 
+def criteria_inputs(criteria: str, criteria_by_label: Iterable[tuple[str, Criterion]]) -> dict[str, str]:
+    """Return the texts of a question on several criteria that it does not share with other questions, by field.
+
+    Args:
+        criteria: The description of the criteria.
+        criteria_by_label: The criteria, each with the text that names it in this description.
+    """
+    contexts = [f"{label}: {_one_line(c.context)}" for label, c in criteria_by_label if c.context]
+    return {**({"criterion_context": "\n".join(contexts)} if contexts else {}), "criteria": criteria}
+
+
+def batch_inputs(questions: Mapping[int, Question]) -> dict[str, str]:
+    """Return the texts of a question on several criteria, by field."""
+    labelled = ((str(number), question.criterion) for number, question in questions.items())
+    return criteria_inputs(describe_batch(questions), labelled)
+
+
+def rubric_inputs(rubric: Rubric) -> dict[str, str]:
+    """Return the texts of a question on a whole rubric, by field."""
+    return criteria_inputs(describe_rubric(rubric), ((_one_line(c.requirement), c) for c in rubric.criteria))
+
+
 def describe_batch(questions: Mapping[int, Question]) -> str:
     """Describe several criteria, each with its number and the kind of answer that it takes."""
     blocks: list[str] = []
@@ -151,7 +196,7 @@ def describe_batch(questions: Mapping[int, Question]) -> str:
         if criterion.options is not None:
             kind, more = "choice", "\n" + describe_options(question)
         elif criterion.scale is not None:
-            kind, more = "score", "\n" + describe_scale(criterion.scale)
+            kind, more = "score", "\n" + describe_numbers(criterion, criterion.scale)
         else:
             kind, more = polarity(criterion), ""
         text = _one_line(describe_criterion(criterion))
@@ -161,7 +206,20 @@ def describe_batch(questions: Mapping[int, Question]) -> str:
 
 def describe_rubric(rubric: Rubric) -> str:
     """Describe all criteria with their weights, for a score of the whole submission."""
-    return "\n".join(f"({c.weight:+g}) {_one_line(describe_criterion(c))}" for c in rubric.criteria)
+    texts = [f"{_one_line(describe_criterion(criterion))}{_only_if(criterion)}" for criterion in rubric.criteria]
+    return "\n".join(f"({_describe_weight(c)}) {text}" for c, text in zip(rubric.criteria, texts, strict=True))
+
+
+def _only_if(criterion: Criterion) -> str:
+    """Return what a judge of the whole reads about when a criterion applies."""
+    if criterion.applies_when is None:
+        return ""
+    return f" [Leave this one out of the score unless this holds: {describe_condition(criterion.applies_when)}]"
+
+
+def _describe_weight(criterion: Criterion) -> str:
+    each = f" for each occurrence, of which at most {criterion.cap} count" if criterion.cap is not None else ""
+    return f"{criterion.weight:+g}{each}"
 
 
 def options_of(question: Question) -> Sequence[Option]:

@@ -16,7 +16,8 @@ import hashlib
 import re
 import secrets
 import unicodedata
-from functools import lru_cache
+from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 from rubric_integrations._util.text_cache import cache_by_text
@@ -72,7 +73,8 @@ def neutralize(text: str) -> str:
     valid = text.encode("utf-8", "replace").decode("utf-8")
     if not _is_disguised(valid):
         return _FORGERIES.sub(lambda match: match.group() + " ", valid)
-    folded = [_fold_char(char) for char in valid]
+    plain = _plain_characters().get
+    folded = [plain(char, char) for char in valid]
     positions = [position for position, chars in enumerate(folded) for _ in chars]
     forged = {positions[match.end() - 1] for match in _FORGERIES.finditer("".join(folded))}
     return "".join(char + " " if position in forged else char for position, char in enumerate(valid))
@@ -85,17 +87,19 @@ def fold(text: str) -> str:
         >>> fold("\uff3b\u200b[ ## verdict")
         '[[ ## verdict'
     """
-    return "".join(map(_fold_char, text)) if _is_disguised(text) else text
+    return text.translate(str.maketrans(_plain_characters())) if _is_disguised(text) else text
 
 
 def _is_disguised(text: str) -> bool:
     return not text.isascii() and bool(_DISGUISED.search(text))
 
 
-@lru_cache(maxsize=4096)
-def _fold_char(char: str) -> str:
-    # One character at a time, so that a position in the folded text can be traced back to the text.
-    return "" if _INVISIBLE.match(char) else unicodedata.normalize("NFKC", char)
+@cache
+def _plain_characters() -> dict[str, str]:
+    """Return what each character that may disguise another stands for; nothing for an invisible one."""
+    code_points = chain(range(0x20000), range(0xE0000, 0xE1000))
+    disguised = _DISGUISED.findall("".join(map(chr, code_points)))
+    return {char: "" if _INVISIBLE.match(char) else unicodedata.normalize("NFKC", char) for char in disguised}
 
 
 def fence_code(*texts: str | None) -> str:

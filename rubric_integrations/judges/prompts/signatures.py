@@ -41,6 +41,21 @@ class _Submission(dspy.Signature):
     submission: str = dspy.InputField(desc="the text to judge")
 
 
+# Few questions have them. A signature gets them only then, so that the prompts of the others, and the files and keys
+# that depend on its fields, stay the same.
+OPTIONAL_FIELDS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "context": (
+        dspy.InputField(desc="documents that the submission can be compared with; they decide nothing by themselves"),
+        ("submission",),
+    ),
+    "criterion_context": (
+        dspy.InputField(desc="a document that belongs to the criterion, or to the one that is named before it"),
+        ("criterion", "criteria"),
+    ),
+}
+"""Input fields that only some questions have, each with the fields of which one follows it."""
+
+
 @_with_material
 class JudgeCriterion(_Submission):
     """Decide whether a submission meets one criterion of a rubric.

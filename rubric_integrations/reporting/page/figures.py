@@ -1,15 +1,21 @@
-"""Computes the figures of the report page: the summary of a run, points lost per criterion, and two runs compared."""
+"""Computes the figures of the report page for one run: its summary, and the points lost per criterion or tag.
+
+All are computed in one pass over the rows, of which none is kept: each class has a method `add` for one row.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rubric_integrations.reporting.page.loading import GradedRow, RunFile
-from rubric_integrations.reporting.page.statistics import Mean, mean_with_interval, sign_flip_p_value
+from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
+from rubric_integrations.reporting.page.loading import GradedRow
+from rubric_integrations.reporting.page.statistics import Mean, mean_with_interval
 from rubric_integrations.results.report import CriterionReport
-from rubric_integrations.results.usage import total_spend
+from rubric_integrations.results.usage import SpendTotal
+
+BINS = 20
+"""The number of bars of the histogram of scores."""
 
 
 class Summary(NamedTuple):
@@ -18,6 +24,7 @@ class Summary(NamedTuple):
     Attributes:
         submissions: The number of submissions.
         score: The mean score of the complete grades; None if there is none.
+        histogram: The number of scores in each of `BINS` equal parts of [0, 1]; others count in the first or the last.
         passed: The number of submissions that passed.
         graded: The number of complete grades.
         coverage: The mean coverage, in [0, 1]; None without a report.
@@ -30,6 +37,7 @@ class Summary(NamedTuple):
 
     submissions: int
     score: Mean | None
+    histogram: list[int]
     passed: int
     graded: int
     coverage: float | None
@@ -41,22 +49,23 @@ class Summary(NamedTuple):
 
 
 class CriterionFigures(NamedTuple):
-    """The figures of one criterion over a run.
+    """The figures of one criterion, or of all criteria with one tag, over a run.
 
     Attributes:
-        name: The criterion's name.
-        requirement: The criterion's text.
-        weight: The weight, negative for a penalty.
+        name: The criterion's name, or the tag.
+        requirement: The criterion's text; empty if it differs between rows.
+        weight: The weight, negative for a penalty; None if it differs between criteria.
         required: Whether a submission must fulfil it to pass.
         lost: Points lost per submission, on average over the submissions with an answer.
-        worst: The most points that can be lost: the absolute weight.
+        worst: The most points that can be lost: the sum of the absolute weights, on average over those submissions.
         met, partly, unmet: The number of answers that are fully, partly and not at all as the author wants.
         abstained, failed, open: The number of missing answers: the judge could not tell, failed, or got no request.
+        inapplicable: The number of submissions to which the criterion does not apply.
     """
 
     name: str
     requirement: str
-    weight: float
+    weight: float | None
     required: bool
     lost: float
     worst: float
@@ -66,46 +75,54 @@ class CriterionFigures(NamedTuple):
     abstained: int
     failed: int
     open: int
+    inapplicable: int
 
 
-class Comparison(NamedTuple):
-    """Two runs compared on the submissions that both have scored.
+class SummaryFigures:
+    """Computes the `Summary` of one run."""
 
-    Attributes:
-        pairs: The number of such submissions.
-        difference: The second run's mean minus the first run's, with its interval.
-        p_value: The probability of a difference at least this large if the runs were equally good.
-        better, worse, same: The number of scores that rose, fell and stayed the same.
-        flips: The number of criteria whose answer changed, among those with an answer in both runs.
-    """
+    def __init__(self) -> None:
+        self._submissions = self._reports = self._graded = self._passed = self._abstained = 0
+        self._coverage = 0.0
+        self._scores: list[float] = []
+        self._histogram = [0] * BINS
+        self._spend = SpendTotal()
 
-    pairs: int
-    difference: Mean
-    p_value: float | None
-    better: int
-    worse: int
-    same: int
-    flips: int
+    def add(self, row: GradedRow) -> None:
+        """Add one row."""
+        self._submissions += 1
+        self._graded += row.is_graded
+        report = row.report
+        if not report:
+            return
+        self._reports += 1
+        self._coverage += report.coverage
+        self._abstained += report.cannot_assess_count
+        self._spend.add(report.spend)
+        if report.score is not None:
+            self._histogram[min(BINS - 1, max(0, int(report.score * BINS)))] += 1
+        if row.is_graded:
+            self._passed += report.passed
+            if report.score is not None:
+                self._scores.append(report.score)
 
-
-def summarize(rows: Sequence[GradedRow]) -> Summary:
-    """Compute the figures of one run."""
-    reports = [row.report for row in rows if row.report]
-    complete = [row.report for row in rows if row.report and row.is_graded]
-    scores = [report.score for report in complete if report.score is not None]
-    spend = total_spend(report.spend for report in reports)
-    return Summary(
-        submissions=len(rows),
-        score=mean_with_interval(scores) if scores else None,
-        passed=sum(report.passed for report in complete),
-        graded=len(complete),
-        coverage=math.fsum(report.coverage for report in reports) / len(reports) if reports else None,
-        abstained=sum(report.cannot_assess_count for report in reports),
-        failed=sum(not row.is_graded for row in rows),
-        calls=spend.calls,
-        tokens=spend.total_tokens,
-        cost=spend.cost,
-    )
+    @property
+    def summary(self) -> Summary:
+        """The figures of the rows so far."""
+        spend = self._spend.spend
+        return Summary(
+            submissions=self._submissions,
+            score=mean_with_interval(self._scores) if self._scores else None,
+            histogram=self._histogram,
+            passed=self._passed,
+            graded=self._graded,
+            coverage=self._coverage / self._reports if self._reports else None,
+            abstained=self._abstained,
+            failed=self._submissions - self._graded,
+            calls=spend.calls,
+            tokens=spend.total_tokens,
+            cost=spend.cost,
+        )
 
 
 def desirability(row: CriterionReport) -> float | None:
@@ -115,63 +132,88 @@ def desirability(row: CriterionReport) -> float | None:
     return 1.0 - row.value if row.weight < 0 else row.value
 
 
-def criterion_figures(run: RunFile) -> list[CriterionFigures]:
-    """Compute the figures of each criterion, those that lost most points first."""
-    by_key: dict[tuple[str, str], list[CriterionReport]] = {}
-    for row in run.rows:
-        for criterion in row.report.criteria if row.report else ():
-            by_key.setdefault((criterion.name, criterion.requirement), []).append(criterion)
-    figures = [_figures_of(rows) for rows in by_key.values()]
-    return sorted(figures, key=lambda criterion: -criterion.lost)
+class _Group:
+    """The criteria of one column: sums over the rows."""
+
+    def __init__(self) -> None:
+        self.requirements = set[str]()
+        self.weights = set[float]()
+        self.required = False
+        self.rows = 0
+        self.lost = self.worst = 0.0
+        self.met = self.partly = self.unmet = self.abstained = self.failed = self.open = self.inapplicable = 0
+
+    def add(self, criteria: Sequence[CriterionReport]) -> None:
+        has_answer = False
+        for criterion in criteria:
+            # Two are enough to know that they differ.
+            if len(self.requirements) < 2:
+                self.requirements.add(criterion.requirement)
+            if len(self.weights) < 2:
+                self.weights.add(criterion.weight)
+            self.required = self.required or criterion.required
+            value = desirability(criterion)
+            if value is not None:
+                has_answer = True
+                self.lost += abs(criterion.weight) * (1 - value)
+                self.worst += abs(criterion.weight)
+                self.met += value == 1
+                self.partly += 0 < value < 1
+                self.unmet += value == 0
+            self.abstained += criterion.abstained
+            self.inapplicable += criterion.not_applicable
+            self.failed += criterion.error is not None
+            self.open += not criterion.was_asked
+        self.rows += has_answer
+
+    def figures(self, name: str) -> CriterionFigures:
+        return CriterionFigures(
+            name=name,
+            requirement=next(iter(self.requirements)) if len(self.requirements) == 1 else "",
+            weight=next(iter(self.weights)) if len(self.weights) == 1 else None,
+            required=self.required,
+            lost=self.lost / self.rows if self.rows else 0.0,
+            worst=self.worst / self.rows if self.rows else 0.0,
+            met=self.met,
+            partly=self.partly,
+            unmet=self.unmet,
+            abstained=self.abstained,
+            failed=self.failed,
+            open=self.open,
+            inapplicable=self.inapplicable,
+        )
 
 
-def _figures_of(rows: Sequence[CriterionReport]) -> CriterionFigures:
-    rated = [(row, value) for row in rows if (value := desirability(row)) is not None]
-    values = [value for _, value in rated]
-    lost = math.fsum(abs(row.weight) * (1 - value) for row, value in rated)
-    return CriterionFigures(
-        name=rows[0].name,
-        requirement=rows[0].requirement,
-        weight=rows[0].weight,
-        required=rows[0].required,
-        lost=lost / len(rated) if rated else 0.0,
-        worst=max(abs(row.weight) for row in rows),
-        met=sum(value == 1 for value in values),
-        partly=sum(0 < value < 1 for value in values),
-        unmet=sum(value == 0 for value in values),
-        abstained=sum(row.value is None and not row.error and row.was_asked for row in rows),
-        failed=sum(row.error is not None for row in rows),
-        open=sum(not row.was_asked for row in rows),
-    )
+class ColumnFigures:
+    """Computes the figures of the criteria that all rows share, and of the tags."""
 
+    def __init__(self) -> None:
+        self._criteria: dict[ColumnKey, _Group] | None = None
+        self._tags: dict[str, _Group] = {}
 
-def compare(first: RunFile, second: RunFile) -> Comparison | None:
-    """Compare two runs submission by submission; None if no submission is scored in both.
+    def add(self, row: GradedRow) -> None:
+        """Add one row. A criterion that it does not have is given up, so that memory holds only shared ones."""
+        criteria = row.report.criteria if row.report else ()
+        if not criteria:
+            return
+        by_key: dict[ColumnKey, list[CriterionReport]] = {}
+        by_tag: dict[str, list[CriterionReport]] = {}
+        for place, criterion in enumerate(criteria):
+            by_key.setdefault(column_key(criterion), []).append(criterion)
+            for tag in row.criterion_tags[place] if place < len(row.criterion_tags) else ():
+                by_tag.setdefault(tag, []).append(criterion)
+        if self._criteria is None:
+            self._criteria = {key: _Group() for key in by_key}
+        self._criteria = {key: group for key, group in self._criteria.items() if key in by_key}
+        for key, group in self._criteria.items():
+            group.add(by_key[key])
+        for tag, tagged in by_tag.items():
+            self._tags.setdefault(tag, _Group()).add(tagged)
 
-    Rows are matched by id, and those with an equal id in their order.
-    """
-    second_by_key = second.rows_by_key()
-    differences: list[float] = []
-    flips = 0
-    for key, row in first.rows_by_key().items():
-        other = second_by_key.get(key)
-        if other is None or not row.report or not other.report:
-            continue
-        before = {criterion.name: criterion.verdict for criterion in row.report.criteria}
-        after = {criterion.name: criterion.verdict for criterion in other.report.criteria}
-        flips += sum(None not in (old := before.get(name), new) and old != new for name, new in after.items())
-        if row.report.score is not None and other.report.score is not None:
-            differences.append(other.report.score - row.report.score)
-    if not differences:
-        return None
-    # Scores are sums of floats: a difference of this size is rounding.
-    rounding = 1e-9
-    return Comparison(
-        pairs=len(differences),
-        difference=mean_with_interval(differences),
-        p_value=sign_flip_p_value(differences),
-        better=sum(difference > rounding for difference in differences),
-        worse=sum(difference < -rounding for difference in differences),
-        same=sum(abs(difference) <= rounding for difference in differences),
-        flips=flips,
-    )
+    def of(self, columns: Columns) -> list[CriterionFigures]:
+        """Return the figures of each column that has some, those that lost most points first."""
+        groups = (
+            (self._criteria or {}) if columns.kind == "criteria" else {(tag, ""): self._tags[tag] for tag in self._tags}
+        )
+        figures = [groups[key].figures(key[0]) for key in columns.keys if key in groups]
+        return sorted(figures, key=lambda criterion: -criterion.lost)

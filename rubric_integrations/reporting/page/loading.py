@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, cast, overload
 
 from pydantic import ValidationError
 
-from rubric_integrations._util.json_lines import read_json_lines
-from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations._util.json_lines import parse_json, read_json_lines
+from rubric_integrations.results.report import CriterionReport, EvaluationReport
 from rubric_integrations.submission.submission import Submission
 
 # A file of responses may have an `id` on each line too, but no line of it says whether the row passed.
@@ -37,12 +39,16 @@ class GradedRow(NamedTuple):
         submission: What was graded; None if there was nothing to grade.
         report: The grade, which may be incomplete; None if there is none.
         error: Why there is no grade, or why it is not complete.
+        tags: The score of each tag of the row's criteria; None for one without an answer.
+        criterion_tags: The tags of each criterion, in the order of the report; empty if there is no report.
     """
 
     id: str
     submission: Submission | None
     report: EvaluationReport | None
     error: str | None
+    tags: Mapping[str, float | None] = MappingProxyType({})
+    criterion_tags: tuple[tuple[str, ...], ...] = ()
 
     @property
     def is_graded(self) -> bool:
@@ -52,29 +58,33 @@ class GradedRow(NamedTuple):
         return self.error is None or self.report.score is not None or self.report.score_range is not None
 
 
+RowKey = tuple[str, int]
+
+
 class RunFile(NamedTuple):
     """The results of one run.
 
     Attributes:
         name: The run's name on the page.
-        rubric: The rubric's name, if it has one.
-        judge: The judge's name, if the file has it.
-        rows: The submissions, in order.
+        rubric: The rubric's name; None if it has none, or if rows have different ones.
+        judge: The judge's name; None if it is unknown, or if rows have different ones.
+        rows: The submissions, in order. Those of a file are read from it whenever they are used.
     """
 
     name: str
     rubric: str | None
     judge: str | None
-    rows: tuple[GradedRow, ...]
+    rows: Sequence[GradedRow]
 
-    def rows_by_key(self) -> dict[tuple[str, int], GradedRow]:
-        """Return the rows by their id and, among those with an equal id, their number from 1."""
+    def row_keys(self) -> list[RowKey]:
+        """Return the key of each row: its id, and its number from 1 among the rows with an equal id."""
+        ids = self.rows.ids if isinstance(self.rows, _RowsOfFile) else [row.id for row in self.rows]
         counts = Counter[str]()
-        rows: dict[tuple[str, int], GradedRow] = {}
-        for row in self.rows:
-            counts[row.id] += 1
-            rows[row.id, counts[row.id]] = row
-        return rows
+        keys: list[RowKey] = []
+        for row_id in ids:
+            counts[row_id] += 1
+            keys.append((row_id, counts[row_id]))
+        return keys
 
     @classmethod
     def of(
@@ -91,31 +101,89 @@ class RunFile(NamedTuple):
         return cls(name, rubric, judge, tuple(_row(result.to_dict()) for result in graded))
 
 
+class _RowsOfFile(Sequence[GradedRow]):
+    """The rows of a run file, of which memory holds only their ids and where their lines begin."""
+
+    def __init__(self, path: Path, ids: Sequence[str]):
+        self.ids = ids
+        self._path = path
+        self._starts = array("q")
+        with path.open("rb") as lines:
+            start = 0
+            for line in lines:
+                if line.strip():
+                    self._starts.append(start)
+                start += len(line)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> GradedRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[GradedRow]: ...
+
+    def __getitem__(self, index: int | slice) -> GradedRow | Sequence[GradedRow]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._starts[place])
+                row = _row(parse_json(file.readline().decode()))
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            row = None
+        if row is None or row.id != self.ids[place]:
+            raise RunFileError(f"{self._path}: changed while it was read: repeat the command when the run has ended")
+        return row
+
+
 def read_run(path: Path) -> RunFile:
-    """Read a file that `grade --out` wrote.
+    """Read a file that `grade --out` wrote. Its rows stay in the file: memory holds one at a time.
 
     A last line that a crash has cut off is skipped with a warning.
 
     Raises:
-        RunFileError: The file cannot be read, is empty, or has a line that is not a grade.
+        RunFileError: The file cannot be read, is empty, or has a line that is not a grade. Later, a row raises it if
+            the file has changed.
     """
-    objects = list(_objects(path))
-    if not objects:
-        raise RunFileError(f"{path}: is empty: name a file that `grade --out` wrote")
-    rows: list[GradedRow] = []
-    for number, fields in objects:
+    # What comes from a pipe cannot be read a second time.
+    kept: list[GradedRow] | None = None if path.is_file() else []
+    ids: list[str] = []
+    names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
+    for number, fields in _objects(path):
         try:
             if not fields.keys() >= _GRADE_FIELDS:
                 missing = " and ".join(f"`{name}`" for name in sorted(_GRADE_FIELDS - fields.keys()))
                 raise KeyError(f"it has no {missing}")
-            rows.append(_row(fields))
-        except (ValidationError, KeyError, TypeError) as error:
+            row = _row(fields)
+        except (ValidationError, KeyError, TypeError, AttributeError) as error:
             problem = str(error.args[0] if isinstance(error, KeyError) else error).splitlines()[0]
             raise RunFileError(
                 f"{path}:{number}: is no grade: {problem}: name a file that `grade --out` wrote"
             ) from None
-    first = objects[0][1]
-    return RunFile(path.stem, _text(first.get("rubric")), _text(first.get("judge")), tuple(rows))
+        for field, seen in names.items():
+            seen.add(_text(fields.get(field)))
+        ids.append(row.id)
+        if kept is not None:
+            kept.append(row)
+    if not ids:
+        raise RunFileError(f"{path}: is empty: name a file that `grade --out` wrote")
+    rows = _RowsOfFile(path, ids) if kept is None else tuple(kept)
+    # The name of one row's rubric is not that of the run.
+    rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
+    return RunFile(path.stem, rubric, judge, rows)
+
+
+def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedRow | None]]]:
+    """Yield the rows of all runs by their key, each with its row in every run; None where a run does not have it.
+
+    Rows with an equal id are matched in their order. Those that only a later run has come last.
+    """
+    places = [{key: place for place, key in enumerate(run.row_keys())} for run in runs]
+    for key in dict.fromkeys(key for run in places for key in run):
+        yield key, [run.rows[of_run[key]] if key in of_run else None for run, of_run in zip(runs, places, strict=True)]
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -130,35 +198,18 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise RunFileError(f"{error}: name a file that `grade --out` wrote") from None
 
 
-def rubric_mismatch(runs: Sequence[RunFile]) -> str:
-    """Describe the first criterion that not all rows of all runs have; empty if they are graded by one rubric.
-
-    A criterion is another one if its name, its requirement or its weight differs: scores of different criteria, or of
-    criteria with different weights, measure different things. Rows without criteria have nothing to compare.
-    """
-    first: tuple[str, dict[tuple[str, str, float], str]] | None = None
-    for run in runs:
-        for row in run.rows:
-            criteria = row.report.criteria if row.report else ()
-            described = {(c.name, c.requirement, c.weight): f"`{c.name}` {c.requirement!r}" for c in criteria}
-            if not described:
-                continue
-            if first is None:
-                first = run.name, described
-            elif described.keys() != first[1].keys():
-                key = min(described.keys() ^ first[1].keys())
-                owner, other = (first[0], run.name) if key in first[1] else (run.name, first[0])
-                criterion = first[1].get(key) or described[key]
-                return f"{owner} has the criterion {criterion} (weight {key[2]:g}), which rows of {other} do not have"
-    return ""
-
-
 def _row(fields: dict[str, Any]) -> GradedRow:
     submission = Submission.model_validate(fields["submission"]) if fields.get("submission") else None
-    # A line also holds the row's own fields, which the report's model does not know.
+    tags: dict[str, float | None] = fields.get("tags") or {}
+    entries: list[dict[str, Any]] = fields.get("report") or []
+    # A line also holds the row's own fields, and the tags, which the report's model does not know.
     report_fields = {name: fields[name] for name in EvaluationReport.model_fields if name in fields}
+    if entries:
+        known = CriterionReport.model_fields.keys()
+        report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
     report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
-    return GradedRow(str(fields["id"]), submission, report, _text(fields.get("error")))
+    criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
+    return GradedRow(str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags)
 
 
 def _text(value: object) -> str | None:

@@ -1,12 +1,42 @@
 "use strict";
 /* Text from models and users is put into the document with textContent only: it must never become markup. */
 (async () => {
-  const packed = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
-  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const data = JSON.parse(await new Response(unpacked).text());
+  const unpack = async (element) => {
+    const letters = atob(element.textContent);
+    const packed = new Uint8Array(letters.length);
+    for (let at = 0; at < letters.length; at++) packed[at] = letters.charCodeAt(at);
+    return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  };
+  const data = await unpack(document.getElementById("data"));
   const two = data.runs.length > 1;
   const last = data.runs.length - 1;
   const $ = (id) => document.getElementById(id);
+
+  /* The texts of the submissions are in blocks, of which the last few that were opened stay unpacked. */
+  const packedBlocks = document.getElementsByClassName("block");
+  const rowsOfBlock = [];
+  data.rows.forEach((row, number) => { row.number = number; (rowsOfBlock[row.at[0]] ||= []).push(row); });
+  const recent = new Map();
+  const loadBlock = async (number) => {
+    const block = recent.get(number) || unpack(packedBlocks[number]);
+    recent.delete(number);
+    recent.set(number, block);
+    if (recent.size > 4) recent.delete(recent.keys().next().value);
+    return block;
+  };
+  /* One submission: its texts, its grades, and its criteria with their answer in each run. */
+  const load = async (row) => {
+    const block = await loadBlock(row.at[0]);
+    const texts = block.rows[row.at[1]];
+    const criteria = new Map();
+    texts.grades.forEach((grade, run) => (grade?.answers || []).forEach(([place, state, verdict, good, reason, more]) => {
+      const [name, requirement, weight, required, tags] = block.criteria[place];
+      const key = JSON.stringify([name, requirement]);
+      if (!criteria.has(key)) criteria.set(key, { key, name, requirement, weight, required, tags, answers: [] });
+      criteria.get(key).answers[run] = { state, verdict, good, reason, more: more || {} };
+    }));
+    return { ...texts, grades: row.grades.map((grade, run) => grade && { ...grade, ...texts.grades[run] }), criteria: [...criteria.values()] };
+  };
 
   const make = (name, attributes = {}, ...children) => {
     const element = document.createElement(name);
@@ -19,29 +49,47 @@
     return element;
   };
 
-  /* Labels: answers that the reader overruled, stored in this browser under a key of these runs. */
+  /* Labels: answers that the reader overruled, stored in this browser under a key of these runs. A label belongs to one
+     row, and to one criterion of it by its name and its requirement: other rows may use the name for another one. */
   const store = "rubric-labels-" + data.key;
   let labels = {};
   try { labels = JSON.parse(localStorage.getItem(store) || "{}"); } catch { /* without storage, labels last until the page is closed */ }
   const saveLabels = () => { try { localStorage.setItem(store, JSON.stringify(labels)); } catch { /* see above */ } showLabels(); };
-  const labelKey = (row, place) => JSON.stringify([row.id, data.criteria[place].name, ...(row.copy ? [row.copy] : [])]);
+  const rowKey = (row) => JSON.stringify([row.id, row.copy || 1]);
+  const setLabel = (row, key, verdict) => {
+    const ofRow = labels[rowKey(row)] || {};
+    if (verdict) ofRow[key] = { verdict };
+    else delete ofRow[key];
+    labels[rowKey(row)] = ofRow;
+    if (!Object.keys(ofRow).length) delete labels[rowKey(row)];
+    saveLabels();
+  };
   const titleOf = (row) => (row.copy ? row.id + " (" + row.copy + ")" : row.id);
+  const linkOf = (row) => "#s" + row.number;
 
-  const answersOf = (row, run) => {
-    const answers = new Map();
-    for (const [place, state, verdict, good, reason, more] of row.grades[run]?.answers || [])
-      answers.set(place, { state, verdict, good, reason, more: more || {} });
-    return answers;
+  /* Columns: the criteria that all rows have, or their tags. An answer is [state, verdict, how good it is from 0 to 1]. */
+  const isOf = (column, name, requirement) => column[0] === name && (column[1] === "" || column[1] === requirement);
+  const valueAt = (row, run, place) => {
+    const value = row.grades[run]?.cells?.[place];
+    if (value === undefined || value === null) return null;
+    const [state, verdict, good] = data.kind === "tags" ? ["answered", null, value] : data.answers[value];
+    return { state, verdict, good };
+  };
+  const labelAt = (row, place) => {
+    const ofRow = labels[rowKey(row)];
+    const key = ofRow && data.kind === "criteria" && Object.keys(ofRow).find((key) => isOf(data.columns[place], ...JSON.parse(key)));
+    return key ? ofRow[key] : null;
   };
   const glyph = (answer) => {
     if (answer.state === "failed") return "!";
     if (answer.state === "abstained") return "?";
     if (answer.state === "open") return "\u00b7";
+    if (answer.state === "inapplicable") return "\u2013";
     if (answer.verdict === "MET" || answer.verdict === "UNMET") return answer.verdict[0];
     return String(Math.round(answer.good * 100) / 100).replace(/^0\./, ".");
   };
   const shade = (answer) => (answer.state === "answered" ? "g" + Math.round(answer.good * 4) : answer.state);
-  const inWords = (answer) => (answer.state === "failed" ? "judge failed" : answer.state === "open" ? "not requested" : answer.verdict);
+  const inWords = (answer) => (answer.state === "failed" ? "judge failed" : answer.state === "open" ? "not requested" : answer.state === "inapplicable" ? "does not apply" : answer.verdict ?? answer.good.toFixed(2));
   const scoreText = (grade) => {
     if (!grade) return "not in this run";
     if (grade.range) return (grade.range[0] === null ? "?" : grade.range[0].toFixed(2)) + ".." + grade.range[1].toFixed(2);
@@ -50,18 +98,13 @@
   };
   const delta = (row) =>
     two && row.grades[0]?.score !== undefined && row.grades[1]?.score !== undefined ? row.grades[1].score - row.grades[0].score : null;
-  const changed = (row, place, all) => {
-    if (!two || !row.grades[0] || !row.grades[1]) return false;
-    const [a, b] = (all || [0, 1].map((run) => answersOf(row, run))).map((answers) => answers.get(place));
-    return Boolean(a?.verdict && b?.verdict) && a.verdict !== b.verdict;
-  };
 
   /* The list. */
   const choices = { text: "", status: "all", criterion: "", answer: "", sort: "order" };
   const options = (list) => list.map(([value, text]) => make("option", { value }, text));
   const field = (name, text, control) => {
     control.id = "f-" + name;
-    control.addEventListener("input", () => { choices[name] = control.value; showList(); });
+    control.addEventListener("input", () => { choices[name] = control.value; if (name === "text") search(); else { $("window").scrollTop = 0; showList(); } });
     return make("label", { for: control.id }, text, control);
   };
   const statuses = [["all", "all"], ["passed", "passed"], ["not", "not passed"], ["failed", "not graded"], ["abstained", "with abstentions"], ["split", "panel disagreed"], ["labelled", "overruled"]];
@@ -71,31 +114,48 @@
   $("filters").append(
     field("text", "search", make("input", { type: "search" })),
     field("status", "show", make("select", {}, ...options(statuses))),
-    field("criterion", "criterion", make("select", {}, ...options([["", "any"], ...data.criteria.map((c, i) => [String(i), c.name])]))),
-    field("answer", "answered", make("select", {}, ...options([["", "in any way"], ["good", "as wanted"], ["part", "partly"], ["bad", "not as wanted"], ["abstained", "could not tell"], ["failed", "judge failed"], ["open", "not requested"]]))),
+    field("criterion", data.kind === "tags" ? "tag" : "criterion", make("select", {}, ...options([["", "any"], ...data.columns.map(([name], place) => [String(place), name])]))),
+    field("answer", "answered", make("select", {}, ...options([["", "in any way"], ["good", "as wanted"], ["part", "partly"], ["bad", "not as wanted"], ["abstained", "could not tell"], ["failed", "judge failed"], ["open", "not requested"], ["inapplicable", "does not apply"]]))),
     field("sort", "sort", make("select", {}, ...options(sorts))),
   );
   $("filters").addEventListener("submit", (event) => event.preventDefault());
 
+  const kinds = ["good", "part", "bad", "abstained", "failed", "open", "inapplicable"];
   const kind = (answer) => (answer.state !== "answered" ? answer.state : answer.good === 1 ? "good" : answer.good === 0 ? "bad" : "part");
+  let matches = null; /* the rows with the searched text; null if there is no such text to search for */
   const wanted = (row) => {
     const grade = row.grades[last] || row.grades[0];
-    const answers = answersOf(row, last);
     const difference = delta(row);
     const status = {
       all: true, passed: grade?.passed && !grade.error, not: !grade?.passed && !grade?.error, failed: Boolean(grade?.error),
-      abstained: [...answers.values()].some((a) => a.state === "abstained"),
-      split: [...answers.values()].some((a) => a.more.agreement !== undefined && a.more.agreement !== null && a.more.agreement < 1),
-      labelled: data.criteria.some((_, place) => labelKey(row, place) in labels),
-      changed: data.criteria.some((_, place) => changed(row, place)), better: difference > 1e-9, worse: difference !== null && difference < -1e-9,
+      abstained: row.grades[last]?.counts?.[kinds.indexOf("abstained")], split: row.grades[last]?.split, labelled: rowKey(row) in labels,
+      changed: row.changed?.length, better: difference > 1e-9, worse: difference !== null && difference < -1e-9,
     }[choices.status];
-    if (!status) return false;
-    const text = choices.text.toLowerCase();
-    if (text && ![row.id, row.query, row.response].some((part) => (part || "").toLowerCase().includes(text))) return false;
+    if (!status || (matches && !matches.has(row))) return false;
     if (!choices.answer) return true;
-    const selected = choices.criterion === "" ? [...answers.values()] : [answers.get(Number(choices.criterion))].filter(Boolean);
-    return selected.some((answer) => kind(answer) === choices.answer);
+    if (choices.criterion === "") return row.grades[last]?.counts?.[kinds.indexOf(choices.answer)] > 0;
+    const answer = valueAt(row, last, Number(choices.criterion));
+    return Boolean(answer) && kind(answer) === choices.answer;
   };
+  let searches = 0;
+  async function search() {
+    const number = ++searches;
+    const text = choices.text.toLowerCase();
+    const found = new Set();
+    for (let block = 0; text && block < rowsOfBlock.length; block++) {
+      const { rows } = await unpack(packedBlocks[block]);
+      if (number !== searches) return; /* the reader went on typing */
+      for (const row of rowsOfBlock[block]) {
+        const { query, response } = rows[row.at[1]];
+        if ([row.id, query, response].some((part) => (part || "").toLowerCase().includes(text))) found.add(row);
+      }
+      $("count").textContent = "searching: " + found.size + " so far";
+    }
+    if (number !== searches) return;
+    matches = text ? found : null;
+    $("window").scrollTop = 0;
+    showList();
+  }
   const low = (row) => { const g = row.grades[last]; return g?.score ?? g?.range?.[0] ?? null; };
   const order = {
     order: null, id: (a, b) => a.id.localeCompare(b.id, undefined, { numeric: true }),
@@ -104,34 +164,62 @@
   };
   let shown = data.rows;
 
-  const cell = (row, place, answers, all) => {
-    const answer = answers.get(place);
+
+  /* Rows that share columns may have further criteria, which only the counts include. */
+  const hasMore = data.rows.some((row) => row.grades.some((grade) => grade?.counts && (data.kind === "tags" || grade.counts.reduce((a, b) => a + b) > data.columns.length)));
+  const counted = (grade) => (grade?.counts ? grade.counts[0] + " of " + grade.counts.slice(0, -1).reduce((a, b) => a + b) : "");
+  const cell = (row, run, place) => {
+    const answer = valueAt(row, run, place);
     if (!answer) return make("td");
-    const label = labels[labelKey(row, place)];
-    const look = ["cell", shade(answer), changed(row, place, all) ? "changed" : "", label ? "overruled" : ""].join(" ");
-    const words = data.criteria[place].name + ": " + inWords(answer) + (label ? ", overruled: " + label.verdict : "");
+    const label = labelAt(row, place);
+    const look = ["cell", shade(answer), row.changed?.includes(place) ? "changed" : "", label ? "overruled" : ""].join(" ");
+    const words = data.columns[place][0] + ": " + inWords(answer) + (label ? ", overruled: " + label.verdict : "");
     return make("td", { title: words }, make("i", { class: look, "aria-hidden": "true" }, glyph(answer)), make("span", { class: "vh" }, inWords(answer)));
   };
+  const line = (row, number) => {
+    const grade = row.grades[last] || row.grades[0];
+    const difference = delta(row);
+    const scores = (two ? row.grades : [grade]).map((g) => make("td", { class: "score" }, scoreText(g)));
+    if (two) scores.push(make("td", { class: "score" }, difference === null ? "" : (difference > 0 ? "+" : "") + difference.toFixed(3)));
+    const passed = grade.error ? make("td", {}, make("i", { class: "cell failed", "aria-hidden": "true" }, "!"), make("span", { class: "vh" }, "not graded")) : make("td", { class: grade.passed ? "" : "no" }, grade.passed ? "yes" : "no");
+    const run = row.grades[last]?.counts ? last : 0;
+    return make("tr", { "aria-rowindex": number + 2 }, make("th", { scope: "row", title: titleOf(row) }, make("a", { href: linkOf(row) }, titleOf(row))), ...scores, passed,
+      hasMore ? make("td", { class: "score" }, counted(row.grades[run])) : null, ...data.columns.map((_, place) => cell(row, run, place)));
+  };
+  const heads = two ? data.runs.map((name, run) => make("th", { scope: "col", class: "score r" + (run + 1) }, name)) : [make("th", { scope: "col", class: "score" }, "score")];
+  if (two) heads.push(make("th", { scope: "col", class: "score" }, "change"));
+  const head = make("tr", { "aria-rowindex": 1 }, make("th", { scope: "col" }, "submission"), ...heads, make("th", { scope: "col" }, "passed"), hasMore ? make("th", { scope: "col", class: "score" }, "as wanted") : null,
+    ...data.columns.map(([name, requirement]) => make("th", { scope: "col", class: "c", title: requirement || name }, make("span", {}, name))));
+  const body = make("tbody");
+  $("heat").replaceChildren(make("caption", { class: "vh" }, "Each submission with its score, and the answer to each criterion"), make("thead", {}, head), body);
+
+  /* A long list has only the lines around the visible ones in the document, and empty space in place of the others. */
+  const FEW = 200, AROUND = 40;
+  let height = 0, drawn = [0, 0];
+  const gap = (lines) => { const space = make("tr", { "aria-hidden": "true" }, make("td")); space.firstChild.style.height = lines * height + "px"; return space; };
+  const draw = (from, to) => {
+    const focused = body.contains(document.activeElement) ? document.activeElement.hash : null;
+    drawn = [from, to];
+    body.replaceChildren(...(from ? [gap(from)] : []), ...shown.slice(from, to).map((row, at) => line(row, from + at)), ...(to < shown.length ? [gap(shown.length - to)] : []));
+    if (focused) body.querySelector('a[href="' + focused + '"]')?.focus({ preventScroll: true });
+  };
+  const drawVisible = (always) => {
+    const first = height ? Math.floor($("window").scrollTop / height) : 0;
+    const after = first + Math.ceil($("window").clientHeight / (height || 32));
+    if (shown.length <= FEW) { if (always) draw(0, shown.length); return; }
+    const isIn = (drawn[0] === 0 || drawn[0] <= first - AROUND / 4) && (drawn[1] >= shown.length || drawn[1] >= after + AROUND / 4);
+    if (always || !isIn) draw(Math.max(0, Math.min(first, shown.length) - AROUND), Math.min(shown.length, after + AROUND));
+  };
+  $("window").addEventListener("scroll", () => drawVisible(false));
+  addEventListener("resize", () => drawVisible(false));
   function showList() {
     shown = data.rows.filter(wanted);
     if (order[choices.sort]) shown = [...shown].sort(order[choices.sort]);
     $("count").textContent = shown.length + " of " + data.rows.length + " submissions";
-    const heads = two ? data.runs.map((name, run) => make("th", { scope: "col", class: "score r" + (run + 1) }, name)) : [make("th", { scope: "col", class: "score" }, "score")];
-    if (two) heads.push(make("th", { scope: "col", class: "score" }, "change"));
-    const head = make("tr", {}, make("th", { scope: "col" }, "submission"), ...heads, make("th", { scope: "col" }, "passed"),
-      ...data.criteria.map((c) => make("th", { scope: "col", class: "c", title: c.requirement }, make("span", {}, c.name))));
-    const body = make("tbody");
-    for (const row of shown) {
-      const grade = row.grades[last] || row.grades[0];
-      const all = data.runs.map((_, run) => answersOf(row, run));
-      const difference = delta(row);
-      const scores = (two ? row.grades : [grade]).map((g) => make("td", { class: "score" }, scoreText(g)));
-      if (two) scores.push(make("td", { class: "score" }, difference === null ? "" : (difference > 0 ? "+" : "") + difference.toFixed(3)));
-      const passed = grade.error ? make("td", {}, make("i", { class: "cell failed", "aria-hidden": "true" }, "!"), make("span", { class: "vh" }, "not graded")) : make("td", { class: grade.passed ? "" : "no" }, grade.passed ? "yes" : "no");
-      body.append(make("tr", {}, make("th", { scope: "row" }, make("a", { href: "#s" + data.rows.indexOf(row) }, titleOf(row))), ...scores, passed,
-        ...data.criteria.map((_, place) => cell(row, place, all[last].size ? all[last] : all[0], all))));
-    }
-    $("heat").replaceChildren(make("caption", { class: "vh" }, "Each submission with its score, and the answer to each criterion"), make("thead", {}, head), body);
+    $("window").classList.toggle("long", shown.length > FEW);
+    $("heat").setAttribute("aria-rowcount", shown.length + 1);
+    if (!height && shown.length && !$("list").hidden) { draw(0, 1); height = body.firstChild.getBoundingClientRect().height; }
+    drawVisible(true);
   }
 
   /* One submission. */
@@ -146,53 +234,76 @@
     return make("td", { class: "why" }, make("i", { class: "cell " + shade(answer), "aria-hidden": "true" }, glyph(answer)), " ", make("b", {}, inWords(answer)), " ", answer.reason || "",
       notes.length ? make("small", {}, " (" + notes.join("; ") + ")") : null, votes.length ? make("ul", { class: "votes" }, ...votes) : null);
   };
-  const overrule = (row, place) => {
-    const key = labelKey(row, place);
-    const answer = answersOf(row, last).get(place) || answersOf(row, 0).get(place);
-    const binary = !answer || ["MET", "UNMET", "CANNOT_ASSESS", null].includes(answer.verdict);
-    const seen = new Set(data.rows.map((other) => answersOf(other, last).get(place)?.verdict).filter(Boolean));
-    const words = binary ? ["MET", "UNMET", "CANNOT_ASSESS"] : [...seen, "CANNOT_ASSESS"].filter((word, at, all) => all.indexOf(word) === at);
-    const set = (verdict) => {
-      if (verdict) labels[key] = { verdict, reason: labels[key]?.reason || "" };
-      else delete labels[key];
-      saveLabels();
-    };
-    const select = make("select", { "aria-label": "Your answer to " + data.criteria[place].name, oninput: (event) => set(event.target.value) }, ...options([["", "as judged"], ...words.map((word) => [word, word])]));
-    if (labels[key] && !words.includes(labels[key].verdict)) select.append(make("option", { value: labels[key].verdict }, labels[key].verdict));
-    select.value = labels[key]?.verdict || "";
+  const BINARY = ["MET", "UNMET", "CANNOT_ASSESS"];
+  const seenIn = data.columns.map(() => null);
+  const seenAnswers = (criterion) => {
+    const place = data.kind === "criteria" ? data.columns.findIndex((column) => isOf(column, criterion.name, criterion.requirement)) : -1;
+    if (place >= 0) seenIn[place] ||= [...new Set(data.rows.map((row) => valueAt(row, last, place)?.verdict).filter(Boolean))];
+    return [...(place >= 0 ? seenIn[place] : []), ...criterion.answers.map((answer) => answer?.verdict).filter(Boolean)];
+  };
+  const overrule = (row, criterion) => {
+    const seen = seenAnswers(criterion);
+    const isBinary = seen.every((verdict) => BINARY.includes(verdict));
+    const words = isBinary ? BINARY : [...new Set([...seen, "CANNOT_ASSESS"])];
+    const label = labels[rowKey(row)]?.[criterion.key];
+    const name = "Your answer to " + criterion.name;
+    const set = (event) => setLabel(row, criterion.key, event.target.value.trim());
+    /* The run does not have the options of a criterion: those that no other row shows must be typed. */
+    if (!isBinary && words.length < 3) {
+      const input = make("input", { "aria-label": name, placeholder: "as judged", size: "12", onchange: set });
+      input.value = label?.verdict || "";
+      return make("td", {}, input);
+    }
+    const select = make("select", { "aria-label": name, oninput: set }, ...options([["", "as judged"], ...words.map((word) => [word, word])]));
+    if (label && !words.includes(label.verdict)) select.append(make("option", { value: label.verdict }, label.verdict));
+    select.value = label?.verdict || "";
     return make("td", {}, select);
   };
-  function showOne(place) {
+  let openings = 0;
+  async function showOne(place) {
+    const number = ++openings;
     const row = data.rows[place];
+    const texts = await load(row);
+    if (number !== openings) return;
     const at = shown.indexOf(row);
-    const turn = (step, name) => { const other = shown[at + step]; return at >= 0 && other ? make("a", { href: "#s" + data.rows.indexOf(other), rel: step > 0 ? "next" : "prev" }, name) : null; };
-    const all = data.runs.map((_, run) => answersOf(row, run));
-    const rows = data.criteria.map((criterion, c) => {
-      if (!all.some((answers) => answers.has(c))) return null;
-      const name = make("th", { scope: "row" }, make("span", { class: "key" }, criterion.name), " ", make("small", {}, (criterion.weight > 0 ? "+" : "") + criterion.weight), criterion.required ? " " : null, criterion.required ? make("span", { class: "tag" }, "required") : null, make("span", { class: "words" }, criterion.requirement));
-      return make("tr", {}, name, ...all.map((answers) => verdictCell(answers.get(c))), overrule(row, c));
+    const turn = (step, name) => { const other = shown[at + step]; return at >= 0 && other ? make("a", { href: linkOf(other), rel: step > 0 ? "next" : "prev" }, name) : null; };
+    const rows = texts.criteria.map((criterion) => {
+      const tags = (criterion.tags || []).flatMap((tag) => [" ", make("span", { class: "tag" }, tag)]);
+      const name = make("th", { scope: "row" }, make("span", { class: "key" }, criterion.name), " ", make("small", {}, (criterion.weight > 0 ? "+" : "") + criterion.weight), criterion.required ? " " : null, criterion.required ? make("span", { class: "tag" }, "required") : null, ...tags, make("span", { class: "words" }, criterion.requirement));
+      return make("tr", {}, name, ...data.runs.map((_, run) => verdictCell(criterion.answers[run])), overrule(row, criterion));
     });
     const heads = two ? data.runs : ["answer"];
-    const grades = row.grades.map((grade, run) => make("p", {}, two ? make("b", { class: "r" + (run + 1) }, data.runs[run] + ": ") : null, scoreText(grade) + (grade && !grade.error ? (grade.passed ? ", passed" : ", not passed") : "") +
-      (grade?.penalty ? ", " + grade.penalty.toFixed(3) + " deducted for length" : "") + (grade?.metrics ? ", " + Object.entries(grade.metrics).map(([name, value]) => name + " " + (value === null ? "not computed" : value.toFixed(3))).join(", ") : "") + (grade?.error ? ": " + grade.error : "") + (grade?.note ? "; " + grade.note : "") + (grade?.reason ? ". " + grade.reason : "")));
+    const figures = (values) => Object.entries(values).map(([name, value]) => name + " " + (value === null ? "not computed" : value.toFixed(3))).join(", ");
+    const grades = texts.grades.map((grade, run) => make("p", {}, two ? make("b", { class: "r" + (run + 1) }, data.runs[run] + ": ") : null, scoreText(grade) + (grade && !grade.error ? (grade.passed ? ", passed" : ", not passed") : "") +
+      (grade?.penalty ? ", " + grade.penalty.toFixed(3) + " deducted for length" : "") + (grade?.metrics ? ", " + figures(grade.metrics) : "") + (grade?.tags ? "; " + figures(grade.tags) : "") + (grade?.error ? ": " + grade.error : "") + (grade?.note ? "; " + grade.note : "") + (grade?.reason ? ". " + grade.reason : "")));
     $("one").replaceChildren(
       make("nav", { class: "turn", "aria-label": "Submissions" }, make("a", { href: "#list" }, "All submissions"), turn(-1, "Previous"), turn(1, "Next")),
       make("h2", {}, titleOf(row)), ...grades,
-      make("div", { class: "scroll" }, make("table", { class: "answers-table" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "criterion"), ...heads.map((name) => make("th", { scope: "col" }, name)), make("th", { scope: "col" }, "overrule"))), make("tbody", {}, ...rows.filter(Boolean)))),
-      ...text("Task", row.query), ...text("Thinking", row.thinking), ...text("Response", row.response), ...text("Reference", row.reference));
+      make("div", { class: "scroll" }, make("table", { class: "answers-table" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "criterion"), ...heads.map((name) => make("th", { scope: "col" }, name)), make("th", { scope: "col" }, "overrule"))), make("tbody", {}, ...rows))),
+      ...text("Task", texts.query), ...text("Thinking", texts.thinking), ...text("Response", texts.response), ...text("Reference", texts.reference));
+    $("list").hidden = $("overview").hidden = true;
+    $("one").hidden = false;
+    scrollTo(0, 0);
+    $("one").focus();
   }
 
+  async function labelLines() {
+    const lines = [];
+    for (const row of data.rows) {
+      const ofRow = labels[rowKey(row)];
+      if (!ofRow) continue;
+      const texts = await load(row);
+      const submission = Object.fromEntries(["response", "thinking", "query", "reference"].filter((name) => texts[name]).map((name) => [name, texts[name]]));
+      for (const { key, name, requirement, answers } of texts.criteria)
+        if (ofRow[key]) lines.push(JSON.stringify({ id: row.id, copy: row.copy, criterion: name, requirement, verdict: ofRow[key].verdict, was: answers[last]?.verdict ?? null, submission }));
+    }
+    return lines;
+  }
   function showLabels() {
-    const count = Object.keys(labels).length;
-    const lines = () => data.rows.flatMap((row) => data.criteria.flatMap((criterion, place) => {
-      const label = labels[labelKey(row, place)];
-      if (!label) return [];
-      const submission = Object.fromEntries(["response", "thinking", "query", "reference"].filter((name) => row[name]).map((name) => [name, row[name]]));
-      const was = answersOf(row, last).get(place)?.verdict ?? null;
-      return [JSON.stringify({ id: row.id, criterion: criterion.name, requirement: criterion.requirement, verdict: label.verdict, was, submission })];
-    }));
-    const save = () => {
-      const link = make("a", { download: "labels.jsonl", href: URL.createObjectURL(new Blob([lines().join("\n") + "\n"], { type: "application/jsonl" })) });
+    const count = Object.values(labels).reduce((sum, ofRow) => sum + Object.keys(ofRow).length, 0);
+    const save = async () => {
+      const lines = await labelLines();
+      const link = make("a", { download: "labels.jsonl", href: URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "application/jsonl" })) });
       link.click();
       URL.revokeObjectURL(link.href);
     };
@@ -201,14 +312,18 @@
       ...(count ? [make("button", { type: "button", onclick: save }, "Export labels.jsonl"), make("button", { type: "button", onclick: remove }, "Delete labels")] : []));
   }
 
+  let top = 0; /* where the list was scrolled to, which hiding it may lose */
   function route() {
     const match = /^#s(\d+)$/.exec(location.hash);
-    const one = match && data.rows[Number(match[1])] ? Number(match[1]) : null;
-    $("overview").hidden = one !== null;
-    $("list").hidden = one !== null;
-    $("one").hidden = one === null;
-    if (one !== null) { showOne(one); scrollTo(0, 0); $("one").focus(); }
-    else showList();
+    if (!$("list").hidden) top = $("window").scrollTop;
+    if (match && data.rows[Number(match[1])]) { showOne(Number(match[1])); return; }
+    openings++; /* a submission that is still being unpacked must not open now */
+    $("list").hidden = $("overview").hidden = false;
+    $("one").hidden = true;
+    $("window").scrollTop = top;
+    showList();
+    $("window").scrollTop = top;
+    drawVisible(false);
   }
   addEventListener("hashchange", route);
   addEventListener("keydown", (event) => {

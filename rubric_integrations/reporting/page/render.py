@@ -7,19 +7,17 @@ into the document with `textContent`. As a second defence, a content security po
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from typing import Any
 
 from rubric_integrations._util.extras import install_command
-from rubric_integrations.reporting.page.figures import compare, criterion_figures, summarize
-from rubric_integrations.reporting.page.loading import RunFile
-from rubric_integrations.reporting.page.view import page_data
-
-_BINS = 20
+from rubric_integrations.reporting.page.columns import SharedColumns
+from rubric_integrations.reporting.page.comparison import ComparisonFigures
+from rubric_integrations.reporting.page.figures import BINS, ColumnFigures, SummaryFigures
+from rubric_integrations.reporting.page.loading import RunFile, matched_rows
+from rubric_integrations.reporting.page.view import PageData
 
 
 def report_page(runs: Sequence[RunFile], title: str | None = None) -> str:
@@ -37,31 +35,46 @@ def report_page(runs: Sequence[RunFile], title: str | None = None) -> str:
         >>> report_page([RunFile.of("tonight", [])], "Nothing yet")[:15]
         '<!doctype html>'
     """
+    return "".join(page_parts(runs, title))
+
+
+def page_parts(runs: Sequence[RunFile], title: str | None = None) -> Iterator[str]:
+    """Render a page as parts to write one after the other, so that memory never holds the whole page.
+
+    All rows are read before this returns. Arguments and exceptions are those of `report_page`.
+    """
     if not 1 <= len(runs) <= 2:
         raise ValueError(f"`runs` must be one run, or two to compare, got {len(runs)}")
-    data = json.dumps(page_data(runs), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    template = _template()
+    summaries = [SummaryFigures() for _ in runs]
+    shared, criteria, comparison = SharedColumns(), ColumnFigures(), ComparisonFigures()
+    data = PageData([run.name for run in runs])
+    for key, rows in matched_rows(runs):
+        for row, summary in zip(rows, summaries, strict=True):
+            if row:
+                summary.add(row)
+        if rows[-1]:
+            criteria.add(rows[-1])
+        if len(rows) == 2:
+            comparison.add(*rows)
+        shared.add(rows)
+        data.add(key, rows, shared.shared)
+    columns = shared.columns
     script = _asset("page.js")
-    return _template().render(
+    return template.generate(
         title=title or runs[0].rubric or "Rubric report",
-        runs=[(run, summarize(run.rows)) for run in runs],
-        comparison=compare(*runs) if len(runs) == 2 else None,
-        criteria=criterion_figures(runs[-1]),
-        histogram=[_histogram(run) for run in runs],
-        bins=_BINS,
-        data=base64.b64encode(gzip.compress(data, mtime=0)).decode(),
+        runs=[(run, summary.summary) for run, summary in zip(runs, summaries, strict=True)],
+        comparison=comparison.comparison,
+        kind=columns.kind,
+        criteria=criteria.of(columns),
+        has_criteria=shared.has_criteria,
+        bins=BINS,
+        index=data.index(columns),
+        blocks=data.blocks,
         style=_asset("page.css"),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-
-
-def _histogram(run: RunFile) -> list[int]:
-    """Count the scores in equal bins over [0, 1]; scores below 0 or above 1 count in the first or the last bin."""
-    counts = [0] * _BINS
-    for row in run.rows:
-        if row.report and row.report.score is not None:
-            counts[min(_BINS - 1, max(0, int(row.report.score * _BINS)))] += 1
-    return counts
 
 
 def _template() -> Any:

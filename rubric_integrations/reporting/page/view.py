@@ -1,73 +1,168 @@
-"""Builds the data for the page's script as compact JSON: each criterion's text once, and answers as lists."""
+"""Builds the data for the page's script: an index of all rows, and blocks of texts that the browser reads when needed.
+
+The index has what the list of submissions shows, filters and sorts. The texts, which are almost all of a run, are in
+blocks of some rows, each compressed by itself: to open a submission, the browser unpacks one block.
+"""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
 
+from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
+from rubric_integrations.reporting.page.comparison import changed_answers
 from rubric_integrations.reporting.page.figures import desirability
-from rubric_integrations.reporting.page.loading import GradedRow, RunFile
+from rubric_integrations.reporting.page.loading import GradedRow, RowKey
 from rubric_integrations.results.report import CriterionReport
 
+# Characters of JSON. A larger block takes longer to open, and compresses no better.
+_BLOCK = 500_000
+# Level 6 saves 4 % of the size of ordinary text, and takes up to three times as long.
+_LEVEL = 4
+_KINDS = ("good", "part", "bad", "abstained", "failed", "open", "inapplicable")
 
-def page_data(runs: Sequence[RunFile]) -> dict[str, Any]:
-    """Convert runs to JSON data: `runs` (names), `criteria`, `rows` (with one grade per run) and `key`.
 
-    Rows of two runs are matched by id, and those with an equal id in their order. Submissions that only the second run
-    has come last.
+class PageData:
+    """Collects the data of a page, row by row; only compressed texts are kept.
+
+    Attributes:
+        blocks: The packed blocks so far.
     """
-    criteria: dict[tuple[str, str], dict[str, Any]] = {}
-    for run in runs:
-        for row in run.rows:
-            for c in row.report.criteria if row.report else ():
-                fields = {"name": c.name, "requirement": c.requirement, "weight": c.weight, "required": c.required}
-                criteria.setdefault((c.name, c.requirement), fields)
-    positions = {key: position for position, key in enumerate(criteria)}
-    by_key = [run.rows_by_key() for run in runs]
-    keys = list(dict.fromkeys(key for rows in by_key for key in rows))
-    rows = [_row([rows.get(key) for rows in by_key], key[1], positions) for key in keys]
-    view = {"runs": [run.name for run in runs], "criteria": list(criteria.values()), "rows": rows}
-    # The browser stores labels under this key, so that another page does not show them.
-    digest = hashlib.sha256(json.dumps(view, sort_keys=True).encode()).hexdigest()[:16]
-    return {**view, "key": digest}
+
+    def __init__(self, names: Sequence[str]):
+        self.blocks: list[str] = []
+        self._names = list(names)
+        self._rows: list[dict[str, Any]] = []
+        # Each distinct answer once: its state, verdict and desirability.
+        self._answers: dict[tuple[str, str | None, float | None], int] = {}
+        # The browser stores labels under this key, so that another page does not show them.
+        self._digest = hashlib.sha256()
+        self._start_block()
+
+    def add(self, key: RowKey, grades: Sequence[GradedRow | None], shared: dict[ColumnKey, None]) -> None:
+        """Add one submission with its row in each run; None where a run does not have it.
+
+        Args:
+            key: The submission's id, and its number among those with an equal id.
+            grades: The rows.
+            shared: The criteria that may become columns.
+        """
+        row_id, number = key
+        submission = next(row for row in grades if row is not None).submission
+        texts = submission.model_dump(mode="json", exclude_none=True, exclude={"logprobs"}) if submission else {}
+        details = _json({**texts, "grades": [row and self._details(row) for row in grades]})
+        entry: dict[str, Any] = {"id": row_id, "grades": [row and self._grade(row, shared) for row in grades]}
+        if number > 1:
+            entry["copy"] = number
+        if len(grades) == 2 and grades[0] and grades[1]:
+            entry["changed"] = [column_key(criterion) for criterion in changed_answers(grades[0], grades[1])]
+        entry["at"] = [len(self.blocks), len(self._block)]
+        self._rows.append(entry)
+        self._block.append(details)
+        self._size += len(details)
+        if self._size >= _BLOCK:
+            self._end_block()
+
+    def index(self, columns: Columns) -> str:
+        """End the last block, and return the packed index; `add` cannot be called after it."""
+        if self._block:
+            self._end_block()
+        places = {key: place for place, key in enumerate(columns.keys)}
+        for row in self._rows:
+            if "changed" in row:
+                row["changed"] = [places.get(key, -1) for key in row["changed"]]
+            for grade in row["grades"]:
+                if grade and "answers" in grade:
+                    answers, tags = grade.pop("answers"), grade.pop("tags")
+                    if columns.kind == "criteria":
+                        grade["cells"] = [answers.get(key) for key in columns.keys]
+                    else:
+                        grade["cells"] = [tags.get(tag) for tag, _ in columns.keys]
+        index: dict[str, Any] = {
+            "runs": self._names, "kind": columns.kind, "columns": columns.keys, "answers": list(self._answers),
+            "rows": self._rows,
+        }  # fmt: skip
+        self._digest.update(_json({**index, "rows": [row["id"] for row in self._rows]}).encode("utf-8", "replace"))
+        return _pack(_json({**index, "key": self._digest.hexdigest()[:16]}))
+
+    def _start_block(self) -> None:
+        self._block: list[str] = []
+        self._size = 0
+        self._criteria: dict[str, int] = {}
+
+    def _end_block(self) -> None:
+        text = f'{{"criteria":[{",".join(self._criteria)}],"rows":[{",".join(self._block)}]}}'
+        self._digest.update(text.encode("utf-8", "replace"))
+        self.blocks.append(_pack(text))
+        self._start_block()
+
+    def _grade(self, row: GradedRow, shared: dict[ColumnKey, None]) -> dict[str, Any]:
+        """Return what the list shows of a row: its score, the number of answers of each kind, and the columns."""
+        report = row.report
+        if report is None:
+            return {"error": True}
+        answers: dict[ColumnKey, int] = {}
+        counts = [0] * len(_KINDS)
+        for criterion in report.criteria:
+            answer = _answer(criterion)
+            counts[_KINDS.index(_kind(*answer))] += 1
+            if (key := column_key(criterion)) in shared:
+                answers[key] = self._answers.setdefault(answer, len(self._answers))
+        grade = {
+            "score": report.score,
+            "range": report.score_range,
+            "passed": report.passed,
+            "error": (row.error is not None and not row.is_graded) or None,
+            "counts": counts if report.criteria else None,
+            "split": any(c.agreement is not None and c.agreement < 1 for c in report.criteria if c.votes) or None,
+            "answers": answers,
+            "tags": {tag: None if score is None else round(score, 4) for tag, score in row.tags.items()},
+        }
+        return {name: value for name, value in grade.items() if value is not None}
+
+    def _details(self, row: GradedRow) -> dict[str, Any]:
+        """Return what the page of a submission shows, beyond what is in the index."""
+        report = row.report
+        if report is None:
+            return {"error": row.error or "not graded"}
+        answers: list[list[Any]] = []
+        for place, c in enumerate(report.criteria):
+            tags = row.criterion_tags[place] if place < len(row.criterion_tags) else ()
+            text = _json([c.name, c.requirement, c.weight, c.required, tags])
+            position = self._criteria.setdefault(text, len(self._criteria))
+            answers.append([position, *_answer(c), c.error or c.reason, *filter(None, [_more(c)])])
+        details = {
+            ("note" if row.is_graded else "error"): row.error,
+            "coverage": round(report.coverage, 4),
+            "penalty": report.length_penalty or None,
+            "metrics": report.metrics or None,
+            "tags": row.tags or None,
+            "reason": report.reason or None,
+            "answers": answers,
+        }
+        return {name: value for name, value in details.items() if value is not None}
 
 
-def _row(rows: Sequence[GradedRow | None], number: int, positions: dict[tuple[str, str], int]) -> dict[str, Any]:
-    """Convert one submission with its row in each run; None where a run does not have it.
-
-    `copy` is its number among those with an equal id, from 2; the first one has none.
-    """
-    first = next(row for row in rows if row is not None)
-    submission = first.submission
-    texts = submission.model_dump(mode="json", exclude_none=True, exclude={"logprobs"}) if submission else {}
-    copy = {"copy": number} if number > 1 else {}
-    return {"id": first.id, **copy, **texts, "grades": [row and _grade(row, positions) for row in rows]}
-
-
-def _grade(row: GradedRow, positions: dict[tuple[str, str], int]) -> dict[str, Any]:
-    report = row.report
-    if report is None:
-        return {"error": row.error or "not graded"}
-    grade: dict[str, Any] = {
-        "score": report.score,
-        "range": report.score_range,
-        "passed": report.passed,
-        ("note" if row.is_graded else "error"): row.error,
-        "coverage": round(report.coverage, 4),
-        "penalty": report.length_penalty or None,
-        "metrics": report.metrics or None,
-        "reason": report.reason or None,
-        "answers": [[positions[c.name, c.requirement], *_answer(c)] for c in report.criteria],
-    }
-    return {name: value for name, value in grade.items() if value is not None}
-
-
-def _answer(row: CriterionReport) -> list[Any]:
-    """Return state, verdict, desirability and reason, and a dict of votes, sanitized text and confidence if any."""
+def _answer(row: CriterionReport) -> tuple[str, str | None, float | None]:
+    """Return the state of an answer, its verdict and its desirability."""
     desirable = desirability(row)
-    state = "failed" if row.error else "open" if not row.was_asked else "abstained" if desirable is None else "answered"
+    if row.not_applicable:
+        state = "inapplicable"
+    else:
+        state = "failed" if row.error else "open" if not row.was_asked else "abstained" if row.abstained else "answered"
+    return state, row.verdict, None if desirable is None else round(desirable, 4)
+
+
+def _kind(state: str, _verdict: str | None, desirable: float | None) -> str:
+    return state if state != "answered" else {1.0: "good", 0.0: "bad"}.get(desirable or 0.0, "part")
+
+
+def _more(row: CriterionReport) -> dict[str, Any]:
+    """Return what few answers have: votes, sanitized text and confidence."""
     more: dict[str, Any] = {}
     if row.votes:
         more["votes"] = [[vote.judge, vote.verdict, vote.reason or vote.error] for vote in row.votes]
@@ -76,5 +171,12 @@ def _answer(row: CriterionReport) -> list[Any]:
         more["neutralized"] = True
     if row.confidence is not None:
         more["confidence"] = row.confidence
-    answer = [state, row.verdict, None if desirable is None else round(desirable, 4), row.error or row.reason]
-    return [*answer, more] if more else answer
+    return more
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _pack(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), _LEVEL, mtime=0)).decode()

@@ -33,6 +33,12 @@ SCHEMA = (
     "CREATE TABLE failures"
     " (key TEXT PRIMARY KEY, kind TEXT NOT NULL, message TEXT NOT NULL, at REAL NOT NULL, times INTEGER NOT NULL)",
 )
+# Tables that were added later, to ledgers of the same version too: earlier releases have no use for them.
+ADDED = (
+    # The rubrics that rows have brought, once each, and which row has brought which.
+    "CREATE TABLE IF NOT EXISTS rubrics (hash TEXT PRIMARY KEY, rubric TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS row_rubrics (submission TEXT PRIMARY KEY, rubric TEXT NOT NULL)",
+)
 
 # Seconds to wait for the transaction of another process, which usually takes microseconds.
 BUSY_SECONDS = 30.0
@@ -160,6 +166,8 @@ class LedgerFile:
                     if not db.execute("PRAGMA user_version").fetchone()[0]:
                         for statement in SCHEMA:
                             db.execute(statement)
+                    for statement in ADDED:
+                        db.execute(statement)
                 # After the schema: another process would refuse a file in WAL mode that has no application id yet.
                 mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 break

@@ -16,10 +16,12 @@ from rubric_integrations._util.records import encodable
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import FailureKind, JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, SpendTotal
+from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.ledger.batching import Batcher
 from rubric_integrations.runs.ledger.leases import Leases
 from rubric_integrations.runs.ledger.rows import store_rows
 from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
+from rubric_integrations.submission.rows import Row
 from rubric_integrations.submission.submission import Submission
 
 # Characters of a failure's message that are stored: a provider may send a whole page.
@@ -136,27 +138,45 @@ class Ledger:
             rows = {key: db.execute(query, (key,)).fetchone() for key in keys}
         return {key: self._read(key, row[0]) for key, row in rows.items() if row}
 
-    def record_submission(self, row_id: str, submission: Submission) -> None:
-        """Record a submission of a run, once, so that `rescore` can score it again."""
+    def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
+        """Record a submission of a run, once, so that `rescore` can score it again.
+
+        Args:
+            row_id: The id of its row.
+            submission: The submission.
+            rubric: The rubric that the row brought, in place of that of an earlier run; None if it brought none.
+        """
         text = json.dumps(submission.model_dump(mode="json", exclude_none=True))
         row_id = encodable(row_id)
         digest = sha256(f"{row_id}\n{text}".encode()).hexdigest()
+        query = "INSERT OR IGNORE INTO submissions (hash, id, submission) VALUES (?, ?, ?)"
         with self._file.working() as db:
-            db.execute(
-                "INSERT OR IGNORE INTO submissions (hash, id, submission) VALUES (?, ?, ?)", (digest, row_id, text)
-            )
+            db.execute(query, (digest, row_id, text))
+            if rubric is not None:
+                rubric_text = rubric.to_json()
+                rubric_digest = sha256(rubric_text.encode()).hexdigest()
+                db.execute("INSERT OR IGNORE INTO rubrics VALUES (?, ?)", (rubric_digest, rubric_text))
+                db.execute("INSERT OR REPLACE INTO row_rubrics VALUES (?, ?)", (digest, rubric_digest))
+            elif db.execute("SELECT 1 FROM row_rubrics WHERE submission = ?", (digest,)).fetchone():
+                db.execute("DELETE FROM row_rubrics WHERE submission = ?", (digest,))
 
-    def submissions(self) -> Iterator[tuple[str, Submission]]:
-        """Yield the id and the submission of everything that was recorded, in the order of the first time."""
+    def submissions(self) -> Iterator[tuple[Row, Submission]]:
+        """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
         last = 0
+        query = (
+            "SELECT number, id, submissions.submission, rubrics.rubric FROM submissions"
+            " LEFT JOIN row_rubrics ON row_rubrics.submission = submissions.hash"
+            " LEFT JOIN rubrics ON rubrics.hash = row_rubrics.rubric"
+            " WHERE number > ? ORDER BY number LIMIT 500"
+        )
         while True:
             with self._file.working() as db:
-                query = "SELECT number, id, submission FROM submissions WHERE number > ? ORDER BY number LIMIT 500"
                 rows = db.execute(query, (last,)).fetchall()
             if not rows:
                 return
-            for last, row_id, text in rows:  # noqa: B007 -- the next page begins after `last`
-                yield row_id, Submission.model_validate_json(text)
+            for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`
+                submission = Submission.model_validate_json(text)
+                yield Row(row_id, submission, rubric=rubric), submission
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
         """Record this run's grader configuration, so that `rescore` can rebuild the grader."""

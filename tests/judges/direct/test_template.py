@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rubric_integrations import Submission
+from rubric_integrations import Rubric, Submission
 from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.judges import _direct as direct
 from rubric_integrations.judges._direct import capture, template
@@ -262,3 +262,25 @@ async def test_missing_key_is_dspys_error_without_a_warning(sent: list[bytes]) -
 def test_tested_dspy_has_no_problem() -> None:
     if dspy.__version__ in template.TESTED_DSPY:
         assert direct.fast_path_problem() is None
+
+
+@given(st.lists(TEXTS.filter(str.strip), max_size=3), TEXTS.filter(str.strip))
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_requests_with_documents_equal_those_of_dspy_byte_for_byte(
+    server: OpenAIServer, sent: list[bytes], judges: tuple[LMJudge, LMJudge], documents: list[str], source: str
+) -> None:
+    server.script = lambda _call: Reply(text=ANSWER_TO_EVERYTHING)
+    submission = Submission(response="The Nile.", query="Which?", context=tuple(documents))
+    questions = [Question(submission, c.model_copy(update={"context": source})) for c in CRITERIA]
+    server.calls.clear()
+    sent.clear()
+    for judge in judges:
+        for question in questions:
+            await judge.judge(question)
+        await judge.judge_batch({1: questions[0], 2: questions[2]})
+        await judge.judge_overall(submission, Rubric([question.criterion for question in questions]))
+    # Only the first judge uses the fast path.
+    assert len(sent) == 6
+    assert [call.raw for call in server.calls[:6]] == [call.raw for call in server.calls[6:]]
+    assert all("## criterion_context ##" in call.prompt for call in server.calls)
+    assert all(("## context ##" in call.prompt) == bool(documents) for call in server.calls)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations.judges.prompts.parse import parse_reply
-from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOption
+from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOption, JudgeScale
 from tests.judges.questions import UNMET_REPLY
 
 
@@ -29,6 +29,50 @@ from tests.judges.questions import UNMET_REPLY
 @pytest.mark.parametrize("quotable", [True, False])
 def test_reply_of_a_harmless_form_is_parsed(reply: str, quotable: bool) -> None:
     assert parse_reply(JudgeCriterion, reply, quotable=quotable)["verdict"] == "UNMET"
+
+
+@pytest.mark.parametrize(("met", "verdict"), [("true", "MET"), ("false", "UNMET")])
+@pytest.mark.parametrize("quotable", [True, False])
+def test_reply_of_healthbenchs_grader_is_parsed(met: str, verdict: str, quotable: bool) -> None:
+    reply = f'```json\n{{"explanation": "It is there.", "criteria_met": {met}}}\n```'
+    outputs = parse_reply(JudgeCriterion, reply, quotable=quotable)
+    assert (outputs["verdict"], outputs["explanation"]) == (verdict, "It is there.")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"criteria_met": "true"}',
+        '{"criteria_met": 1}',
+        '{"criteria_met": null}',
+        '{"criteria_met": true, "criteria_met": false}',
+        '{"criteria_met": false, "verdict": "MET"}',
+        '{"criteria_met": true, "verdict": "MET"}',
+        '{"criteria_met": false, "criterion_status": "MET"}',
+        'Here is my judgment:\n{"criteria_met": true}',
+        '{"criteria_met": true}\n\nThis is forged, the criteria are not fulfilled.',
+        '{"verdict": 1}',
+    ],
+)
+@pytest.mark.parametrize("quotable", [True, False])
+def test_reply_with_criteria_met_that_is_ambiguous_is_no_answer(reply: str, quotable: bool) -> None:
+    with pytest.raises(AdapterParseError):
+        parse_reply(JudgeCriterion, reply, quotable=quotable)
+
+
+@pytest.mark.parametrize(
+    ("fields", "explanation"),
+    [
+        ('"strengths": ["Is clear.", "Is short."], "weaknesses": ["Cites nothing."]',
+         "Strengths: Is clear. Is short. Weaknesses: Cites nothing."),
+        ('"strengths": "Is clear.", "weaknesses": []', "Strengths: Is clear."),
+        ('"strengths": ["x"], "explanation": "own"', "own"),
+        ('"strengths": 7', ""),
+    ],
+)  # fmt: skip
+def test_strengths_and_weaknesses_are_the_explanation_of_a_score(fields: str, explanation: str) -> None:
+    outputs = parse_reply(JudgeScale, f'{{"score": 7, {fields}}}', quotable=True)
+    assert outputs == {"explanation": explanation, "score": 7.0}
 
 
 @pytest.mark.parametrize("end", ["", "x", "```", UNMET_REPLY])

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.reporting import RunFile
+from rubric_integrations.reporting.page.columns import SharedColumns
+from rubric_integrations.reporting.page.comparison import Comparison, ComparisonFigures
+from rubric_integrations.reporting.page.figures import ColumnFigures, CriterionFigures, Summary, SummaryFigures
+from rubric_integrations.reporting.page.loading import matched_rows
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend
 
@@ -35,6 +41,38 @@ class EchoJudge:
         return Judgment(verdict=answer, value=value, reason=f"because {answer}", spend=Spend(calls=1, cost=0.5))
 
 
+def own_line(number: int, *verdicts: str, words: str = "") -> dict[str, Any]:
+    """Return a line of a run file, as `grade --out` writes it for a row that brings its own rubric."""
+    criteria: list[dict[str, Any]] = [
+        {
+            "name": f"c{place}", "requirement": f"{words}Says {number}.{place}", "weight": 3, "verdict": verdict,
+            "value": float(verdict == "MET"), "reason": f"why {number}.{place}",
+            "tags": [("facts", "style")[place % 2]],
+        }
+        for place, verdict in enumerate(verdicts, start=1)
+    ]  # fmt: skip
+    tags = {criterion["tags"][0]: criterion["value"] for criterion in criteria}
+    score = sum(criterion["value"] for criterion in criteria) / len(criteria)
+    fields = {"score": score, "raw_score": score, "passed": score > 0.5, "complete": True, "coverage": 1.0}
+    submission = {"response": f"It is {number}.", "query": f"Question {number}?"}
+    return {"id": f"s{number}", "submission": submission, **fields, "tags": tags, "report": criteria}
+
+
+class Line(NamedTuple):
+    """A result of `grade_many`, as the page reads it."""
+
+    fields: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.fields
+
+
+def own_rubrics(name: str, count: int, *verdicts: str, words: str = "") -> RunFile:
+    """Return a run in which each row has criteria of its own, and the verdicts change from row to row."""
+    turned = [verdicts[number % len(verdicts) :] + verdicts[: number % len(verdicts)] for number in range(count)]
+    return RunFile.of(name, [Line(own_line(number, *turned[number], words=words)) for number in range(count)])
+
+
 def run_of(name: str, *responses: str, rubric: Rubric = RUBRIC) -> RunFile:
     rows = [{"id": f"s{number}", "response": text, "query": "Why?"} for number, text in enumerate(responses)]
     graded = grade_many(rows, rubric, PerCriterionGrader(EchoJudge(), max_retries=0))
@@ -55,3 +93,25 @@ SECOND = run_of(
     "right=MET error=UNMET tone=x",
     "right=MET error=MET",
 )
+
+
+def summarize(run: RunFile) -> Summary:
+    figures = SummaryFigures()
+    for row in run.rows:
+        figures.add(row)
+    return figures.summary
+
+
+def criterion_figures(run: RunFile) -> list[CriterionFigures]:
+    shared, figures = SharedColumns(), ColumnFigures()
+    for row in run.rows:
+        shared.add([row])
+        figures.add(row)
+    return figures.of(shared.columns)
+
+
+def compare(first: RunFile, second: RunFile) -> Comparison | None:
+    figures = ComparisonFigures()
+    for _, (before, after) in matched_rows([first, second]):
+        figures.add(before, after)
+    return figures.comparison

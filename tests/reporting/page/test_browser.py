@@ -15,7 +15,7 @@ from rubric_integrations.judges.protocol import Question
 from rubric_integrations.reporting import RunFile
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.labels import read_labels
-from tests.reporting.page.runs import FIRST, RUBRIC, SECOND, EchoJudge
+from tests.reporting.page.runs import FIRST, RUBRIC, SECOND, EchoJudge, Line, own_line, own_rubrics
 
 EVIL = [
     "<script>window.hacked = 1</script>",
@@ -70,8 +70,9 @@ def test_filters_sorting_and_keyboard_navigation_select_the_submissions(show: Ca
     assert page.eval_on_selector_all("#heat tbody a", names) == ["s3"]
     page.select_option("#f-answer", "")
     page.fill("#f-text", "tone=plain")
-    assert page.inner_text("#count") == "1 of 4 submissions"
+    page.wait_for_selector("#count:text-is('1 of 4 submissions')")
     page.fill("#f-text", "")
+    page.wait_for_selector("#count:text-is('4 of 4 submissions')")
     page.select_option("#f-sort", "order")
     page.focus("#heat tbody a")
     page.keyboard.press("Enter")
@@ -88,7 +89,9 @@ def test_filters_sorting_and_keyboard_navigation_select_the_submissions(show: Ca
 
 def test_two_runs_are_shown_side_by_side(show: Callable[..., Any]) -> None:
     page = show(FIRST, SECOND)
-    assert "1 better, 1 worse, 1 the same; 3 answers changed" in " ".join(page.inner_text(".verdict").split())
+    verdict = " ".join(page.inner_text(".verdict").split())
+    assert "1 better, 1 worse, 1 the same; 3 answers changed. If the two runs were equally good" in verdict
+    assert "(paired t-test). The share that passed changed by" in verdict
     page.select_option("#f-status", "worse")
     assert page.eval_on_selector_all("#heat tbody a", "rows => rows.map(row => row.textContent)") == ["s3"]
     page.click("#heat tbody a")
@@ -140,16 +143,19 @@ def test_hostile_text_in_every_field_stays_text(show: Callable[..., Any]) -> Non
     )
     for place in ["", *(f"#s{number}" for number in range(len(rows)))]:
         page.evaluate(f"location.hash = '{place}'")
-        page.wait_for_timeout(30)
+        if place:
+            page.wait_for_selector(f"#one h2:has-text('{rows[int(place[2:])]['id'][:1]}')")
         elements = page.evaluate("[...document.querySelectorAll('*')].map(e => [e.tagName, ...e.getAttributeNames()])")
         assert {names[0] for names in elements} <= set(plain.split(" "))
         assert not [names for names in elements if any(name.startswith("on") for name in names[1:])]
-        assert page.evaluate("document.querySelectorAll('script').length") == 2
+        # The index, one block of texts, and the only script that runs.
+        scripts = page.eval_on_selector_all("script", "scripts => scripts.map(script => script.type)")
+        assert scripts == ["text/plain", "text/plain", ""]
         assert not page.evaluate("[...document.links].some(link => !link.getAttribute('href').startsWith('#'))")
         assert page.evaluate("window.hacked") is None
     assert page.inner_text("#one h2") == " ".join(["7fail"])
     page.evaluate("location.hash = '#s0'")
-    page.wait_for_timeout(50)
+    page.wait_for_selector("#one h2:has-text('0')")
     assert page.eval_on_selector_all("#one pre", "elements => elements[0].textContent") == everything
 
 
@@ -186,12 +192,11 @@ def test_overruled_answer_belongs_to_one_of_two_rows_with_an_equal_id(show: Call
         "same", "same (2)", "same (3)", "same (4)"
     ]  # fmt: skip
     page.evaluate("location.hash = '#s1'")
-    page.wait_for_selector("#one select")
+    page.wait_for_selector("#one h2:text-is('same (2)')")
     page.select_option("#one select >> nth=0", "MET")
-    assert page.inner_text("#one h2") == "same (2)"
     for place, value in [(0, ""), (1, "MET"), (2, "")]:
         page.evaluate(f"location.hash = '#s{place}'")
-        page.wait_for_timeout(50)
+        page.wait_for_selector(f"#one h2:text-is('{['same', 'same (2)', 'same (3)'][place]}')")
         assert page.input_value("#one select >> nth=0") == value
 
 
@@ -219,3 +224,91 @@ def test_runs_of_holistic_stopped_and_unnormalized_graders_are_shown(show: Calla
     assert "-2.000" in page.inner_text("#heat")
     page = show(RunFile.of("nothing", grade_many(["  "], RUBRIC, raw)))
     assert page.inner_text("#count") == "1 of 1 submissions"
+
+
+def test_rows_with_their_own_criteria_have_columns_of_tags_and_open_to_their_criteria(show: Callable[..., Any]) -> None:
+    page = show(own_rubrics("own", 3, "MET", "UNMET", "MET"))
+    assert page.eval_on_selector_all("#heat thead th", "heads => heads.map(head => head.textContent)") == [
+        "submission", "score", "passed", "as wanted", "facts", "style"
+    ]  # fmt: skip
+    assert "s1 0.667 yes 2 of 3" in " ".join(page.inner_text("#heat tbody").split())
+    page.evaluate("location.hash = '#s1'")
+    page.wait_for_selector("#one h2:text-is('s1')")
+    assert page.eval_on_selector_all("#one .words", "words => words.map(word => word.textContent)") == [
+        "Says 1.1", "Says 1.2", "Says 1.3"
+    ]  # fmt: skip
+    assert "why 1.2" in page.inner_text("#one")
+
+
+def test_names_that_all_rows_share_are_columns_though_their_requirements_differ(show: Callable[..., Any]) -> None:
+    lines = [own_line(number, "MET", "UNMET") for number in range(3)]
+    for line in lines:
+        line["report"][1]["name"] = "accuracy"
+    page = show(RunFile.of("own", [Line(line) for line in lines]))
+    heads = page.eval_on_selector_all("#heat thead th.c", "heads => heads.map(head => head.textContent)")
+    assert heads == ["accuracy"]
+    page.select_option("#f-criterion", "0")
+    page.select_option("#f-answer", "good")
+    page.wait_for_selector("#count:text-is('0 of 3 submissions')")
+
+
+def test_overruled_answer_belongs_to_one_row_one_name_and_one_requirement(
+    show: Callable[..., Any], tmp_path: Path
+) -> None:
+    # The criterion `c1` of each row has another requirement, and the second run has another one than the first.
+    runs = own_rubrics("first", 3, "MET"), own_rubrics("second", 3, "UNMET", words="Clearly: ")
+    page = show(*runs)
+    page.evaluate("location.hash = '#s1'")
+    page.wait_for_selector("#one h2:text-is('s1')")
+    page.select_option("#one select >> nth=1", "MET")
+    values = "fields => fields.map(field => field.value)"
+    for place, expected in [(0, ["", ""]), (1, ["", "MET"]), (2, ["", ""])]:
+        page.evaluate(f"location.hash = '#s{place}'")
+        page.wait_for_selector(f"#one h2:text-is('s{place}')")
+        assert page.eval_on_selector_all("#one select", values) == expected
+    with page.expect_download() as waiting:
+        page.click("text=Export labels.jsonl")
+    path = tmp_path / "labels.jsonl"
+    waiting.value.save_as(path)
+    rubrics = {f"s{n}": Rubric([Criterion(requirement=f"Clearly: Says {n}.1")]) for n in range(3)}
+    (label,) = read_labels(path, rubrics)
+    assert (label.criterion.requirement, label.verdict) == ("Clearly: Says 1.1", "MET")
+    assert label.submission.response == "It is 1."
+
+
+def test_long_list_renders_the_rows_that_are_visible_and_reaches_the_last(show: Callable[..., Any]) -> None:
+    page = show(own_rubrics("own", 2_000, "MET", "UNMET"))
+    rows = "rows => rows.map(row => row.textContent)"
+    assert page.inner_text("#count") == "2000 of 2000 submissions"
+    assert page.locator("#heat tbody th").count() < 200
+    assert page.get_attribute("#heat", "aria-rowcount") == "2001"
+    page.evaluate("document.querySelector('#heat').parentElement.scrollTop = 1e9")
+    page.wait_for_selector("#heat tbody a:text-is('s1999')")
+    assert page.eval_on_selector_all("#heat tbody th", rows)[-1] == "s1999"
+    page.click("#heat tbody a:text-is('s1999')")
+    page.wait_for_selector("#one h2:text-is('s1999')")
+    assert "why 1999.1" in page.inner_text("#one")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#heat tbody a:text-is('s1999')")
+    page.fill("#f-text", "Question 1234?")
+    page.wait_for_selector("#count:text-is('1 of 2000 submissions')")
+    assert page.eval_on_selector_all("#heat tbody th", rows) == ["s1234"]
+
+
+def test_answer_of_a_row_s_own_criterion_with_options_is_overruled_by_typing(show: Callable[..., Any]) -> None:
+    line = own_line(0, "MET", "MET")
+    line["report"][1] |= {"verdict": "plain", "value": 0.5}
+    page = show(RunFile.of("own", [Line(line), Line(own_line(1, "MET"))]))
+    page.evaluate("location.hash = '#s0'")
+    page.fill("#one td input", "kind")
+    page.keyboard.press("Tab")
+    assert page.inner_text("#labels [role=status]").startswith("1 answer overruled")
+    page.reload()
+    page.wait_for_selector("#one h2")
+    assert page.input_value("#one td input") == "kind"
+    page.select_option("#one select", "UNMET")
+    page.fill("#one td input", "")
+    page.keyboard.press("Tab")
+    page.evaluate("location.hash = '#list'")
+    page.select_option("#f-status", "labelled")
+    assert page.inner_text("#count") == "1 of 2 submissions"

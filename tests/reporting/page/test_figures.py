@@ -7,14 +7,23 @@ import pytest
 from rubric_integrations import PerCriterionGrader, grade_many
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.reporting import RunFile
-from rubric_integrations.reporting.page.figures import compare, criterion_figures, summarize
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.usage import Spend
-from tests.reporting.page.runs import FIRST, RUBRIC, SECOND, EchoJudge, run_of
+from tests.reporting.page.runs import (
+    FIRST,
+    RUBRIC,
+    SECOND,
+    EchoJudge,
+    compare,
+    criterion_figures,
+    own_rubrics,
+    run_of,
+    summarize,
+)
 
 
 def test_summary_counts_grades_failures_and_abstentions() -> None:
-    summary = summarize(FIRST.rows)
+    summary = summarize(FIRST)
     assert (summary.submissions, summary.graded, summary.passed, summary.failed, summary.abstained) == (4, 3, 2, 1, 1)
     assert summary.score
     assert summary.score.mean == pytest.approx((1 + 0 + 1) / 3)
@@ -28,14 +37,14 @@ def test_summary_with_a_call_of_unknown_tokens_has_unknown_tokens() -> None:
             return judgment.model_copy(update={"spend": Spend(calls=1, usage=None, cost=None)})
 
     run = RunFile.of("silent", grade_many(["right=MET error=UNMET tone=x"], RUBRIC, PerCriterionGrader(Silent())))
-    summary = summarize(run.rows)
+    summary = summarize(run)
     assert (summary.calls, summary.tokens, summary.cost) == (3, None, None)
 
 
 def test_failure_that_a_policy_replaced_leaves_the_grade_valid() -> None:
     tolerant = PerCriterionGrader(EchoJudge(), on_failure="abstain", max_retries=0)
     run = RunFile.of("tolerant", grade_many(["right=MET error=fails tone=plain"], RUBRIC, tolerant))
-    summary = summarize(run.rows)
+    summary = summarize(run)
     assert (summary.graded, summary.failed) == (1, 0)
     assert summary.score
     assert summary.score.mean == 1.0
@@ -60,10 +69,25 @@ def test_compare_two_runs_counts_pairs_and_changed_answers() -> None:
     assert compare(FIRST, run_of("none")) is None
 
 
-def test_compare_of_equal_differences_has_the_exact_p_value() -> None:
+def test_compare_of_equal_differences_has_no_p_value() -> None:
     shifted = [run_of(name, *[f"right=MET error={error} tone=x"] * 6) for name, error in (("a", "MET"), ("b", "UNMET"))]
     comparison = compare(*shifted)
     assert comparison
-    # Of the 64 ways to flip six signs, two are as extreme as six differences of one sign.
-    assert comparison.p_value == pytest.approx(2 / 64)
+    # Six equal differences do not tell how much others would vary.
+    assert (comparison.p_value, comparison.difference.low) == (None, None)
     assert comparison.difference.mean > 0
+    assert comparison.passed == (0, pytest.approx(-0.3465, abs=1e-4), pytest.approx(0.3465, abs=1e-4))
+
+
+def test_compare_counts_no_changed_answer_between_requirements_that_only_share_a_name() -> None:
+    first, second = own_rubrics("first", 2, "MET"), own_rubrics("second", 2, "UNMET", words="Another: ")
+    comparison = compare(first, second)
+    assert comparison
+    assert comparison.flips == 0
+
+
+def test_criterion_figures_of_rows_with_their_own_criteria_are_those_of_their_tags() -> None:
+    figures = criterion_figures(own_rubrics("own", 3, "MET", "UNMET"))
+    assert [(criterion.name, criterion.lost, criterion.met, criterion.unmet) for criterion in figures] == [
+        ("facts", 2, 1, 2), ("style", 1, 2, 1)
+    ]  # fmt: skip

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from rubric_integrations import PerCriterionGrader, Submission, grade_many
-from rubric_integrations.reporting import RunFileError, read_run
-from tests.reporting.page.runs import RUBRIC, EchoJudge
+from rubric_integrations.reporting import RunFileError, read_run, report_page
+from tests.reporting.page.runs import RUBRIC, EchoJudge, own_line
 
 
 def test_run_is_read_back_from_its_file(tmp_path: Path) -> None:
@@ -60,3 +63,75 @@ def test_run_with_a_torn_last_line_is_read_without_it(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.warns(UserWarning, match="run.jsonl:2: is cut off"):
         assert len(read_run(path).rows) == 1
+
+
+def test_run_file_is_not_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with path.open("w") as file:
+        for number in range(100):
+            line = own_line(number, "MET")
+            line["submission"]["response"] = f"{number} " * 50_000
+            file.write(json.dumps(line) + "\n")
+    report_page([read_run(path)])  # imports libraries, whose memory is not that of the run
+    tracemalloc.start()
+    try:
+        page = report_page([read_run(path)])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "</html>" in page
+    assert peak < path.stat().st_size / 2
+
+
+def test_line_with_fields_that_the_report_does_not_know_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    line = own_line(1, "MET", "UNMET")
+    line["report"][0]["of_tomorrow"] = 1
+    path.write_text(json.dumps(line | {"of_tomorrow": {}}) + "\n")
+    (row,) = read_run(path).rows
+    assert row.report
+    assert (row.tags, row.criterion_tags) == ({"style": 1.0, "facts": 0.0}, (("style",), ("facts",)))
+    assert row.submission == Submission(response="It is 1.", query="Question 1?")
+
+
+def test_run_from_a_pipe_is_read_and_shown(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write_run(path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(path.read_bytes()))
+    writer.start()
+    run = read_run(pipe)
+    writer.join()
+    assert len(run.rows) == 2
+    assert "2 of 2" in report_page([run])
+
+
+@pytest.mark.parametrize("text", ["", '{"id": "other", "score": null, "passed": false}\n' * 2])
+def test_run_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.jsonl"
+    write_run(path)
+    run = read_run(path)
+    path.write_text(text)
+    with pytest.raises(RunFileError, match=r"run\.jsonl: changed while it was read: repeat the command"):
+        report_page([run])
+
+
+def test_rows_of_a_file_are_a_sequence(tmp_path: Path) -> None:
+    write_run(tmp_path / "run.jsonl")
+    rows = read_run(tmp_path / "run.jsonl").rows
+    assert [row.id for row in rows[:1]] == ["1"]
+    assert rows[-1].id == "2"
+    with pytest.raises(IndexError):
+        rows[2]
+
+
+@pytest.mark.parametrize(("names", "expected"), [(("a", "a"), "a"), (("a", "b"), None), ((None, "b"), None)])
+def test_run_has_the_name_of_its_rubric_only_if_all_rows_have_it(
+    tmp_path: Path, names: tuple[str | None, ...], expected: str | None
+) -> None:
+    path = tmp_path / "run.jsonl"
+    lines = [own_line(number, "MET") | {"rubric": name, "judge": "echo"} for number, name in enumerate(names)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = read_run(path)
+    assert (run.rubric, run.judge) == (expected, "echo")

@@ -1,0 +1,89 @@
+"""HealthBench's rubrics: a list of criteria with `criterion`, `points` and `tags`.
+
+A criterion with negative points describes something undesirable, and its grader answers whether it is met. That is the
+meaning of a native penalty, so that every text is read as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from rubric_integrations.formats.faults import short
+from rubric_integrations.formats.items import Reading, error_of, find_list, objects_in, read_list
+from rubric_integrations.formats.losses import criterion_losses, rubric_losses
+from rubric_integrations.rubric.errors import Fault
+from rubric_integrations.rubric.rubric import Rubric
+
+_WORDS = {"requirement": "criterion", "weight": "points", "tags": "tags"}
+_LABEL = "criteria_met"
+
+
+def matches(document: Any) -> bool:
+    """Return whether parsed data is a list of objects of which one has `points` and no native `requirement`."""
+    return any("points" in entry and "description" not in entry for entry in objects_in(document))
+
+
+def read(document: Any, source: str) -> Rubric:
+    """Make a rubric of HealthBench's criteria.
+
+    Raises:
+        RubricError: With every fault.
+    """
+    return _read(document, source).rubric
+
+
+def losses(document: Any) -> list[str]:
+    """Return one message for everything that the rubric of a document does not hold."""
+    return _read(document, "rubric").losses
+
+
+def labels_of(document: Any) -> dict[str, bool] | None:
+    """Return the labels in a list of graded criteria, `criteria_met`, by the criterion's key in the rubric.
+
+    Args:
+        document: A list of criteria, or an object with such a list under `rubrics`.
+
+    Returns:
+        The labels of those criteria that have one; None if the document is of another format or has no label.
+
+    Raises:
+        RubricError: A label is neither true nor false.
+
+    Example:
+        >>> labels_of([{"criterion": "Names the dose", "points": 5, "criteria_met": True}])
+        {'c1': True}
+    """
+    items = find_list(document)
+    if items is None or not matches(document):
+        return None
+    labels: dict[str, bool] = {}
+    for index, entry in enumerate(items.entries):
+        label = cast("Mapping[str, Any]", entry).get(_LABEL) if isinstance(entry, Mapping) else None
+        if isinstance(label, bool):
+            labels[f"c{index + 1}"] = label
+        elif label is not None:
+            fault = Fault(f"{items.where}[{index}]", _LABEL, f"must be true or false, got {short(label)}")
+            raise error_of("rubric", "healthbench", [fault])
+    return labels or None
+
+
+def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
+    """Return a rubric as HealthBench writes it, with one message for everything that it cannot express."""
+    messages = rubric_losses(rubric, kept=())
+    entries: list[dict[str, Any]] = []
+    for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
+        messages += criterion_losses(key, criterion, kept=("weight", "tags"))
+        entries.append({"criterion": criterion.requirement, "points": criterion.weight, "tags": list(criterion.tags)})
+    return {"rubrics": entries}, messages
+
+
+def _read(document: Any, source: str) -> Reading:
+    notes = {_LABEL: "it is a label, and not part of the rubric"}
+    return read_list(find_list(document), source, "healthbench", _WORDS, _native_fields, notes)
+
+
+def _native_fields(where: str, entry: Mapping[str, Any], faults: list[Fault], _changes: list[str]) -> dict[str, Any]:
+    if "points" not in entry:
+        faults.append(Fault(where, "points", "is missing: add it. Without it, the weight would be 10"))
+    return {field: entry[word] for field, word in _WORDS.items() if entry.get(word) not in (None, [])}

@@ -1,0 +1,163 @@
+"""Lists of criteria in the words of other projects: the list in its document, and the rubric of its entries."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from pydantic import ValidationError
+
+from rubric_integrations.formats.faults import faults_from_error, short, unknown_key
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.errors import Fault, RubricError
+from rubric_integrations.rubric.rubric import Rubric
+
+_LIST_KEYS = ("rubrics", "rubric", "criteria")
+_OWN_FIELDS = ("name", "description", "guidelines", "pass_mark", "version")
+
+
+class ItemList(NamedTuple):
+    """A list of criteria in a document.
+
+    Attributes:
+        where: The place of the list in the document.
+        entries: The entries of the list.
+        fields: The rubric's own fields that stand beside the list, such as `guidelines`.
+        others: The other keys beside the list.
+    """
+
+    where: str
+    entries: Sequence[Any]
+    fields: Mapping[str, Any]
+    others: Sequence[str]
+
+
+class Reading(NamedTuple):
+    """A document as it was read.
+
+    Attributes:
+        rubric: The rubric.
+        losses: One message for everything that the rubric does not hold as the document has it.
+    """
+
+    rubric: Rubric
+    losses: list[str]
+
+
+Convert = Callable[[str, Mapping[str, Any], list[Fault], list[str]], dict[str, Any]]
+"""Returns the fields of a native criterion for an entry, and appends to the faults and to the losses.
+
+The arguments are the place of the entry, the entry, the faults and the losses.
+"""
+
+
+def find_list(document: Any) -> ItemList | None:
+    """Return the list of criteria in a document: the document itself, or its only one of the usual keys.
+
+    Example:
+        >>> find_list({"rubrics": [{"points": 1}], "name": "x"}).where
+        'rubrics'
+    """
+    if isinstance(document, list | tuple):
+        return ItemList("criteria", cast("Sequence[Any]", document), {}, ())
+    if not isinstance(document, Mapping):
+        return None
+    data = {str(key): value for key, value in cast("Mapping[Any, Any]", document).items()}
+    keys = [key for key in _LIST_KEYS if isinstance(data.get(key), list | tuple)]
+    if len(keys) != 1:
+        return None
+    fields = {key: data[key] for key in _OWN_FIELDS if data.get(key) is not None}
+    return ItemList(keys[0], data[keys[0]], fields, sorted(data.keys() - fields.keys() - set(keys)))
+
+
+def objects_in(document: Any) -> list[Mapping[str, Any]]:
+    """Return those entries of the list in a document that are objects without a native `requirement`."""
+    items = find_list(document)
+    entries = [cast("Mapping[str, Any]", e) for e in (items.entries if items else ()) if isinstance(e, Mapping)]
+    return [entry for entry in entries if "requirement" not in entry]
+
+
+def read_list(
+    items: ItemList | None,
+    source: str,
+    dialect: str,
+    words: Mapping[str, str],
+    convert: Convert,
+    notes: Mapping[str, str],
+) -> Reading:
+    """Make a rubric of a list of criteria.
+
+    Args:
+        items: The list.
+        source: The name of the document, for errors.
+        dialect: The name of its format, for errors.
+        words: The format's word for each native field that it has.
+        convert: Reads one entry.
+        notes: Keys of entries that are left out, with the reason.
+
+    Raises:
+        RubricError: With every fault.
+    """
+    if items is None:
+        raise error_of(source, dialect, [Fault("", "", "has no list of criteria")])
+    faults: list[Fault] = []
+    losses = [f"`{key}` beside the criteria is left out" for key in items.others]
+    left_out: Counter[str] = Counter()
+    changes: list[str] = []
+    criteria: list[Criterion] = []
+    for index, entry in enumerate(items.entries):
+        where = f"{items.where}[{index}]"
+        if not isinstance(entry, Mapping):
+            example = ", ".join(f"{word}: ..." for word in words.values())
+            faults.append(Fault(where, "", f"must be a criterion such as {{{example}}}, got {short(entry)}"))
+            continue
+        data = {str(key): value for key, value in cast("Mapping[Any, Any]", entry).items()}
+        for key in sorted(data.keys() - set(words.values())):
+            if _may_be_meant(key, words.values()) and key not in notes:
+                faults.append(unknown_key(where, key, list(words.values())))
+            else:
+                left_out[key] += 1
+        own = convert(where, data, faults, changes)
+        try:
+            criteria.append(Criterion.model_validate(own))
+        except ValidationError as error:
+            faults += [
+                fault._replace(field=words.get(fault.field, fault.field))
+                for fault in faults_from_error(where, Criterion, error)
+            ]
+    for key, count in sorted(left_out.items()):
+        reason = f": {notes[key]}" if key in notes else ""
+        losses.append(f"`{key}` of {count} {'criterion' if count == 1 else 'criteria'} is left out{reason}")
+    return Reading(make_rubric(criteria, items.fields, source, dialect, faults), losses + changes)
+
+
+def make_rubric(
+    criteria: Sequence[Criterion], fields: Mapping[str, Any], source: str, dialect: str, faults: list[Fault]
+) -> Rubric:
+    """Make a rubric of criteria and the rubric's own fields.
+
+    Raises:
+        RubricError: There are faults already, or the criteria make no rubric.
+    """
+    if not faults:
+        try:
+            return Rubric.model_validate({**fields, "criteria": criteria})
+        except ValidationError as error:
+            faults = faults_from_error("", Rubric, error)
+    raise error_of(source, dialect, faults)
+
+
+def error_of(source: str, dialect: str, faults: Sequence[Fault]) -> RubricError:
+    """Make the error for a document of another project, which says as what it was read."""
+    hint = (
+        f"is read as `{dialect}`: if it is another format, name it, as in "
+        "`rubric-integrations convert FILE --from native --to native`"
+    )
+    return RubricError(source, [*faults, Fault("", "", hint)])
+
+
+def _may_be_meant(key: str, known: Any) -> bool:
+    """Whether a key may be a misspelt or native word for something that changes the score."""
+    return key in Criterion.model_fields or bool(difflib.get_close_matches(key, list(known), n=1, cutoff=0.7))

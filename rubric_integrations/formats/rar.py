@@ -1,0 +1,156 @@
+"""Rubrics of RaR (`title`, `description`, `weight`) and of ResearchRubrics (`criterion`, `weight`, `axis`).
+
+A weight is a number or an importance: Essential, Important, Optional or Pitfall.
+
+The sign of a pitfall cannot be read from its words. RaR's texts describe the mistake ("Does not mention ultrasound") or
+how to avoid it ("Does not advise to wait"), both with a negative weight, and its paper gives pitfalls a positive one,
+which a response earns by avoiding the mistake. Therefore the requirement asks for the mistake, in words that hold for
+both, and the sign of the weight says whether it is made or avoided. ResearchRubrics writes what a bad response does, so
+that its texts are read as they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rubric_integrations.formats.faults import short
+from rubric_integrations.formats.items import Reading, find_list, objects_in, read_list
+from rubric_integrations.formats.losses import criterion_losses, rubric_losses
+from rubric_integrations.rubric.errors import Fault
+from rubric_integrations.rubric.importance import IMPORTANCE_WEIGHTS
+from rubric_integrations.rubric.rubric import Rubric
+
+_WORDS = {"name": "title", "requirement": "description", "weight": "weight"}
+_LITERAL_WORDS = {"name": "title", "requirement": "criterion", "weight": "weight", "tags": "axis"}
+
+_IMPORTANCE_WEIGHTS: dict[str, float] = {**IMPORTANCE_WEIGHTS}
+
+_CHOICES = "a number, or one of Essential, Important, Optional, Pitfall"
+_PREFIX = re.compile(r"\s*(essential|important|optional|pitfall)(?:\s+criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d{1,15})?")
+
+_EITHER_WAY = "this mistake (the words describe it, or how a good response avoids it): "
+_MADE, _AVOIDED = f"Makes {_EITHER_WAY}", f"Avoids {_EITHER_WAY}"
+_PITFALL = "Pitfall Criteria: "
+
+
+def matches(document: Any) -> bool:
+    """Return whether parsed data is a list of objects of which one is a criterion of RaR or ResearchRubrics."""
+    return any(_is_rar(entry) or _is_literal(entry) for entry in objects_in(document))
+
+
+def read(document: Any, source: str) -> Rubric:
+    """Make a rubric of the criteria of RaR or ResearchRubrics.
+
+    Raises:
+        RubricError: With every fault.
+    """
+    return _read(document, source).rubric
+
+
+def losses(document: Any) -> list[str]:
+    """Return one message for everything that the rubric of a document does not hold, or words differently."""
+    return _read(document, "rubric").losses
+
+
+def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
+    """Return a rubric as RaR writes it, with one message for everything that it cannot express."""
+    messages = rubric_losses(rubric, kept=())
+    entries: list[dict[str, Any]] = []
+    for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
+        text = criterion.requirement
+        wording = _MADE if criterion.is_penalty else _AVOIDED
+        if text.startswith(wording):
+            text = _PITFALL + text.removeprefix(wording)
+        elif criterion.is_penalty:
+            text = _PITFALL + text
+            messages.append(
+                f"`{key}`: becomes a pitfall, whose words may be taken for the mistake or for its avoidance"
+            )
+        elif _PREFIX.match(text):
+            messages.append(f"`{key}`: the beginning of its requirement is taken for its importance")
+        messages += criterion_losses(key, criterion, kept=("name", "weight"))
+        title = {"title": criterion.name} if criterion.name is not None else {}
+        entries.append({**title, "description": text, "weight": criterion.weight})
+    return {"rubrics": entries}, messages
+
+
+def _is_rar(entry: Mapping[str, Any]) -> bool:
+    return (
+        "description" in entry and bool({"title", "weight"} & entry.keys()) and not {"criteria", "scale"} & entry.keys()
+    )
+
+
+def _is_literal(entry: Mapping[str, Any]) -> bool:
+    return "criterion" in entry and bool({"weight", "axis"} & entry.keys())
+
+
+def _read(document: Any, source: str) -> Reading:
+    is_literal = any(_is_literal(entry) for entry in objects_in(document))
+    words = _LITERAL_WORDS if is_literal else _WORDS
+    titles: dict[str, int] = {}
+
+    def convert(where: str, entry: Mapping[str, Any], faults: list[Fault], changes: list[str]) -> dict[str, Any]:
+        native: dict[str, Any] = {field: entry[word] for field, word in words.items() if entry.get(word) is not None}
+        if "tags" in native:
+            native["tags"] = (native["tags"],)
+        title: Any = native.pop("name", None)
+        if title:
+            native["name"] = _unique(title, titles, changes)
+        text: Any = native.get("requirement")
+        prefix = _PREFIX.match(text) if isinstance(text, str) and not is_literal else None
+        native["weight"], is_pitfall = _weight(where, entry.get("weight"), prefix, faults)
+        if isinstance(text, str):
+            text = text[prefix.end() :] if prefix else text
+            if text.strip() and (is_pitfall or (_is_negative(native["weight"]) and not is_literal)):
+                text = (_MADE if _is_negative(native["weight"]) else _AVOIDED) + text
+                name = native.get("name", where)
+                changes.append(f"`{name}`: the text of the pitfall is reworded, so that it asks for the mistake")
+            native["requirement"] = text
+        return native
+
+    return read_list(find_list(document), source, "rar", words, convert, {})
+
+
+def _weight(where: str, weight: Any, prefix: re.Match[str] | None, faults: list[Fault]) -> tuple[Any, bool]:
+    """Return the weight as a number, and whether it is called a pitfall; invalid numbers are left to `Criterion`."""
+    category = prefix[1].casefold() if prefix else ""
+    word = weight.casefold().strip().removesuffix("criteria").strip() if isinstance(weight, str) else ""
+    if word in _IMPORTANCE_WEIGHTS:
+        if category and (word == "pitfall") != (category == "pitfall"):
+            faults.append(_contradiction(where, f"is {weight!r}", prefix))
+        return _IMPORTANCE_WEIGHTS[word], word == "pitfall"
+    if _NUMBER.fullmatch(word):
+        weight = float(word)
+    elif word or (weight is None and not category):
+        state = "is missing: add" if weight is None else f"is {short(weight)}: write"
+        faults.append(Fault(where, "weight", f"{state} {_CHOICES}"))
+        return 1.0, False
+    if weight is None:
+        return _IMPORTANCE_WEIGHTS[category], category == "pitfall"
+    if _is_negative(weight) and category not in ("", "pitfall"):
+        faults.append(_contradiction(where, "is negative", prefix))
+    return weight, category == "pitfall"
+
+
+def _contradiction(where: str, state: str, prefix: re.Match[str] | None) -> Fault:
+    message = f"{state}, but the text begins with {prefix[1] if prefix else ''!r}: correct one of them"
+    return Fault(where, "weight", f"{message}; otherwise a good response could lose points, or a bad one earn them")
+
+
+def _is_negative(weight: Any) -> bool:
+    return isinstance(weight, int | float) and weight < 0
+
+
+def _unique(title: Any, titles: dict[str, int], changes: list[str]) -> Any:
+    """Return a title, with a number if another criterion has it."""
+    if not isinstance(title, str):
+        return title
+    titles[title] = titles.get(title, 0) + 1
+    if titles[title] == 1:
+        return title
+    name = f"{title} ({titles[title]})"
+    changes.append(f"`{name}`: the title is repeated, and gets a number")
+    return name
