@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # terminal; `--out` has every submission.
 MAX_TABLES = 3
 MAX_RANKED = 50
+MAX_TAGS = 20
 # Kinds of problems, and rows of one kind, that are printed.
 MAX_KINDS = 20
 MAX_IDS = 8
@@ -132,6 +133,11 @@ def _print_tables(first: FirstResults, summary: RunSummary) -> None:
             out.print(tags_table(graded))
     if summary.submissions <= MAX_RANKED:
         out.print(ranking_table(first.results))
+    if summary.tags and summary.submissions > 1:
+        tags = sorted(summary.tags.items(), key=lambda item: item[1])
+        texts = [f"{tag} {score:.3f}" for tag, score in tags[:MAX_TAGS]]
+        more = f" and {len(tags) - MAX_TAGS} more" if len(tags) > MAX_TAGS else ""
+        out.print(plain(f"Mean scores of the tags, the lowest first: {', '.join(texts)}{more}."), soft_wrap=True)
 
 
 def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> str:

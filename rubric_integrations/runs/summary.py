@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from pydantic import Field
 
 from rubric_integrations._util.records import Record
 from rubric_integrations.results.report import EvaluationReport, tag_key
 from rubric_integrations.results.usage import Spend
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.files import Row
+
+# Rows may bring tags of their own without end.
+_MAX_TAGS = 1_000
 
 
 class Graded(NamedTuple):
@@ -70,6 +76,7 @@ class RunSummary(Record):
         abstentions: Criteria, over all rows, that a judge abstained from.
         score_sum: The sum of the scores of the `scored` rows.
         scored: Rows with a score.
+        tag_sums: For each tag, the sum of its scores and their number; for the first 1,000 tags of a run.
         spend: Calls, tokens and cost of this run, failed attempts included; judgments from the ledger cost nothing.
             Its `usage` and `cost` are None where the tokens or the price of a call are unknown.
         reused: Judgments that came from the ledger.
@@ -86,6 +93,7 @@ class RunSummary(Record):
     abstentions: int = 0
     score_sum: float = 0.0
     scored: int = 0
+    tag_sums: dict[str, tuple[float, int]] = Field(default_factory=dict[str, tuple[float, int]], repr=False)
     spend: Spend = Spend()
     reused: int = 0
     seconds: float = 0.0
@@ -96,6 +104,11 @@ class RunSummary(Record):
     def mean_score(self) -> float | None:
         """The mean score of the rows that have one; None if no row has."""
         return self.score_sum / self.scored if self.scored else None
+
+    @property
+    def tags(self) -> dict[str, float]:
+        """The mean score of each tag, over the rows in which it has one."""
+        return {tag: total / count for tag, (total, count) in self.tag_sums.items()}
 
     def with_result(self, graded: Graded) -> RunSummary:
         """Return this summary with one more row counted.
@@ -116,5 +129,14 @@ class RunSummary(Record):
                 "abstentions": self.abstentions + (report.cannot_assess_count if report else 0),
                 "score_sum": self.score_sum + (score or 0.0),
                 "scored": self.scored + (score is not None),
+                "tag_sums": self._add_tags(report.tags) if report and is_complete and report.tags else self.tag_sums,
             }
         )
+
+    def _add_tags(self, scores: Mapping[str, float | None]) -> dict[str, tuple[float, int]]:
+        sums = dict(self.tag_sums)
+        for tag, score in scores.items():
+            if score is not None and (tag in sums or len(sums) < _MAX_TAGS):
+                total, count = sums.get(tag, (0.0, 0))
+                sums[tag] = (total + score, count + 1)
+        return sums

@@ -44,6 +44,13 @@ def test_rows_with_their_own_rubrics_need_no_rubric_file(folder: Path) -> None:
     assert (first["rubric"], second["rubric"], second["labels"]) == (None, "second", {"two": "UNMET"})
 
 
+def test_run_prints_the_mean_score_of_each_tag(folder: Path) -> None:
+    write_rows(folder, {"rubric": [{**ONE[0], "tags": ["facts"]}]}, {"rubric": [{**TWO[0], "tags": ["facts", "sums"]}]})
+    code, output = run("grade", "rows.jsonl")
+    assert code == 0, output
+    assert "Mean scores of the tags, the lowest first: sums 0.000, facts 0.500." in output
+
+
 def test_rubric_file_and_own_rubrics_are_joined(folder: Path) -> None:
     write_rows(folder, {"rubric": TWO}, {})
     (folder / "rubric.yaml").write_text(json.dumps({"name": "shared", "criteria": ONE}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rubric_integrations import PerCriterionGrader, grade_many
@@ -53,3 +55,21 @@ def test_line_of_an_ungradable_row_has_the_reason(results: list[Graded]) -> None
     line = results[4].to_dict()
     assert (line["submission"], line["score"], line["passed"]) == (None, None, False)
     assert "nothing to grade" in line["error"]
+
+
+def test_summary_has_the_mean_score_of_each_tag_over_the_rows_that_have_one() -> None:
+    def criteria(*tags: str) -> list[dict[str, Any]]:
+        return [{"requirement": f"States {tag}", "check": {"contains": tag}, "tags": [tag]} for tag in tags]
+
+    rows = [{"response": "a", "rubric": criteria("a", "b")}, {"response": "a b", "rubric": criteria("b")}]
+    run = grade_many(rows, None, PerCriterionGrader("offline"))
+    assert [graded.score for graded in run] == [0.5, 1.0]
+    assert run.summary.tags == {"a": 1.0, "b": 0.5}
+
+
+def test_summary_of_a_run_with_endless_tags_is_bounded() -> None:
+    tags = [f"t{number}" for number in range(1500)]
+    criteria = [{"requirement": "States a", "check": {"contains": "a"}, "tags": tags}]
+    run = grade_many(["a"], criteria, PerCriterionGrader("offline"))
+    assert [graded.score for graded in run] == [1.0]
+    assert len(run.summary.tags) == 1000
