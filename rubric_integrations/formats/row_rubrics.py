@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rubric_integrations.formats.documents import read_document, read_text
+from rubric_integrations.formats.faults import short
 from rubric_integrations.formats.parsing import load
 from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.rubric.errors import Fault, RubricError
@@ -120,8 +121,9 @@ class RowRubrics:
             return read_text(own, None, "rubric")
         known = f"the library has {sorted(self._library)[:20]!r}" if self._library else "there is no library"
         raise ValueError(
-            f"has the `rubric` {own!r}, which names none ({known}) and is no file in the folder of the rows: correct "
-            "the name, or write the rubric into the row"
+            f"has the `rubric` {short(own)}, which names none ({known}) and is no file in the folder of the rows: "
+            "correct the name, write the criteria into the row as a list, or rename the column if it means something "
+            "else"
         )
 
 
