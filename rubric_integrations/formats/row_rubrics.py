@@ -36,6 +36,7 @@ class RowRubrics:
 
     Attributes:
         shared: The rubric that all rows share; None if there is none.
+        has_function: Whether a function returns the rubric of each row.
 
     Raises:
         RubricError: A file or the data is not a rubric.
@@ -52,9 +53,9 @@ class RowRubrics:
         rubric: RubricLike | RubricFunction | None,
         library: Mapping[str, RubricLike] | str | PathLike[str] | None = None,
     ):
-        is_function = callable(rubric) and not isinstance(rubric, Rubric)
-        self._function = cast("RubricFunction", rubric) if is_function else None
-        self.shared = None if rubric is None or is_function else as_rubric(cast("RubricLike", rubric))
+        self.has_function = callable(rubric) and not isinstance(rubric, Rubric)
+        self._function = cast("RubricFunction", rubric) if self.has_function else None
+        self.shared = None if rubric is None or self.has_function else as_rubric(cast("RubricLike", rubric))
         self._library = _read_library(library) if isinstance(library, str | PathLike) else dict(library or {})
         self._cache: dict[str, Rubric] = {}
 

@@ -9,7 +9,8 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
 _MAX_ROUNDS = 3
-"""With 13 % of replies unreadable, two rounds lost a row of 160 in one run of fifty, three in none."""
+"""Where 13 % of the replies are unreadable, one of 150 runs of 160 rows with three criteria would lose a row after two
+rounds, and one of 24,000 after three."""
 
 
 async def grade_in_rounds(grader: Grader, rubric: Rubric, submission: Submission) -> EvaluationReport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from rubric_integrations._util.threads import run_in_thread
 from rubric_integrations.formats.healthbench import labels_of
@@ -12,9 +12,6 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.inputs import ToGradeInput, as_submission
 from rubric_integrations.submission.rows import Row, read_row
 from rubric_integrations.submission.submission import error_line
-
-if TYPE_CHECKING:
-    from rubric_integrations.runs.ledger import Ledger
 
 
 async def as_rows(submissions: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[tuple[Any, Row]]:
@@ -52,29 +49,28 @@ def as_row(item: Any, number: int) -> Row:
         return Row(str(number), None, f"row {number}: {error_line(error)}")
 
 
-async def find_rubric(rubrics: RowRubrics, item: Any, row: Row, ledger: Ledger | None) -> tuple[Row, Rubric | None]:
-    """Find the rubric of a row, and record in the ledger what it brought.
+async def find_rubric(rubrics: RowRubrics, item: Any, row: Row) -> tuple[Row, Rubric | None, Rubric | None]:
+    """Find the rubric of a row, if the row has something to grade.
 
     Args:
         rubrics: The rubrics of the run.
         item: The row as the caller passed it, for a function.
         row: The row.
-        ledger: The ledger of the run, if it has one.
 
     Returns:
-        The row, and the rubric by which it is graded. A row without a valid one has an error, and nothing to grade.
+        The row; the rubric that it brings, if it brings one; and the rubric by which it is graded. A row without a
+        valid one has an error instead, and nothing to grade.
     """
-    submission = row.submission
-    if submission is None:
-        return row, None
+    own = None
+    if row.submission is None:
+        return row, None, None
     try:
-        # In a thread, because it may be a file, or a function of the user's.
-        own = await run_in_thread(lambda: rubrics.own_of(item, row.rubric))
+        if row.rubric is not None or rubrics.has_function:
+            # In a thread, because it may be a file, or a function of the user's.
+            own = await run_in_thread(lambda: rubrics.own_of(item, row.rubric))
         rubric = rubrics.join(own)
         if row.labels is None and rubrics.shared is None and (met := labels_of(row.rubric)):
             row = row._replace(labels={name: "MET" if is_met else "UNMET" for name, is_met in met.items()})
     except Exception as error:  # noqa: BLE001 -- whatever a row or a function holds stops no other row
-        return row._replace(submission=None, error=f"row {row.id} {problem_of(error)}"), None
-    if ledger is not None:
-        ledger.record_submission(row.id, submission, own)
-    return row, rubric
+        return row._replace(submission=None, error=f"row {row.id} {problem_of(error)}"), None, None
+    return row, own, rubric

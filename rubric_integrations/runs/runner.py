@@ -176,7 +176,9 @@ class Run:
                         break
                     if next_row is None:
                         break
-                    row, rubric = await find_rubric(self._rubrics, *next_row, ledger)
+                    row, own, rubric = await find_rubric(self._rubrics, *next_row)
+                    if ledger and row.submission:
+                        ledger.record_submission(row.id, row.submission, own)
                     window.start(self._grade(grader, row, rubric))
                     # Lets the task send its first request while the next row is read.
                     await asyncio.sleep(0)

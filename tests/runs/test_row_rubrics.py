@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+from rubric_integrations import PerCriterionGrader, Rubric, grade_many, runs
 from rubric_integrations.runs import Ledger, rescore
 from rubric_integrations.submission import ResponsesError, read_responses
 
@@ -44,6 +44,15 @@ def test_shared_rubric_and_that_of_the_row_are_joined_and_a_function_decides_alo
 
     assert scores(rows, rubric_of) == [0.0, 0.0]
     assert received == rows
+
+
+def test_rows_without_a_rubric_of_their_own_need_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(_function: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(runs.rows, "run_in_thread", refuse)
+    assert scores(["1", "2"], [says(1)]) == [1.0, 0.0]
+    assert scores([{"response": "1", "rubric": [says(1)]}]) == [None]
 
 
 FORMS: dict[str, Any] = {
