@@ -1,12 +1,16 @@
-"""Reads JSON without losing any of it silently: texts, and the JSON Lines files that this library writes."""
+"""Reads JSON, and files of JSON Lines, without losing any of it silently; writes objects as lines."""
 
 from __future__ import annotations
 
 import json
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+# `str.splitlines` also splits at these characters, but JSON does not escape them. Lone surrogates cannot be encoded.
+_NOT_ESCAPED_BY_JSON = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
 
 
 class RepeatedKeyError(ValueError):
@@ -65,6 +69,23 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
                 raise ValueError(f"{place} {error if is_text else 'is not text: save the file as UTF-8'}") from None
             has_values = True
             yield number, value
+
+
+def json_lines(values: Iterable[Mapping[str, Any]]) -> str:
+    """Write objects as JSON, one per line; no character in them counts as a line break for any reader.
+
+    Raises:
+        ValueError: An object cannot be written as JSON.
+
+    Example:
+        >>> print(json_lines([{"question": "6 x 7?", "answer": 42}]))
+        {"question": "6 x 7?", "answer": 42}
+    """
+    try:
+        lines = [json.dumps(value, ensure_ascii=False, default=str) for value in values]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"a message cannot be written as JSON: {str(error) or 'nested too deeply'}") from None
+    return "\n".join(_NOT_ESCAPED_BY_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in lines)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -37,14 +37,17 @@ class Record(BaseModel):
 
 
 class SparseRecord(Record):
-    """A record that leaves some fields out of its JSON while they are empty, so that files do not grow by them."""
+    """A record that leaves some fields out of its JSON while they are unused, so that files do not grow by them.
 
-    _left_out_if_empty: ClassVar[tuple[str, ...]] = ()
+    These fields are left out while they are empty or have their default value.
+    """
+
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ()
 
     @model_serializer(mode="wrap")
     def _leave_out_empty_fields(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = serialize(self)
-        for name in self._left_out_if_empty:
-            if not data.get(name, True):
+        for name in self._left_out_if_unused:
+            if name in data and (not data[name] or data[name] == type(self).model_fields[name].default):
                 del data[name]
         return data

@@ -21,6 +21,7 @@ from referencing.exceptions import Unresolvable
 from rubric_integrations.checks.text import PATTERN_SECONDS, search
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric.check import Check
+from rubric_integrations.submission.submission import Submission
 
 MAX_REASON = 300
 # An answer of 50,000 characters has a few thousand values, and a schema a few keywords for each of them. As many
@@ -59,7 +60,7 @@ class _Work:
 _work: ContextVar[_Work] = ContextVar("_work")
 
 
-def satisfies_schema(check: Check, response: str) -> str:
+def satisfies_schema(check: Check, submission: Submission) -> str:
     """Return the reason why the response does not satisfy `check.json_schema`, or an empty string.
 
     Raises:
@@ -67,7 +68,7 @@ def satisfies_schema(check: Check, response: str) -> str:
             the response and the schema need more than 30,000 comparisons.
     """
     try:
-        instance = json.loads(response, parse_constant=_refuse)
+        instance = json.loads(submission.response, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return "is not JSON"
     # The empty registry keeps a `$ref` from requesting a schema from the network.

@@ -9,9 +9,10 @@ from rubric_integrations.checks.length import has_max_words, has_min_words
 from rubric_integrations.checks.numbers import states_number
 from rubric_integrations.checks.text import contains, equals, matches, not_contains
 from rubric_integrations.rubric.check import Check
+from rubric_integrations.submission.submission import Submission
 
-Condition = Callable[[Check, str], str]
-"""Decides one condition of a check on a response.
+Condition = Callable[[Check, Submission], str]
+"""Decides one condition of a check on a submission.
 
 Returns the reason why the condition does not hold, as a predicate of the response (`is not JSON`), or an empty string
 if it holds. Raises a `JudgeFailure` of kind `check` if it cannot be decided. It is called only if its field is set.

@@ -33,20 +33,20 @@ def run_check(check: Check, submission: Submission | str) -> Judgment:
     if check.metric is not None:
         value = run_metric(check.metric, submission)
         return Judgment(verdict=f"{value:.4g}", value=value, reason=f"the metric {check.metric.type}")
-    reasons = [reason for name in check.conditions if (reason := _decide(name, check, submission.response))]
+    reasons = [reason for name in check.conditions if (reason := _decide(name, check, submission))]
     if reasons:
         return Judgment(verdict="UNMET", value=0.0, reason="; ".join(reasons))
     return Judgment(verdict="MET", value=1.0, reason="the check holds: " + ", ".join(check.conditions))
 
 
-def _decide(name: str, check: Check, response: str) -> str:
+def _decide(name: str, check: Check, submission: Submission) -> str:
     """Return the reason why a condition does not hold; a condition without a function is a failure, never MET."""
     if name not in CHECKS:
         raise JudgeFailure(
             "check", f"the condition `{name}` has no function: add one to `rubric_integrations.checks.registry.CHECKS`"
         )
     try:
-        return CHECKS[name](check, response)
+        return CHECKS[name](check, submission)
     except JudgeFailure:
         raise
     except RecursionError:

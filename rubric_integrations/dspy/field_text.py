@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import dspy
 
-from rubric_integrations.submission.messages import json_lines
+from rubric_integrations._util.json_lines import json_lines
 from rubric_integrations.submission.values import plain_value, value_text
 
 # The kinds of content parts that are not text, and the name that stands for them in a judge's prompt.

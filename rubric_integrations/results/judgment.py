@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from rubric_integrations._util.records import EncodableText, Record, UnitScore, encodable
+from rubric_integrations._util.records import EncodableText, Record, SparseRecord, UnitScore, encodable
 from rubric_integrations.results.usage import Spend
 
 Verdict = Literal["MET", "UNMET", "CANNOT_ASSESS"]
@@ -40,7 +40,7 @@ def parse_verdict(text: object) -> Verdict | None:
     return _VERDICTS.get(normalize_word(str(text)))
 
 
-class Judgment(Record):
+class Judgment(SparseRecord):
     """A judge's answer to one criterion: a verdict or an abstention, never a failure.
 
     Attributes:
@@ -51,7 +51,10 @@ class Judgment(Record):
         neutralized: Whether text that imitates the structure of a prompt was changed before the judge saw it.
         confidence: The confidence that the judge states, in [0, 1]; None where it was not requested.
         expected_value: The expected value in [0, 1] of the judge's probabilities; None where they were not requested.
+        evidence: The numbers, from 1, of the steps of the trajectory that the judge cites.
     """
+
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence",)
 
     verdict: EncodableText
     value: UnitScore | None
@@ -60,6 +63,7 @@ class Judgment(Record):
     neutralized: bool = False
     confidence: UnitScore | None = None
     expected_value: UnitScore | None = None
+    evidence: tuple[int, ...] = ()
 
 
 FailureKind = Literal["transport", "parse", "check", "config", "cancelled"]

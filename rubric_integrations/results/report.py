@@ -53,9 +53,10 @@ class CriterionReport(SparseRecord):
         not_applicable: Whether the criterion's condition (`applies_when`) does not hold, so that it is left out.
         tags: The criterion's tags.
         metadata: The criterion's further data; None if it has none.
+        evidence: The numbers, from 1, of the steps of the trajectory that the judge cites; all of them exist.
     """
 
-    _left_out_if_empty: ClassVar[tuple[str, ...]] = ("not_applicable", "tags", "metadata")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("not_applicable", "tags", "metadata", "evidence")
 
     name: str
     requirement: str
@@ -76,6 +77,7 @@ class CriterionReport(SparseRecord):
     not_applicable: bool = False
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] | None = None
+    evidence: tuple[int, ...] = ()
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
@@ -130,7 +132,7 @@ class EvaluationReport(SparseRecord):
             judge, which does not answer the criteria one by one.
     """
 
-    _left_out_if_empty: ClassVar[tuple[str, ...]] = ("tags",)
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags",)
 
     score: float | None
     score_range: tuple[float | None, float] | None = None

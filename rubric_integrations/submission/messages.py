@@ -5,12 +5,11 @@ JSON escapes line breaks, so the content of one message cannot imitate another m
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from reprlib import repr as short_repr
 from typing import Any, Literal, cast, get_args
 
+from rubric_integrations._util.json_lines import json_lines
 from rubric_integrations.submission.blocks import (
     Message,
     get_field,
@@ -38,9 +37,6 @@ _ROLES = {
     "function": "tool",
 }
 """The role in the rendered text, by the role (OpenAI) or the type (LangChain) of a message."""
-
-# `str.splitlines` also splits at these characters, but JSON does not escape them. Lone surrogates cannot be encoded.
-_NOT_ESCAPED_BY_JSON = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
 
 
 def render_conversation(messages: Messages) -> str:
@@ -173,23 +169,6 @@ def message_role(message: object) -> str:
         'assistant'
     """
     return _normalize_message(message, "message").role
-
-
-def json_lines(values: Iterable[Mapping[str, Any]]) -> str:
-    """Write objects as JSON, one per line; no character in them counts as a line break for any reader.
-
-    Raises:
-        ValueError: An object cannot be written as JSON.
-
-    Example:
-        >>> print(json_lines([{"question": "6 x 7?", "answer": 42}]))
-        {"question": "6 x 7?", "answer": 42}
-    """
-    try:
-        lines = [json.dumps(value, ensure_ascii=False, default=str) for value in values]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"a message cannot be written as JSON: {str(error) or 'nested too deeply'}") from None
-    return "\n".join(_NOT_ESCAPED_BY_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in lines)
 
 
 def _lines(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:

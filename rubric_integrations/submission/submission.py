@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rubric_integrations._util.records import EncodableText, SparseRecord
+from rubric_integrations.submission.attachments import Attachment
 from rubric_integrations.submission.documents import document_texts
 from rubric_integrations.submission.messages import (
     Messages,
@@ -17,6 +18,7 @@ from rubric_integrations.submission.messages import (
     split_conversation,
 )
 from rubric_integrations.submission.thinking import SplitResponse, split_parts, split_thinking
+from rubric_integrations.submission.trajectory import Trajectory
 
 # About 250,000 tokens. Judges cannot read more, and grading a truncated text would penalize what was cut off.
 MAX_CHARS = 1_000_000
@@ -43,6 +45,11 @@ class Submission(SparseRecord):
             text, or a list of texts, of LangChain documents or of data, which is shown as JSON; empty ones are left
             out.
         logprobs: The natural logarithms of the probabilities of the response's tokens, for the perplexity metric.
+        trajectory: The steps of the agent that led to the response, for checks in code and for judges.
+        show_trajectory: When judges are shown the trajectory: `always`, beside the response; `if_needed`, only for
+            criteria that need it; or never beside the response, because the response is the trajectory (`as_response`).
+        attachments: Images, PDFs, recordings and other files, shown to the judge. `[attachment 1]` in a text is the
+            first of them.
 
     Raises:
         pydantic.ValidationError: (a ValueError) The response is blank or has nothing after its thinking, a text is too
@@ -55,7 +62,7 @@ class Submission(SparseRecord):
         '6 x 7'
     """
 
-    _left_out_if_empty: ClassVar[tuple[str, ...]] = ("context",)
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("context", "trajectory", "show_trajectory", "attachments")
 
     response: EncodableText
     thinking: EncodableText | None = None
@@ -63,6 +70,9 @@ class Submission(SparseRecord):
     reference: EncodableText | None = None
     context: tuple[EncodableText, ...] = ()
     logprobs: tuple[float, ...] | None = Field(default=None, min_length=1)
+    trajectory: Trajectory | None = None
+    show_trajectory: Literal["always", "if_needed", "as_response"] = "always"
+    attachments: tuple[Attachment, ...] = ()
 
     @classmethod
     def from_messages(

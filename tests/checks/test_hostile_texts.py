@@ -91,7 +91,7 @@ def test_reason_of_properties_by_pattern_names_the_property(schema: Any, respons
 
 @pytest.mark.parametrize("condition", CHECKS)
 def test_exception_of_a_condition_is_a_failure_that_names_it(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def raise_error(_check: Check, _response: str) -> str:
+    def raise_error(_check: Check, _submission: Submission) -> str:
         raise ZeroDivisionError("no reason")
 
     monkeypatch.setitem(CHECKS, condition, raise_error)

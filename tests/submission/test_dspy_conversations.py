@@ -10,8 +10,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission
+from rubric_integrations._util.json_lines import json_lines
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.submission.messages import json_lines, render_conversation
+from rubric_integrations.submission.messages import render_conversation
 from tests.fakes import FakeModel
 from tests.submission.conversations import ANSWER, CHAT, QUESTION, parsed_lines
 
