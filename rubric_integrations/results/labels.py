@@ -1,22 +1,25 @@
-"""Human judgments, which a judge gets as few-shot examples."""
+"""Human judgments: they measure a judge, and a judge gets them as few-shot examples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from rubric_integrations._util.json_lines import read_json_lines
-from rubric_integrations._util.records import Record
+from rubric_integrations._util.records import SparseRecord
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import Criterion, Kind
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission, error_line
 
+Sampled = Literal["random", "by_verdict", "chosen"]
+"""How the judgments that people read were drawn: at random, at random among those of one verdict, or by choice."""
 
-class LabelledJudgment(Record):
+
+class LabelledJudgment(SparseRecord):
     """A human's judgment of one submission on one criterion.
 
     Attributes:
@@ -24,6 +27,12 @@ class LabelledJudgment(Record):
         criterion: The criterion.
         verdict: The correct answer: a verdict, an option's label, or a number on the scale.
         reason: The reason, in one sentence.
+        id: The id of the row in its run; None if it is not known.
+        rater: Who judged; None if it is not known.
+        sampled: How the judgment was drawn. What people chose to correct says nothing about how often the judge is
+            right: figures about a judge refuse labels that are `chosen`, which is the default.
+        judged: The judge's answer at the time; None if it is not known.
+        blind: Whether the rater answered without seeing the judge's answer.
 
     Raises:
         pydantic.ValidationError: (a ValueError) The verdict does not answer the criterion.
@@ -36,10 +45,17 @@ class LabelledJudgment(Record):
         'MET'
     """
 
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("id", "rater", "sampled", "judged", "blind")
+
     submission: Submission
     criterion: Criterion
     verdict: str
     reason: str = ""
+    id: str | None = None
+    rater: str | None = None
+    sampled: Sampled = "chosen"
+    judged: str | None = None
+    blind: bool = False
 
     @model_validator(mode="after")
     def _require_an_answer_to_the_criterion(self) -> Self:

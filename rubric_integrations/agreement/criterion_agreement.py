@@ -1,0 +1,267 @@
+"""How far the judge agrees with people on one criterion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rubric_integrations._util.records import Record
+from rubric_integrations.agreement.correction import Stratum, corrected_rate
+from rubric_integrations.agreement.intervals import (
+    Estimate,
+    estimate_difference,
+    estimate_rate,
+    estimate_rate_difference,
+)
+from rubric_integrations.agreement.kappa import Matrix, cohen_kappa, gwet_ac1, krippendorff_alpha, level_distances
+from rubric_integrations.agreement.matching import Match
+from rubric_integrations.agreement.ranks import OrderedAgreement, compare_values
+from rubric_integrations.results.interpret import to_judgment
+from rubric_integrations.rubric.criterion import Criterion, Kind
+
+# A scale with more numbers has no table of its answers: nearly all cells would be empty.
+_MAX_LEVELS = 21
+
+
+class VerdictAgreement(NamedTuple):
+    """Agreement on one answer, such as MET.
+
+    Attributes:
+        precision: Of the judge's answers of this kind, the share that people give too; None if there is none.
+        recall: Of people's answers of this kind, the share that the judge gives too; None if there is none.
+        f1: The harmonic mean of both; None if precision and recall are both undefined.
+        support: How often people give this answer.
+    """
+
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    support: int
+
+
+class CriterionAgreement(Record):
+    """How far the judge agrees with people on one criterion.
+
+    Rows of the `confusion` are people's answers and columns the judge's, in the order of `levels`. Where several people
+    labelled a judgment, the answer that most of them gave counts; without one, the judgment is left out.
+
+    Attributes:
+        name: The criterion's name in the rubric.
+        requirement: Its requirement.
+        kind: Its kind of answer.
+        n: The number of judgments that people and the judge both decided.
+        coverage: The share of the labelled judgments that both decided; None without labels.
+        judge_abstained, people_abstained: How many of the labelled judgments each of them could not assess.
+        undecided: How many labelled judgments have no answer that most raters gave.
+        failed: How many labelled judgments the judge failed at.
+        abstention_kappa: Agreement on what cannot be assessed; None if neither ever abstains.
+        levels: The answers, from the criterion; empty for a scale with more than 21 numbers.
+        confusion: How often each pair of answers occurs.
+        accuracy: The share of equal answers.
+        sensitivity, specificity: For a binary criterion, the share of people's MET, and of their UNMET, on which the
+            judge agrees.
+        phi: For a binary criterion, the correlation of both answers (Matthews).
+        kappa: Cohen's kappa: quadratic for ordered answers. Undefined if only one answer occurs.
+        ac1: Gwet's AC1, for criteria on which nearly all answers are alike.
+        people_alpha: Krippendorff's alpha among people; None without two raters of a judgment.
+        judge_alpha: The same between the judge and people's answers.
+        bias: The judge's mean value minus people's: for a binary criterion, the difference of the MET rates.
+        per_verdict: Precision, recall and F1 of each answer.
+        adjacent_accuracy: For ordered answers, the share that differs by one level at most.
+        ordered: For ordered answers, errors and correlations of the values.
+    """
+
+    name: str
+    requirement: str
+    kind: Kind
+    n: int
+    coverage: float | None
+    judge_abstained: int
+    people_abstained: int
+    undecided: int
+    failed: int
+    abstention_kappa: float | None
+    levels: tuple[str, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    accuracy: Estimate
+    sensitivity: Estimate | None
+    specificity: Estimate | None
+    phi: float | None
+    kappa: Estimate
+    ac1: float | None
+    people_alpha: float | None
+    judge_alpha: float | None
+    bias: Estimate
+    per_verdict: dict[str, VerdictAgreement]
+    adjacent_accuracy: float | None
+    ordered: OrderedAgreement | None
+
+
+class _Pair(NamedTuple):
+    """What people and the judge answered; None for an abstention."""
+
+    people: str | None
+    judge: str | None
+    people_value: float | None
+    judge_value: float | None
+
+
+def measure_criterion(
+    name: str, matches: Sequence[Match], judged: Mapping[str, int] | None = None, level: float = 0.95
+) -> CriterionAgreement:
+    """Measure agreement on one criterion.
+
+    Args:
+        name: The criterion's name.
+        matches: The labelled judgments of the criterion, at least one.
+        judged: How often the judge gave each verdict in the whole run. Labels that were drawn by the judge's verdict
+            are weighted by it; None for labels that were drawn at random.
+        level: The level of the intervals.
+    """
+    criterion = matches[0].criterion
+    answered = [match for match in matches if match.judged.error is None and match.consensus is not None]
+    pairs = [_pair(match) for match in answered]
+    decided = [pair for pair in pairs if pair.people_value is not None and pair.judge_value is not None]
+    levels = _levels(criterion)
+    places = {answer: place for place, answer in enumerate(levels)}
+    table = np.zeros((len(levels), len(levels)))
+    for pair in decided if levels else ():
+        table[places[pair.people or ""], places[pair.judge or ""]] += 1
+    weighted = _weighted(table, levels, judged, len(decided))
+    values = [_value(criterion, answer) for answer in levels]
+    apart = level_distances(values, "nominal" if criterion.kind == "nominal" else "quadratic") if levels else None
+    ordered = criterion.kind in ("ordinal", "scaled")
+    people_values = [pair.people_value or 0.0 for pair in decided]
+    judge_values = [pair.judge_value or 0.0 for pair in decided]
+    nothing = Estimate(None, None, None, len(decided))
+    is_binary = criterion.kind == "binary"
+    return CriterionAgreement(
+        name=name,
+        requirement=criterion.requirement,
+        kind=criterion.kind,
+        n=len(decided),
+        coverage=len(decided) / len(matches),
+        judge_abstained=sum(pair.judge_value is None for pair in pairs),
+        people_abstained=sum(pair.people_value is None for pair in pairs),
+        undecided=sum(match.consensus is None for match in matches),
+        failed=sum(match.judged.error is not None for match in matches),
+        abstention_kappa=_abstention_kappa(pairs),
+        levels=tuple(levels),
+        confusion=tuple(tuple(int(count) for count in row) for row in table),
+        accuracy=_accuracy(decided, judged, level),
+        sensitivity=_recall(table, weighted, 1, level) if is_binary else None,
+        specificity=_recall(table, weighted, 0, level) if is_binary else None,
+        phi=_phi(weighted) if is_binary else None,
+        kappa=cohen_kappa(weighted, apart, level)._replace(n=len(decided)) if levels else nothing,
+        ac1=gwet_ac1(weighted) if levels else None,
+        people_alpha=_people_alpha(matches, places, apart),
+        judge_alpha=_judge_alpha(decided, places, apart),
+        bias=_bias(decided, is_binary, level),
+        per_verdict={answer: _per_verdict(weighted, table, place) for answer, place in places.items()},
+        adjacent_accuracy=_adjacent(weighted) if ordered and levels else None,
+        ordered=compare_values(people_values, judge_values) if ordered else None,
+    )
+
+
+def _pair(match: Match) -> _Pair:
+    answer = match.consensus or ""
+    people = to_judgment(match.criterion, answer)
+    return _Pair(people.verdict, match.judged.verdict, people.value, match.judged.value)
+
+
+def _levels(criterion: Criterion) -> list[str]:
+    """Return the answers of a criterion that are no abstentions, ordered ones from the lowest."""
+    if criterion.kind == "binary":
+        return ["UNMET", "MET"]
+    if criterion.options is not None:
+        in_order = sorted(criterion.choices, key=lambda option: option.value)
+        return [option.label for option in (in_order if criterion.kind == "ordinal" else criterion.choices)]
+    scale = criterion.scale
+    if scale is None or not scale.integer or scale.max - scale.min >= _MAX_LEVELS:
+        return []
+    return [f"{number:g}" for number in range(int(scale.min), int(scale.max) + 1)]
+
+
+def _value(criterion: Criterion, answer: str) -> float:
+    return to_judgment(criterion, answer).value or 0.0
+
+
+def _weighted(table: Matrix, levels: Sequence[str], judged: Mapping[str, int] | None, n: int) -> Matrix:
+    """Weight each column by how often the judge gives its answer in the run; the sum is the effective sample size."""
+    columns = table.sum(axis=0)
+    if judged is None or not n:
+        return table
+    shares = zip(levels, columns, strict=True)
+    weights = np.array([judged.get(answer, 0) / count if count else 0.0 for answer, count in shares])
+    squares = float((weights**2 * columns).sum())
+    if not squares:
+        return table
+    effective = float((weights * columns).sum()) ** 2 / squares
+    return table * weights / float((weights * columns).sum()) * effective
+
+
+def _accuracy(pairs: Sequence[_Pair], judged: Mapping[str, int] | None, level: float) -> Estimate:
+    if judged is None:
+        return estimate_rate(sum(pair.people == pair.judge for pair in pairs), len(pairs), level)
+    strata: list[Stratum] = []
+    for verdict in dict.fromkeys(pair.judge or "" for pair in pairs):
+        same = [pair for pair in pairs if pair.judge == verdict]
+        strata.append(Stratum(judged.get(verdict, 0), len(same), sum(pair.people == verdict for pair in same)))
+    return corrected_rate(strata, level)
+
+
+def _recall(table: Matrix, weighted: Matrix, place: int, level: float) -> Estimate:
+    """Estimate the share of people's answers of one kind on which the judge agrees; weighted, it has no interval."""
+    right, support = int(table[place, place]), int(table[place].sum())
+    if weighted is table or not support:
+        return estimate_rate(right, support, level)
+    return Estimate(float(weighted[place, place] / weighted[place].sum()), None, None, support)
+
+
+def _bias(pairs: Sequence[_Pair], is_binary: bool, level: float) -> Estimate:
+    differences = [(pair.judge_value or 0.0) - (pair.people_value or 0.0) for pair in pairs]
+    if not is_binary:
+        return estimate_difference(differences, level)
+    rose, fell = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    return estimate_rate_difference(rose=rose, fell=fell, pairs=len(pairs), level=level)
+
+
+def _abstention_kappa(pairs: Sequence[_Pair]) -> float | None:
+    table = np.zeros((2, 2))
+    for pair in pairs:
+        table[int(pair.people_value is None), int(pair.judge_value is None)] += 1
+    return cohen_kappa(table, level_distances([0, 1])).value if table.sum() else None
+
+
+def _people_alpha(matches: Sequence[Match], places: Mapping[str, int], apart: Matrix | None) -> float | None:
+    if apart is None or all(len(match.labels) < 2 for match in matches):
+        return None
+    units = [[places[answer] for answer in match.answers if answer in places] for match in matches]
+    return krippendorff_alpha(units, apart)
+
+
+def _judge_alpha(pairs: Sequence[_Pair], places: Mapping[str, int], apart: Matrix | None) -> float | None:
+    if apart is None:
+        return None
+    return krippendorff_alpha([[places[pair.people or ""], places[pair.judge or ""]] for pair in pairs], apart)
+
+
+def _per_verdict(weighted: Matrix, table: Matrix, place: int) -> VerdictAgreement:
+    right, judge, people = weighted[place, place], weighted[:, place].sum(), weighted[place].sum()
+    precision = float(right / judge) if judge else None
+    recall = float(right / people) if people else None
+    f1 = float(2 * right / (judge + people)) if judge + people else None
+    return VerdictAgreement(precision, recall, f1, int(table[place].sum()))
+
+
+def _phi(table: Matrix) -> float | None:
+    divisor = float(np.prod([table.sum(axis=0), table.sum(axis=1)])) ** 0.5
+    return float(table[0, 0] * table[1, 1] - table[0, 1] * table[1, 0]) / divisor if divisor else None
+
+
+def _adjacent(table: Matrix) -> float | None:
+    places = np.arange(len(table))
+    near = np.abs(np.subtract.outer(places, places)) <= 1
+    return float(table[near].sum() / table.sum()) if table.sum() else None

@@ -1,0 +1,100 @@
+"""`calibrate` corrects the figures of a run, and refuses labels that cannot correct them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rubric_integrations import Criterion, Rubric
+from rubric_integrations.agreement.calibration import calibrate, calibrate_rate
+from rubric_integrations.agreement.matching import ChosenLabelsError
+from rubric_integrations.rubric.check import Check
+from tests.agreement.runs import binary_rubric, labels_of, run_of
+
+RUBRIC = binary_rubric(3)
+
+
+def lenient_run(count: int, labelled: int) -> tuple[list[list[str | None]], list[list[str | None]], float]:
+    """Return the judge's answers, people's answers to the first rows, and people's true mean score."""
+    rng = random.Random(3)
+    people = [[rng.choice(["MET", "UNMET"]) for _ in range(3)] for _ in range(count)]
+    judge = [[a if a == "MET" or rng.random() < 0.7 else "MET" for a in row] for row in people]
+    truth = sum(row.count("MET") for row in people) / (3 * count)
+    return [list(row) for row in judge], [list(row) for row in people[:labelled]], truth
+
+
+def test_corrected_score_is_nearer_to_the_truth_than_the_judges() -> None:
+    judge, people, truth = lenient_run(600, 80)
+    result = calibrate(run_of(RUBRIC, judge), labels_of(RUBRIC, people))
+    assert result.judge_score is not None
+    assert result.score.value is not None
+    assert result.judge_score - truth > 0.1
+    assert result.score.low is not None
+    assert result.score.high is not None
+    assert result.score.low < truth < result.score.high < result.judge_score
+    assert result.labels_saved is not None
+    assert 0.2 < result.labels_saved < 0.9
+    rate = result.criteria["c0"].rate
+    assert rate is not None
+    assert rate.low is not None
+    assert rate.high is not None
+    truth_of_first = sum(row[0] == "MET" for row in people) / 80
+    assert rate.low < truth_of_first < rate.high
+    assert result.criteria["c0"].judge_rates["MET"] > truth_of_first
+
+
+def test_labels_drawn_by_verdict_correct_rates_and_not_the_mean() -> None:
+    judge, people, _ = lenient_run(60, 30)
+    result = calibrate(run_of(RUBRIC, judge), labels_of(RUBRIC, people, "by_verdict"))
+    assert result.score.value is None
+    assert result.criteria["c1"].rate is not None
+    assert "drawn by the judge's verdict" in result.warnings[0]
+
+
+def test_abstentions_of_the_judge_are_a_stratum_of_their_own() -> None:
+    rubric = binary_rubric()
+    judge = [["CANNOT_ASSESS"]] * 10 + [["MET"]] * 10
+    people = [["UNMET"]] * 10 + [["MET"]] * 10
+    rate = calibrate(run_of(rubric, judge), labels_of(rubric, people)).criteria["c0"].rate
+    assert rate is not None
+    assert rate.value == 0.5
+
+
+def test_checks_need_no_label_if_the_rubric_is_known() -> None:
+    checked = Criterion(requirement="Is short", name="short", weight=1.0, check=Check(max_words=9))
+    rubric = Rubric([*binary_rubric().criteria, checked])
+    run = run_of(rubric, [["MET", "MET"], ["UNMET", "MET"], ["MET", "MET"]])
+    labels = list(labels_of(rubric, [["MET", None], ["MET", None], ["UNMET", None]]))
+    assert calibrate(run, labels).score.value is None
+    assert calibrate(run, labels, rubric=rubric).score.n == 3
+
+
+def test_chosen_labels_and_labels_of_another_run_are_refused() -> None:
+    run = run_of(RUBRIC, [["MET"] * 3])
+    with pytest.raises(ChosenLabelsError):
+        calibrate(run, labels_of(RUBRIC, [["MET"] * 3], "chosen"))
+    other = labels_of(binary_rubric(), [["MET"]] * 3)[2:]
+    with pytest.raises(ValueError, match="`calibrate_rate`"):
+        calibrate(run, other)
+
+
+def test_few_differences_between_people_and_judge_are_a_warning() -> None:
+    answers = [["MET", "UNMET", "MET"]] * 5 + [["UNMET", "MET", "MET"]] * 5
+    result = calibrate(run_of(RUBRIC, answers), labels_of(RUBRIC, answers))
+    assert any("differ on fewer than 5" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize("confusion", [[[5, 5], [5, 5]], [[1, 9], [9, 1]], [[0, 0], [5, 45]]])
+def test_labels_from_elsewhere_of_a_useless_judge_are_refused(confusion: list[list[int]]) -> None:
+    with pytest.raises(ValueError, match="no better than chance"):
+        calibrate_rate({"MET": 620, "UNMET": 380}, confusion)
+
+
+def test_scores_that_do_not_follow_from_the_criteria_are_refused() -> None:
+    run = run_of(RUBRIC, [["MET", "UNMET", "MET"]])
+    report = run[0].report
+    assert report is not None
+    changed = [run[0]._replace(report=report.model_copy(update={"score": 0.2}))]
+    with pytest.raises(ValueError, match="pass the run's `rubric`"):
+        calibrate(changed, labels_of(RUBRIC, [["MET", "UNMET", "MET"]]))
