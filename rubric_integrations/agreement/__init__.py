@@ -1,9 +1,49 @@
 """How far a judge can be trusted: agreement with people, corrected scores, comparisons of runs, and release gates.
 
-All intervals are closed forms: the same data always give the same figures, and nothing draws random numbers. A figure
-that is undefined is None, never 0.
+- `choosing` draws what people should read, and `matching` finds the judgments that their labels are about.
+- `measure` compares the judge with people (`criterion_agreement`, `kappa`, `ranks`), `calibration` corrects its figures
+  (`correction`, `scores`), `comparison` compares two runs, `gates` decide on a release, and `planning` says how many
+  labels are needed. `intervals` has the estimates that all of them return.
 
-To add a figure, write its formula in the module of its kind, with its source: `intervals` (means and rates), `kappa`
-(agreement beyond chance), `calibration` (figures that people's labels correct), `betting` (gates that look after each
-submission), `planning` (how many labels are needed).
+All intervals are closed forms: the same data always give the same figures, and nothing draws random numbers, except
+what people should read. A figure that is undefined is None, never 0.
+
+To add a measure of agreement, write its formula in `kappa` or `ranks`, with its source, and add a field to
+`CriterionAgreement`.
 """
+
+from rubric_integrations.agreement.calibration import Calibration, CriterionCalibration, calibrate, calibrate_rate
+from rubric_integrations.agreement.choosing import JudgmentToLabel, choose_for_labels
+from rubric_integrations.agreement.comparison import CriterionChange, RunComparison, compare_runs
+from rubric_integrations.agreement.criterion_agreement import CriterionAgreement, VerdictAgreement
+from rubric_integrations.agreement.gates import GateResult, SequentialGate, fewest_to_pass, gate
+from rubric_integrations.agreement.intervals import Estimate
+from rubric_integrations.agreement.matching import ChosenLabelsError
+from rubric_integrations.agreement.measure import Agreement, ScoreAgreement, agreement
+from rubric_integrations.agreement.planning import plan_labels
+from rubric_integrations.agreement.ranks import OrderedAgreement
+
+__all__ = [
+    "Agreement",
+    "Calibration",
+    "ChosenLabelsError",
+    "CriterionAgreement",
+    "CriterionCalibration",
+    "CriterionChange",
+    "Estimate",
+    "GateResult",
+    "JudgmentToLabel",
+    "OrderedAgreement",
+    "RunComparison",
+    "ScoreAgreement",
+    "SequentialGate",
+    "VerdictAgreement",
+    "agreement",
+    "calibrate",
+    "calibrate_rate",
+    "choose_for_labels",
+    "compare_runs",
+    "fewest_to_pass",
+    "gate",
+    "plan_labels",
+]

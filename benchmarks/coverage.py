@@ -1,0 +1,197 @@
+"""How often the intervals of `rubric_integrations.agreement` contain the truth, and how often its decisions are wrong.
+
+    python benchmarks/coverage.py [--draws 2000]
+
+Each cell of a table is a simulation with a known truth: a 95 % interval should contain it in about 95 % of the draws,
+and a test at 5 % should find a difference that is not there in about 5 %. 2,000 draws take about ten minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from rubric_integrations.agreement.correction import Stratum, corrected_mean, corrected_rate, rogan_gladen_rate
+from rubric_integrations.agreement.gates import SequentialGate, decide_mean
+from rubric_integrations.agreement.intervals import Estimate, difference_p_value, estimate_rate_difference
+from rubric_integrations.agreement.kappa import cohen_kappa, level_distances
+
+JUDGES = {".99/.99": (0.99, 0.99), ".95/.90": (0.95, 0.90), ".80/.70": (0.80, 0.70), ".55/.50": (0.55, 0.50)}
+"""The sensitivity and the specificity of the simulated judges."""
+RATES = (0.05, 0.2, 0.5, 0.8, 0.95)
+
+Rng = np.random.Generator
+Cell = tuple[Estimate, float]
+"""An interval, and the truth that it should contain."""
+
+
+def main() -> None:
+    """Print all tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=2000)
+    draws, console = parser.parse_args().draws, Console(width=110)
+    for table in (rates, means, kappas, differences, gates):
+        console.print(table(draws))
+
+
+def rates(draws: int) -> Table:
+    """Simulate corrected rates: labels at random, by the judge's verdict, and of other submissions."""
+    table = Table("judge", "n", "at random", "by verdict", "from elsewhere", title="A rate: coverage (mean width)")
+    for (name, judge), n in product(JUDGES.items(), (20, 50, 200)):
+        cells = [_summary(draw, draws, n, judge) for draw in (_rate_at_random, _rate_by_verdict, _rate_from_elsewhere)]
+        table.add_row(name, str(n), *cells)
+    return table
+
+
+def _summary(
+    draw: Callable[[Rng, float, int, int, tuple[float, float]], Cell | None],
+    draws: int,
+    n: int,
+    judge: tuple[float, float],
+) -> str:
+    coverages: list[float] = []
+    widths: list[float] = []
+    for rate, judged in product(RATES, (500, 2000)):
+        cells = [draw(np.random.default_rng(seed), rate, judged, n, judge) for seed in range(draws)]
+        kept = [cell for cell in cells if cell is not None]
+        if kept:
+            coverages.append(float(np.mean([_contains(*cell) for cell in kept])))
+            widths.append(float(np.mean([_width(estimate) for estimate, _ in kept])))
+    return f"{min(coverages):.3f}-{max(coverages):.3f} ({np.mean(widths):.2f})" if coverages else "undefined"
+
+
+def _shares(rate: float, judge: tuple[float, float]) -> list[float]:
+    """Return the shares of judgments: both MET, only people's MET, only the judge's, none."""
+    sens, spec = judge
+    return [rate * sens, rate * (1 - sens), (1 - rate) * (1 - spec), (1 - rate) * spec]
+
+
+def _rate_at_random(rng: Rng, rate: float, judged: int, n: int, judge: tuple[float, float]) -> Cell:
+    both, people, only, none = map(int, rng.multinomial(n, _shares(rate, judge)))
+    others = rng.multinomial(judged - n, _shares(rate, judge))
+    met = both + only + int(others[0] + others[2])
+    return corrected_rate([Stratum(met, both + only, both), Stratum(judged - met, people + none, people)]), rate
+
+
+def _rate_by_verdict(rng: Rng, rate: float, judged: int, n: int, judge: tuple[float, float]) -> Cell:
+    both, people, only, none = map(int, rng.multinomial(judged, _shares(rate, judge)))
+    strata = [(both, only), (people, none)]
+    drawn = [min(n // 2, true + false) for true, false in strata]
+    right = [int(rng.hypergeometric(*sizes, count)) if count else 0 for sizes, count in zip(strata, drawn, strict=True)]
+    return corrected_rate([Stratum(sum(s), d, r) for s, d, r in zip(strata, drawn, right, strict=True)]), rate
+
+
+def _rate_from_elsewhere(rng: Rng, rate: float, judged: int, n: int, judge: tuple[float, float]) -> Cell | None:
+    sens, spec = judge
+    met = int(rng.binomial(judged, rate * sens + (1 - rate) * (1 - spec)))
+    half = n // 2
+    sensitivity, specificity = (int(rng.binomial(half, sens)), half), (int(rng.binomial(half, spec)), half)
+    estimate = rogan_gladen_rate(met=met, judged=judged, sensitivity=sensitivity, specificity=specificity)
+    return None if estimate is None else (estimate, rate)
+
+
+def means(draws: int) -> Table:
+    """Simulate corrected mean scores of rubrics with eight criteria and with three."""
+    table = Table("n", "lowest", "highest", "mean", "mean width", title="A mean score: coverage")
+    for n in (20, 50, 100, 200):
+        coverages, widths = list[float](), list[float]()
+        for count, judge, rate in product((8, 3), JUDGES.values(), (0.3, 0.6, 0.9)):
+            truth = rate
+            hits, width = 0, 0.0
+            for people, scores in _runs(rate, judge, count, draws):
+                estimate = corrected_mean(list(people[:n]), list(scores[:n]), float(scores.mean()), len(scores)).estimate
+                hits += _contains(estimate, truth)
+                width += _width(estimate)
+            coverages.append(hits / (draws))
+            widths.append(width / (draws))
+        row = (min(coverages), max(coverages), np.mean(coverages), np.mean(widths))
+        table.add_row(str(n), *(f"{figure:.3f}" for figure in row))
+    return table
+
+
+def _runs(rate: float, judge: tuple[float, float], count: int, draws: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield people's and the judge's scores of 500 submissions of different quality."""
+    sens, spec = judge
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        quality = rng.beta(4 * rate, 4 * (1 - rate), (500, 1))
+        people = rng.random((500, count)) < quality
+        agreed = rng.random((500, count)) < np.where(people, sens, spec)
+        yield people.mean(axis=1), np.where(agreed, people, ~people).mean(axis=1)
+
+
+def kappas(draws: int) -> Table:
+    """Simulate the intervals of kappa."""
+    table = Table("n", "two levels", "four levels, quadratic", title="Kappa: coverage")
+    tables = [np.array([_shares(rate, judge) for judge in JUDGES.values() for rate in (0.2, 0.5, 0.8)])]
+    near = np.exp(-np.abs(np.subtract.outer(range(4), range(4))) * 1.2)
+    for n in (20, 50, 100):
+        two = [
+            _kappa_coverage(np.array([[s[3], s[2]], [s[1], s[0]]]), level_distances([0, 1]), n, draws)
+            for s in tables[0]
+        ]
+        skewed = [near * np.outer(share, share) for share in ([1, 1, 1, 1], [4, 2, 1, 1], [1, 1, 2, 6])]
+        four = [_kappa_coverage(s / s.sum(), level_distances([0, 1 / 3, 2 / 3, 1]), n, draws) for s in skewed]
+        table.add_row(str(n), f"{min(two):.3f}-{max(two):.3f}", f"{min(four):.3f}-{max(four):.3f}")
+    return table
+
+
+def _kappa_coverage(shares: np.ndarray, distances: np.ndarray, n: int, draws: int) -> float:
+    truth = cohen_kappa(np.rint(shares * 1e9), distances).value
+    rng = np.random.default_rng(0)
+    estimates = [cohen_kappa(rng.multinomial(n, shares.ravel()).reshape(shares.shape), distances) for _ in range(draws)]
+    return float(np.mean([_contains(estimate, truth or 0.0) for estimate in estimates if estimate.value is not None]))
+
+
+def differences(draws: int) -> Table:
+    """Simulate two equal runs: how often a difference seems significant."""
+    table = Table("equal runs", "n", "false positives", title="Comparisons at 5 %")
+    for n in (10, 20, 50, 100):
+        rng = np.random.default_rng(n)
+        scores = [np.where(rng.random(n) < 0.62, 0, rng.integers(-4, 5, n) / 8) for _ in range(draws)]
+        values = [difference_p_value(list(sample)) for sample in scores]
+        table.add_row("scores, 62 % ties", str(n), f"{np.mean([p is not None and p < 0.05 for p in values]):.3f}")
+    for n in (20, 50, 100):
+        rng = np.random.default_rng(n)
+        counts = [rng.multinomial(n, [0.1, 0.1, 0.8]) for _ in range(draws)]
+        found = [estimate_rate_difference(rose=int(up), fell=int(down), pairs=n) for up, down, _ in counts]
+        table.add_row("binary, 20 % discordant", str(n), f"{np.mean([not _contains(e, 0.0) for e in found]):.3f}")
+    return table
+
+
+def gates(draws: int) -> Table:
+    """Simulate programs at the threshold and above it: how often a gate passes them."""
+    title = "Gates at 5 %: share that passes (median number of submissions)"
+    table = Table("threshold", "true mean", "100 submissions", "after each, up to 400", title=title)
+    for threshold, above in product((0.7, 0.9), (0.0, 0.05, 0.08)):
+        mean = threshold + above
+        rng = np.random.default_rng(1)
+        runs = rng.beta(6 * mean, 6 * (1 - mean), (draws, 400)) > rng.random((draws, 400))
+        fixed = np.mean([decide_mean(list(map(float, run[:100])), threshold).decision == "pass" for run in runs])
+        stops = [_passes_at(list(map(float, run)), threshold) for run in runs]
+        passed = [stop for stop in stops if stop is not None]
+        median = f"{np.median(passed):.0f}" if passed else "-"
+        table.add_row(f"{threshold:g}", f"{mean:.2f}", f"{fixed:.3f}", f"{len(passed) / len(stops):.3f} ({median})")
+    return table
+
+
+def _passes_at(scores: list[float], threshold: float) -> int | None:
+    gate = SequentialGate(threshold)
+    return next((number for number, score in enumerate(scores, start=1) if gate.add(score) == "pass"), None)
+
+
+def _contains(estimate: Estimate, truth: float) -> bool:
+    return estimate.low is not None and estimate.high is not None and estimate.low <= truth <= estimate.high
+
+
+def _width(estimate: Estimate) -> float:
+    return (estimate.high or 0.0) - (estimate.low or 0.0)
+
+
+if __name__ == "__main__":
+    main()
