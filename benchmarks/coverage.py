@@ -104,7 +104,9 @@ def means(draws: int) -> Table:
             truth = rate
             hits, width = 0, 0.0
             for people, scores in _runs(rate, judge, count, draws):
-                estimate = corrected_mean(list(people[:n]), list(scores[:n]), float(scores.mean()), len(scores)).estimate
+                estimate = corrected_mean(
+                    list(people[:n]), list(scores[:n]), float(scores.mean()), len(scores)
+                ).estimate
                 hits += _contains(estimate, truth)
                 width += _width(estimate)
             coverages.append(hits / (draws))
@@ -159,8 +161,8 @@ def differences(draws: int) -> Table:
     for n in (20, 50, 100):
         rng = np.random.default_rng(n)
         counts = [rng.multinomial(n, [0.1, 0.1, 0.8]) for _ in range(draws)]
-        found = [estimate_rate_difference(rose=int(up), fell=int(down), pairs=n) for up, down, _ in counts]
-        table.add_row("binary, 20 % discordant", str(n), f"{np.mean([not _contains(e, 0.0) for e in found]):.3f}")
+        estimates = [estimate_rate_difference(rose=int(up), fell=int(down), pairs=n) for up, down, _ in counts]
+        table.add_row("binary, 20 % discordant", str(n), f"{np.mean([not _contains(e, 0.0) for e in estimates]):.3f}")
     return table
 
 

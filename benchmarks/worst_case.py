@@ -46,12 +46,12 @@ from rubric_integrations.judges.prompts.quotation import looks_quotable, may_be_
 from rubric_integrations.judges.prompts.render import render_inputs
 from rubric_integrations.judges.prompts.sanitize import fence, fence_code, fold, neutralize
 from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOverall
-from rubric_integrations.reporting.page.loading import RunFileError, read_run
 from rubric_integrations.reporting.page.render import report_page
 from rubric_integrations.results.judgment import JudgeFailure, normalize_word
 from rubric_integrations.results.labels import LabelsError, read_labels
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric import Metric
+from rubric_integrations.runs.run_files import RunFileError, read_run
 from rubric_integrations.scoring import compute_length_penalty
 from rubric_integrations.submission.files import ResponsesError, read_responses
 from rubric_integrations.submission.inputs import as_submission, parse_thinking_output

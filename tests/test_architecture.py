@@ -35,6 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("judges",),
     ("graders",),
     ("runs",),
+    ("agreement",),
     ("dspy", "langchain", "reporting", "redteam"),
     ("cli",),
     ("__init__", "__main__"),
@@ -48,8 +49,8 @@ MAX_LINES = 300
 
 # The packages from which users import.
 PUBLIC_PACKAGES = (
-    "", "checks", "dspy", "formats", "graders", "judges", "langchain", "redteam", "reporting", "results", "runs",
-    "submission",
+    "", "agreement", "checks", "dspy", "formats", "graders", "judges", "langchain", "redteam", "reporting", "results",
+    "runs", "submission",
 )  # fmt: skip
 MAX_PARAMETERS = 15
 VARIADIC = {
@@ -63,6 +64,7 @@ VARIADIC = {
 LARGE_RECORDS = {
     "Criterion": "an entry of a rubric file, of which only the requirement must be written",
     "EvaluationReport": "the result of a grade, which users read and do not construct",
+    "CriterionAgreement": "the figures of a criterion, which users read and do not construct",
     "CriterionReport": "the result of a criterion, which users read and do not construct",
 }
 UNDOCUMENTED_CONSTRUCTORS = {"Run": "`grade_many` makes it, and documents the same arguments"}

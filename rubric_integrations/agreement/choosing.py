@@ -6,9 +6,10 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rubric_integrations.agreement.rows import JudgedRow, RunLike, read_rows
+from rubric_integrations.agreement.rows import RunLike, read_rows
 from rubric_integrations.results.labels import Sampled
 from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.submission.submission import Submission
 
 
@@ -55,7 +56,7 @@ def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: i
     if not by_verdict:
         drawn = rng.sample(rows, min(n, len(rows)))
         return [_to_label(row, entry, "random") for row in drawn for entry in _judged(row)]
-    groups: dict[tuple[str, str | None], list[tuple[JudgedRow, CriterionReport]]] = {}
+    groups: dict[tuple[str, str | None], list[tuple[GradedRow, CriterionReport]]] = {}
     for row in rows:
         for entry in _judged(row):
             groups.setdefault((entry.requirement, entry.verdict), []).append((row, entry))
@@ -64,7 +65,7 @@ def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: i
     return [_to_label(row, entry, "by_verdict") for row, entry in chosen]
 
 
-def _judged(row: JudgedRow) -> Sequence[CriterionReport]:
+def _judged(row: GradedRow) -> Sequence[CriterionReport]:
     return [entry for entry in row.report.criteria if _is_judged(entry)] if row.report else []
 
 
@@ -72,5 +73,5 @@ def _is_judged(entry: CriterionReport) -> bool:
     return entry.verdict is not None and entry.error is None and not entry.not_applicable
 
 
-def _to_label(row: JudgedRow, entry: CriterionReport, sampled: Sampled) -> JudgmentToLabel:
+def _to_label(row: GradedRow, entry: CriterionReport, sampled: Sampled) -> JudgmentToLabel:
     return JudgmentToLabel(row.id, entry.name, entry.requirement, row.submission, entry.verdict, sampled)

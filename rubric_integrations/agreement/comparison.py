@@ -19,10 +19,11 @@ from rubric_integrations.agreement.intervals import (
     mcnemar_p_value,
 )
 from rubric_integrations.agreement.matching import match_labels
-from rubric_integrations.agreement.rows import JudgedRow, RunLike, read_rows
+from rubric_integrations.agreement.rows import RunLike, read_rows
 from rubric_integrations.agreement.scores import score_pairs
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.run_files import GradedRow
 
 ClusterOf = Callable[[str], str]
 """Returns the input to which a row belongs, by the row's id: several samples of one input are no several inputs."""
@@ -153,16 +154,16 @@ def compare_runs(
     )
 
 
-_Pairs = Sequence[tuple[str, JudgedRow, JudgedRow]]
+_Pairs = Sequence[tuple[str, GradedRow, GradedRow]]
 
 
-def _pair_rows(first: Sequence[JudgedRow], second: Sequence[JudgedRow]) -> tuple[_Pairs, int]:
+def _pair_rows(first: Sequence[GradedRow], second: Sequence[GradedRow]) -> tuple[_Pairs, int]:
     """Pair the rows of two runs by their ids; rows with an equal id are paired in their order."""
-    places: dict[str, list[JudgedRow]] = {}
+    places: dict[str, list[GradedRow]] = {}
     for row in second:
         places.setdefault(row.id, []).append(row)
     counts: dict[str, int] = {}
-    pairs: list[tuple[str, JudgedRow, JudgedRow]] = []
+    pairs: list[tuple[str, GradedRow, GradedRow]] = []
     for row in first:
         number = counts[row.id] = counts.get(row.id, 0) + 1
         if len(places.get(row.id, ())) >= number:
@@ -170,7 +171,7 @@ def _pair_rows(first: Sequence[JudgedRow], second: Sequence[JudgedRow]) -> tuple
     return pairs, len(first) + len(second) - 2 * len(pairs)
 
 
-def _score(row: JudgedRow) -> float | None:
+def _score(row: GradedRow) -> float | None:
     return row.report.score if row.report else None
 
 
@@ -225,8 +226,8 @@ def _holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _corrected(
-    first: Sequence[JudgedRow],
-    second: Sequence[JudgedRow],
+    first: Sequence[GradedRow],
+    second: Sequence[GradedRow],
     labels: Sequence[LabelledJudgment],
     differences: Sequence[float],
     cluster: ClusterOf | None,

@@ -136,7 +136,7 @@ def rogan_gladen_rate(
         level: The level of the interval.
 
     Returns:
-        The rate; None if the judge is no better than chance there, so that nothing can be said.
+        The rate; None if the judge is no better than chance there, so that its rate tells nothing.
 
     Example:
         >>> print(rogan_gladen_rate(met=620, judged=1000, sensitivity=(45, 50), specificity=(40, 50)))

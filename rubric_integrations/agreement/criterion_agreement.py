@@ -53,15 +53,16 @@ class CriterionAgreement(Record):
         kind: Its kind of answer.
         n: The number of judgments that people and the judge both decided.
         coverage: The share of the labelled judgments that both decided; None without labels.
-        judge_abstained, people_abstained: How many of the labelled judgments each of them could not assess.
+        judge_abstained: How many of the labelled judgments the judge could not assess.
+        people_abstained: How many people could not assess.
         undecided: How many labelled judgments have no answer that most raters gave.
         failed: How many labelled judgments the judge failed at.
         abstention_kappa: Agreement on what cannot be assessed; None if neither ever abstains.
         levels: The answers, from the criterion; empty for a scale with more than 21 numbers.
         confusion: How often each pair of answers occurs.
         accuracy: The share of equal answers.
-        sensitivity, specificity: For a binary criterion, the share of people's MET, and of their UNMET, on which the
-            judge agrees.
+        sensitivity: For a binary criterion, the share of people's MET on which the judge agrees.
+        specificity: For a binary criterion, the share of people's UNMET on which the judge agrees.
         phi: For a binary criterion, the correlation of both answers (Matthews).
         kappa: Cohen's kappa: quadratic for ordered answers. Undefined if only one answer occurs.
         ac1: Gwet's AC1, for criteria on which nearly all answers are alike.

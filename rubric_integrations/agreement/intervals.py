@@ -19,7 +19,8 @@ class Estimate(NamedTuple):
 
     Attributes:
         value: The figure; None if it is undefined.
-        low, high: The ends of its interval; None if the data do not tell them.
+        low: The lower end of its interval; None if the data do not tell it.
+        high: The upper end.
         n: The number of observations that it rests on.
     """
 

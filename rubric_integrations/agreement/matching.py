@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rubric_integrations.agreement.rows import JudgedRow
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.results.report import CriterionReport, EvaluationReport
 from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.submission.submission import Submission
 
 
@@ -58,7 +58,7 @@ class Matches(NamedTuple):
     unmatched: list[LabelledJudgment]
 
 
-def match_labels(rows: Sequence[JudgedRow], labels: Iterable[LabelledJudgment]) -> Matches:
+def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Matches:
     """Match each label with the judgment of the same submission by the same words of the criterion.
 
     A label with an `id` is matched with the row of this id, if its submission is the same; a label without one with the

@@ -12,10 +12,11 @@ from rubric_integrations.agreement.criterion_agreement import CriterionAgreement
 from rubric_integrations.agreement.intervals import Estimate, estimate_difference, estimate_mean
 from rubric_integrations.agreement.matching import Match, match_labels
 from rubric_integrations.agreement.ranks import OrderedAgreement, compare_values
-from rubric_integrations.agreement.rows import JudgedRow, RunLike, read_rows
+from rubric_integrations.agreement.rows import RunLike, read_rows
 from rubric_integrations.agreement.scores import score_pairs
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.run_files import GradedRow
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -142,7 +143,7 @@ def agreement(
     )
 
 
-def count_verdicts(rows: Sequence[JudgedRow], requirement: str) -> dict[str, int]:
+def count_verdicts(rows: Sequence[GradedRow], requirement: str) -> dict[str, int]:
     """Count the judge's verdicts on a criterion in a run; CANNOT_ASSESS is a verdict, and a failure is none."""
     entries = (entry for row in rows if row.report for entry in row.report.criteria)
     same = (entry for entry in entries if entry.requirement == requirement and not entry.error)

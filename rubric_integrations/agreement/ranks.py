@@ -17,8 +17,9 @@ class OrderedAgreement(NamedTuple):
     Attributes:
         mae: The mean absolute difference.
         rmse: The root of the mean squared difference.
-        pearson, spearman, kendall: The correlations of the values, of their ranks, and of their order (tau-b); None if
-            one side has the same value throughout.
+        pearson: The correlation of the values; None if one side has the same value throughout, like the next two.
+        spearman: The correlation of their ranks.
+        kendall: The correlation of their order (tau-b).
     """
 
     mae: float

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rubric_integrations.agreement.matching import Match
-from rubric_integrations.agreement.rows import JudgedRow
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.scoring.formula import WeightedValue, score_parts, score_values
 
 _ROUNDING = 1e-6
@@ -29,7 +29,7 @@ class ScorePair(NamedTuple):
     judge: float
 
 
-def score_pairs(rows: Sequence[JudgedRow], matches: Sequence[Match], rubric: Rubric | None = None) -> list[ScorePair]:
+def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None) -> list[ScorePair]:
     """Score each submission of which people answered every criterion that a judge decides.
 
     Args:

@@ -33,9 +33,9 @@ def report(
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
-    from rubric_integrations.reporting.page.loading import RunFileError, read_run
     from rubric_integrations.reporting.page.mismatch import rubric_mismatch
     from rubric_integrations.reporting.page.render import page_parts
+    from rubric_integrations.runs.run_files import RunFileError, read_run
 
     if len(runs) > 2:
         refuse(f"`runs` are {len(runs)} files: name one, or two to compare")

@@ -1,7 +1,15 @@
 """Grading many submissions: `grade_many` and its `Run`, the ledger of judgments, and scoring a run with a new rubric.
 
 A run reads submissions, grades them concurrently, and yields one `Graded` for each. With a `Ledger`, a file of
-judgments, a run that was interrupted resumes, and `rescore` computes the scores that another rubric gives.
+judgments, a run that was interrupted resumes, and `rescore` computes the scores that another rubric gives. `read_run`
+reads the file that `grade --out` wrote.
+
+Example:
+    >>> from rubric_integrations import Criterion, PerCriterionGrader, Rubric
+    >>> rubric = Rubric([Criterion(requirement="States 42", check={"number": 42})])
+    >>> run = RunFile.of("tonight", grade_many(["It is 42."], rubric, PerCriterionGrader("offline")))
+    >>> run.rows[0].report.score
+    1.0
 """
 
 from __future__ import annotations
@@ -13,21 +21,29 @@ from rubric_integrations._util.lazy import lazy_names
 if TYPE_CHECKING:
     from rubric_integrations.runs.ledger import Ledger, LedgerError
     from rubric_integrations.runs.rescoring import Rescored, rescore
+    from rubric_integrations.runs.run_files import GradedRow, RunFile, RunFileError, read_run
     from rubric_integrations.runs.runner import Run, grade_many
     from rubric_integrations.runs.summary import Graded, RunSummary
 
 _MODULES = {
     "Graded": "summary",
+    "GradedRow": "run_files",
     "Ledger": "ledger",
     "LedgerError": "ledger",
     "Rescored": "rescoring",
     "Run": "runner",
+    "RunFile": "run_files",
+    "RunFileError": "run_files",
     "RunSummary": "summary",
     "grade_many": "runner",
+    "read_run": "run_files",
     "rescore": "rescoring",
 }
 
-__all__ = ["Graded", "Ledger", "LedgerError", "Rescored", "Run", "RunSummary", "grade_many", "rescore"]
+__all__ = [
+    "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run", "RunFile", "RunFileError", "RunSummary",
+    "grade_many", "read_run", "rescore",
+]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rubric_integrations import Criterion, Rubric, Submission
-from rubric_integrations.agreement.rows import JudgedRow
 from rubric_integrations.results import EvaluationReport, LabelledJudgment
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
 from rubric_integrations.results.labels import Sampled
+from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.scoring.aggregate import aggregate_answers
 from rubric_integrations.scoring.policies import ScoringPolicies
 
@@ -26,10 +26,10 @@ def report_of(rubric: Rubric, answers: Sequence[str | None]) -> EvaluationReport
     return aggregate_answers(rubric, [JudgeAnswers(outcomes)], JudgeAnswers({}, judge="check"), policies)
 
 
-def run_of(rubric: Rubric, answers: Sequence[Sequence[str | None]], text: str = "response") -> list[JudgedRow]:
+def run_of(rubric: Rubric, answers: Sequence[Sequence[str | None]], text: str = "response") -> list[GradedRow]:
     """Make a run: one row for each list of the judge's answers."""
     return [
-        JudgedRow(str(number), Submission(response=f"{text} {number}"), report_of(rubric, of_row))
+        GradedRow(str(number), Submission(response=f"{text} {number}"), report_of(rubric, of_row), None)
         for number, of_row in enumerate(answers, start=1)
     ]
 

@@ -9,7 +9,7 @@ import pytest
 
 from rubric_integrations.agreement.comparison import compare_runs
 from rubric_integrations.agreement.intervals import difference_p_value, mcnemar_p_value
-from rubric_integrations.agreement.rows import JudgedRow
+from rubric_integrations.runs.run_files import GradedRow
 from tests.agreement.runs import binary_rubric, labels_of, run_of
 
 RUBRIC = binary_rubric(4)
@@ -52,7 +52,7 @@ def test_one_changed_criterion_of_four_is_found_after_correction_for_their_numbe
 
 
 def test_samples_of_one_input_are_not_several_inputs() -> None:
-    def samples(answers: Sequence[Sequence[str | None]]) -> list[JudgedRow]:
+    def samples(answers: Sequence[Sequence[str | None]]) -> list[GradedRow]:
         rows = run_of(RUBRIC, [row for row in answers for _ in range(10)])
         return [row._replace(id=f"{index // 10}/{index % 10}") for index, row in enumerate(rows)]
 

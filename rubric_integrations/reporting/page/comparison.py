@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rubric_integrations.reporting.page.loading import GradedRow
 from rubric_integrations.reporting.page.statistics import Mean, compare_means, compare_rates
 from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.runs.run_files import GradedRow
 
 
 class Comparison(NamedTuple):

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
-from rubric_integrations.reporting.page.loading import GradedRow
 from rubric_integrations.reporting.page.statistics import Mean, mean_with_interval
 from rubric_integrations.results.report import CriterionReport
 from rubric_integrations.results.usage import SpendTotal
+from rubric_integrations.runs.run_files import GradedRow
 
 BINS = 20
 """The number of bars of the histogram of scores."""

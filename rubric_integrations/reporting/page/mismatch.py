@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from rubric_integrations.reporting.page.loading import GradedRow, RunFile
+from rubric_integrations.runs.run_files import GradedRow, RunFile
 
 _Key = tuple[str, str, float]
 

@@ -16,8 +16,8 @@ from rubric_integrations._util.extras import install_command
 from rubric_integrations.reporting.page.columns import SharedColumns
 from rubric_integrations.reporting.page.comparison import ComparisonFigures
 from rubric_integrations.reporting.page.figures import BINS, ColumnFigures, SummaryFigures
-from rubric_integrations.reporting.page.loading import RunFile, matched_rows
 from rubric_integrations.reporting.page.view import PageData
+from rubric_integrations.runs.run_files import RunFile, matched_rows
 
 
 def report_page(runs: Sequence[RunFile], title: str | None = None) -> str:

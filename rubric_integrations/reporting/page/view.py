@@ -16,8 +16,8 @@ from typing import Any
 from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
 from rubric_integrations.reporting.page.comparison import changed_answers
 from rubric_integrations.reporting.page.figures import desirability
-from rubric_integrations.reporting.page.loading import GradedRow, RowKey
 from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.runs.run_files import GradedRow, RowKey
 
 # Characters of JSON. A larger block takes longer to open, and compresses no better.
 _BLOCK = 500_000

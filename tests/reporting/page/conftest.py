@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.reporting import RunFile, report_page
+from rubric_integrations.reporting import report_page
+from rubric_integrations.runs import RunFile
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import RubricAsJudgeGrader
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.reporting import RunFile
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.labels import read_labels
+from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import FIRST, RUBRIC, SECOND, EchoJudge, Line, own_line, own_rubrics
 
 EVIL = [

@@ -6,9 +6,9 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader, grade_many
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.reporting import RunFile
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.usage import Spend
+from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import (
     FIRST,
     RUBRIC,

@@ -10,9 +10,10 @@ import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.reporting import RunFile, report_page
+from rubric_integrations.reporting import report_page
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.usage import Spend
+from rubric_integrations.runs import RunFile
 from tests.fakes import FakeJudge
 from tests.reporting.page.runs import FIRST, RUBRIC
 

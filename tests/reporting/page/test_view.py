@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.reporting import RunFile, report_page
+from rubric_integrations.reporting import report_page
 from rubric_integrations.reporting.page import view
+from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import FIRST, compare, own_rubrics, run_of
 
 

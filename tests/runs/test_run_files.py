@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations import PerCriterionGrader, Submission, grade_many
-from rubric_integrations.reporting import RunFileError, read_run, report_page
+from rubric_integrations.reporting import report_page
+from rubric_integrations.runs import RunFileError, read_run
 from tests.reporting.page.runs import RUBRIC, EchoJudge, own_line
 
 
