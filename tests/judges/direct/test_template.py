@@ -55,7 +55,7 @@ def judges(server: OpenAIServer) -> tuple[LMJudge, LMJudge]:
 
 
 @given(TEXTS.filter(str.strip), TEXTS, TEXTS, TEXTS, TEXTS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_every_request_equals_that_of_dspy_byte_for_byte(
     server: OpenAIServer, sent: list[bytes], judges: tuple[LMJudge, LMJudge], response: str, query: str, reference: str,
     thinking: str, guidelines: str,
