@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
@@ -12,6 +13,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# Until all tests are collected: what is imported stays, and a collection would look at all of it for nothing.
+gc.disable()
 
 # Set before dspy is imported, which reads them then: the prices are those of its own snapshot, and its cache stays out
 # of the home directory.
@@ -47,7 +51,7 @@ def _isolated(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[repor
     monkeypatch.setattr(socket.socket, "connect", _loopback_only)
     monkeypatch.setattr(limits, "_backoff", _short_wait)
     monkeypatch.setattr(endpoint, "FIRST_PROBE", 0.01)
-    monkeypatch.setattr(endpoint, "LONGEST_PROBE", 0.05)
+    monkeypatch.setattr(endpoint, "LONGEST_PROBE", 0.02)
     monkeypatch.setattr(endpoint, "_LONGEST_LOOK", 0.02)
     for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -71,6 +75,12 @@ def browser() -> Iterator[Any]:
         started = running.chromium.launch(executable_path=binary, args=["--no-sandbox"])
         yield started
         started.close()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but not among the million objects of the imported modules, which takes half a second."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -61,13 +61,14 @@ class Clock:
 async def test_outage_holds_calls_and_probes_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "FIRST_PROBE", 10.0)
     clock = Clock()
-    state, sent = Endpoint(300.0, clock=clock), list[int]()
+    state, sent, is_sent = Endpoint(300.0, clock=clock), list[int](), asyncio.Event()
     for _ in range(LOST_CALLS):
         assert await send(state, LOST) is LOST
     assert state.down_since == 100.0
 
     async def request(number: int, answer: asyncio.Future[str]) -> str:
         sent.append(number)
+        is_sent.set()
         return await answer
 
     answer = asyncio.get_running_loop().create_future()
@@ -75,8 +76,7 @@ async def test_outage_holds_calls_and_probes_with_one(monkeypatch: pytest.Monkey
     await asyncio.sleep(0.05)
     assert sent == []
     clock.now += 11.0
-    while not sent:
-        await asyncio.sleep(0.005)
+    await asyncio.wait_for(is_sent.wait(), 5)
     await asyncio.sleep(0.05)
     assert len(sent) == 1
     answer.set_result("MET")
