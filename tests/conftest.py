@@ -7,15 +7,12 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
-
-# Until all tests are collected: what is imported stays, and a collection would look at all of it for nothing.
-gc.disable()
 
 # Set before dspy is imported, which reads them then: the prices are those of its own snapshot, and its cache stays out
 # of the home directory.
@@ -77,10 +74,15 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-def pytest_collection_finish() -> None:
-    """Collect garbage again, but not among the million objects of the imported modules, which takes half a second."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector away from the million objects of the imported modules, which stay anyway."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
