@@ -44,7 +44,7 @@ def test_example_file_is_detected_graded_and_equal_after_writing(path: Path, ser
 
 
 @pytest.mark.parametrize("to", FORMATS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rubric=rubrics)
 def test_conversion_of_any_rubric_is_lossless_or_reports_its_losses(rubric: Rubric, to: Format) -> None:
     try:

@@ -95,7 +95,7 @@ async def test_stopping_early_saves_more_than_a_third_of_the_calls(
         ]
     )
     calls = made = 0
-    for _ in range(200):
+    for _ in range(100):
         answers = {f"r{position}": "MET" if dice.random() < 0.6 else "UNMET" for position in range(12)}
         # On one event loop, which takes half as long as `grade_sync`.
         short = await rubric.grade("text", PerCriterionGrader(judge_with(answers), stop_when_decided=True))
