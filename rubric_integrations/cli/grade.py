@@ -149,6 +149,14 @@ def grade(
             "omitted. By default all.",
         ),
     ] = None,
+    chunk_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1_000,
+            help="Judge longer responses in parts of at most this many characters: a criterion is met if any part "
+            "meets it. By default whole.",
+        ),
+    ] = None,
 ) -> None:
     """Grade responses against a rubric, the one that each row brings, or both.
 
@@ -177,7 +185,7 @@ def grade(
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(
         strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, max_outage, stop_when_decided,
-        step_limit,
+        step_limit, chunk_size,
     )  # fmt: skip
     try:
         import_modules(modules or ())

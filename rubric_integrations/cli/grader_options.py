@@ -24,6 +24,7 @@ class GraderOptions(NamedTuple):
         max_outage: Seconds for which a judge may not reply before the run ends.
         stop_when_decided: Whether to skip criteria that cannot change `passed`.
         step_limit: The most characters of a tool's result that judges are shown; None for all.
+        chunk_size: The most characters of a response in one call; None for all.
     """
 
     strategy: Strategy
@@ -35,6 +36,7 @@ class GraderOptions(NamedTuple):
     max_outage: float
     stop_when_decided: bool
     step_limit: int | None = None
+    chunk_size: int | None = None
 
     def make_grader(self, judges: list[Judge]) -> Grader:
         """Make the grader, with one judge or a panel.
@@ -60,6 +62,7 @@ class GraderOptions(NamedTuple):
                 timeout=self.timeout,
                 max_outage=self.max_outage,
                 step_limit=self.step_limit,
+                chunk_size=self.chunk_size,
             ),
         }
         if self.strategy == "per-criterion":

@@ -1,4 +1,4 @@
-"""What judges are shown of long texts, as `CallLimits.step_limit` sets it, and what the report tells of the cuts."""
+"""What judges are shown of long texts, as `CallLimits` sets it, and what the report tells of the cuts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from rubric_integrations.submission.submission import Submission
 def shown_to_judges(submission: Submission, limits: CallLimits) -> Submission:
     """Return what judges read of a submission: all of it, or the one with shorter tool results."""
     return submission if limits.step_limit is None else submission.shortened(limits.step_limit)
+
+
+def refuse_chunks(grader: str, limits: CallLimits) -> None:
+    """Refuse `chunk_size` for a grader that does not judge the parts of a response.
+
+    Raises:
+        ValueError: `chunk_size` is set.
+    """
+    if limits.chunk_size is not None:
+        raise ValueError(
+            f"`CallLimits.chunk_size` has no effect on {grader}, which would judge long responses whole: use "
+            "PerCriterionGrader"
+        )
 
 
 def report_omissions(

@@ -13,8 +13,9 @@ from tests.fakes import FakeBatchJudge
 
 @pytest.mark.parametrize("strategy", ["per-criterion", "one-shot"])
 def test_limits_of_the_shell_are_those_of_the_grader(strategy: Strategy) -> None:
-    options = GraderOptions(strategy, "skip", "raise", 2, 3, 4.0, 5.0, stop_when_decided=False, step_limit=6)
-    limits = CallLimits(max_concurrency=3, timeout=4.0, max_outage=5.0, step_limit=6)
+    chunk_size = 7_000 if strategy == "per-criterion" else None
+    options = GraderOptions(strategy, "skip", "raise", 2, 3, 4.0, 5.0, False, 6, chunk_size)
+    limits = CallLimits(max_concurrency=3, timeout=4.0, max_outage=5.0, step_limit=6, chunk_size=chunk_size)
     assert options.make_grader([FakeBatchJudge()]).call_limiter.limits == limits
 
 
