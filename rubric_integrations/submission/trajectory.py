@@ -59,7 +59,8 @@ class Trajectory(Record):
         if step_limit < 1:
             raise ValueError(f"`step_limit` must be at least 1, got {step_limit!r}: it is a number of characters")
         steps = tuple(_shorten(step, step_limit) for step in self.steps)
-        return self if steps == self.steps else self.model_copy(update={"steps": steps})
+        is_same = all(step is original for step, original in zip(steps, self.steps, strict=True))
+        return self if is_same else self.model_copy(update={"steps": steps})
 
     def text(self) -> str:
         """Return what a judge reads: one JSON object per step, with its number."""
@@ -67,4 +68,6 @@ class Trajectory(Record):
 
 
 def _shorten(step: Step, step_limit: int) -> Step:
-    return step.model_copy(update={"calls": tuple(call.shortened(step_limit) for call in step.calls)})
+    calls = tuple(call.shortened(step_limit) for call in step.calls)
+    is_same = all(call is original for call, original in zip(calls, step.calls, strict=True))
+    return step if is_same else step.model_copy(update={"calls": calls})
