@@ -15,6 +15,7 @@ from rubric_integrations._util.threads import run_on_texts
 from rubric_integrations.checks.metrics import run_metric
 from rubric_integrations.graders.limited_judge import limit_judge
 from rubric_integrations.graders.limits import CallLimiter
+from rubric_integrations.graders.long_texts import refuse_chunks, report_omissions
 from rubric_integrations.graders.panel import make_panel
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 from rubric_integrations.judges import as_judge
@@ -77,6 +78,9 @@ class Grader(ABC):
         TypeError: `judge` is nothing that can judge.
     """
 
+    # Whether it judges a response in the parts of `CallLimits.chunk_size`.
+    judges_chunks = False
+
     def __init__(
         self,
         judge: JudgeLike | None = None,
@@ -99,6 +103,8 @@ class Grader(ABC):
             if on_failure != "raise":
                 raise ValueError("`default_fallback_verdicts` and `on_failure` are two names of one thing: pass one")
             on_failure = default_fallback_verdicts
+        if not self.judges_chunks:
+            refuse_chunks(type(self).__name__, limits)
         validate_abstention_policy(cannot_assess, partial_credit)
         validate_failure_policy(on_failure)
         self.policies = ScoringPolicies(
@@ -148,6 +154,7 @@ class Grader(ABC):
         """
         submission = as_submission(to_grade, query, reference)
         report = await self._report(rubric, submission, await self.judge(rubric, submission))
+        report = report_omissions(report, rubric, submission, self.call_limiter.limits)
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
         report = await self._with_penalty(rubric, submission, report)
@@ -246,7 +253,9 @@ class Grader(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Return those constructor arguments, as JSON, that questions and scores depend on; a subclass adds its own."""
+        limits = self.call_limiter.limits.on_texts
         return {
+            **({"limits": limits} if limits else {}),
             "voting": self.voting.model_dump(mode="json"),
             "options": self.options.model_dump(mode="json"),
             "normalize": self.policies.normalize,

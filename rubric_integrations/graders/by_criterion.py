@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from rubric_integrations.checks import run_check
 from rubric_integrations.graders.base import Grader
+from rubric_integrations.graders.long_texts import shown_to_judges
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
@@ -116,14 +117,16 @@ class CriterionGrader(Grader):
         if options and self.options.shuffle:
             options = shuffle_options(options, self.options.seed, submission.response, index, member.name)
         is_part = len(batch or (index,)) < len(rubric)
+        shown = shown_to_judges(submission, self.call_limiter.limits)
         return Question(
-            submission,
+            shown,
             criterion,
             rubric.instructions,
             options,
             self.options.may_abstain,
             batch_criteria=tuple(all_questions[other] for other in batch),
             warm_prompt_cache=(self.warm_prompt_cache or self.may_leave_open) and is_part,
+            whole_response=submission.response if shown is not submission else None,
         )
 
     @property

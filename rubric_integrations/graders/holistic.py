@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_VOTING, Grader
+from rubric_integrations.graders.long_texts import shown_to_judges
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.settings import CallLimits, Voting
 from rubric_integrations.judges.protocol import OverallJudge
@@ -130,8 +131,9 @@ class RubricAsJudgeGrader(Grader):
 
     async def _request(self, member: PanelMember, rubric: Rubric, submission: Submission) -> OverallAnswer:
         judge: Any = member.judge
+        shown = shown_to_judges(submission, self.call_limiter.limits)
         try:
-            overall, lost = await self.call_limiter.call(lambda: judge.judge_overall(submission, rubric))
+            overall, lost = await self.call_limiter.call(lambda: judge.judge_overall(shown, rubric))
         except JudgeFailure as failure:
             return OverallAnswer(member.name, None, str(failure), failure.spend)
         return OverallAnswer(member.name, overall.percent, overall.reason, overall.spend + lost)

@@ -15,6 +15,7 @@ from rubric_integrations.judges._direct import TemplateCache, template_for
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models import settings_of
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
+from rubric_integrations.judges.models.context_limit import check_prompt_fits
 from rubric_integrations.judges.models.failures import failure_from_client_error, failure_from_error, first_line
 from rubric_integrations.judges.models.incomplete import require_answer
 from rubric_integrations.judges.models.sync_only import with_async_call
@@ -72,8 +73,9 @@ class ModelCaller:
             warm_prompt_cache: See `Question.warm_prompt_cache`.
 
         Raises:
-            JudgeFailure: There was no reply, or none that can be parsed.
+            JudgeFailure: There was no reply, or none that can be parsed; or the prompt is longer than the model reads.
         """
+        await check_prompt_fits(lm, *prompt.inputs.values())
         refused, form = NO_SPEND, self.step_down.form
         adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
         while True:

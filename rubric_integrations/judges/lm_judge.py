@@ -243,7 +243,7 @@ class LMJudge(SavedPrompts):
         Raises:
             JudgeFailure: The model did not reply, or its reply is no answer.
         """
-        kind, response = question.criterion.kind, question.submission.response
+        kind, response = question.criterion.kind, question.whole_response or question.submission.response
         prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
         examples = select_examples(self.examples, kind, self.max_examples, response)
         examples += examples_of_criterion(question.criterion, response)

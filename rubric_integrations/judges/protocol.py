@@ -29,6 +29,7 @@ class Question(NamedTuple):
         batch_criteria: All criteria of the first request that contains this question, if it contains several.
         warm_prompt_cache: Whether this request is answered before the other requests about the same submission are
             sent, so that the provider should cache the part of the prompt that they share.
+        whole_response: The response, if that of `submission` was cut or is a part of it; else None.
     """
 
     submission: Submission
@@ -38,6 +39,7 @@ class Question(NamedTuple):
     may_abstain: bool = True
     batch_criteria: Sequence[Criterion] = ()
     warm_prompt_cache: bool = False
+    whole_response: str | None = None
 
 
 class BatchResult(NamedTuple):

@@ -101,7 +101,9 @@ def _headline(graded: Graded) -> str:
     verdict = "passed" if report.passed else "not passed"
     unmet = [row.name for row in report.criteria if row.required and not row.passed]
     gate = f" (required: {', '.join(unmet)})" if unmet else ""
-    return f"{_score(graded)}, {verdict}{gate}"
+    omitted = report.omitted_characters
+    cut = f", {omitted:,} characters of tool results omitted" if omitted else ""
+    return f"{_score(graded)}, {verdict}{gate}{cut}"
 
 
 def _verdict(row: CriterionReport) -> Text:

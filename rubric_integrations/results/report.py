@@ -130,9 +130,11 @@ class EvaluationReport(SparseRecord):
         tags: The score by tag, over the criteria that carry it, before metrics and the length penalty. None if it is
             undefined, or if one of these criteria is open or the score could not be computed. Empty for a holistic
             judge, which does not answer the criteria one by one.
+        omitted_characters: The number of characters of the trajectory that no judge was shown, because
+            `CallLimits.step_limit` cut long results of tools; 0 if the judges were shown all.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags",)
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags", "omitted_characters")
 
     score: float | None
     score_range: tuple[float | None, float] | None = None
@@ -153,12 +155,15 @@ class EvaluationReport(SparseRecord):
     report: tuple[CriterionReport, ...] | None
     reason: EncodableText = ""
     tags: dict[str, float | None] = Field(default_factory=dict[str, float | None])
+    omitted_characters: int = Field(default=0, ge=0)
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
         yield ("score_range", self.score_range) if self.score_range else ("score", self.score)
         yield "passed", self.passed
         yield "coverage", round(self.coverage, 3)
+        if self.omitted_characters:
+            yield "omitted_characters", self.omitted_characters
         if self.error:
             yield "error", self.error
         yield "report", self.report
@@ -166,6 +171,7 @@ class EvaluationReport(SparseRecord):
     def _repr_html_(self) -> str:
         score = "..".join(map(str, self.score_range)) if self.score_range else self.score
         title = f"score {score}, {'passed' if self.passed else 'not passed'}, coverage {self.coverage:.0%}"
+        title += f", {self.omitted_characters:,} characters omitted" if self.omitted_characters else ""
         rows = [(row.name, row.weight, row.verdict, row.requirement, row.error or row.reason) for row in self.criteria]
         columns = ["criterion", "weight", "verdict", "requirement", "reason"]
         return html_table(f"{title}. {self.error or ''}", columns, rows)

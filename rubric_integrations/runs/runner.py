@@ -116,14 +116,16 @@ class Run:
     def to_dataframe(self) -> DataFrame:
         """Grade everything, and return one row per submission: its grade, the scores of tags, verdicts per criterion.
 
+        `omitted_characters` is a column only if `CallLimits.step_limit` has cut anything.
+
         Raises:
             ImportError: pandas is not installed.
         """
         shared = self._rubrics.shared
         names = [*map(tag_key, shared.tags), *shared.keys] if shared else []
-        return data_frame(
-            [graded.to_record() for graded in self], ["id", "score", "passed", "coverage", "cost", "error", *names]
-        )
+        records = [graded.to_record() for graded in self]
+        cut = [name for name in ("omitted_characters",) if any(record[name] for record in records)]
+        return data_frame(records, ["id", "score", "passed", "coverage", "cost", "error", *cut, *names])
 
     async def _stream(self) -> AsyncGenerator[Graded]:
         start = time.monotonic()

@@ -59,6 +59,7 @@ class Graded(NamedTuple):
             "coverage": report.coverage if report else None,
             "cost": report.cost if report else None,
             "error": self.judge_error or self.row.error,
+            "omitted_characters": report.omitted_characters if report else None,
             **{tag_key(tag): score for tag, score in (report.tags if report else {}).items()},
             **{criterion.name: criterion.verdict for criterion in (report.criteria if report else ())},
         }
@@ -77,6 +78,8 @@ class RunSummary(Record):
         score_sum: The sum of the scores of the `scored` rows.
         scored: Rows with a score.
         tag_sums: For each tag, the sum of its scores and their number; for the first 1,000 tags of a run.
+        omitted_characters: Characters of trajectories that no judge was shown, over all rows (see
+            `CallLimits.step_limit`).
         spend: Calls, tokens and cost of this run, failed attempts included; judgments from the ledger cost nothing.
             Its `usage` and `cost` are None where the tokens or the price of a call are unknown.
         reused: Judgments that came from the ledger.
@@ -94,6 +97,7 @@ class RunSummary(Record):
     score_sum: float = 0.0
     scored: int = 0
     tag_sums: dict[str, tuple[float, int]] = Field(default_factory=dict[str, tuple[float, int]], repr=False)
+    omitted_characters: int = 0
     spend: Spend = Spend()
     reused: int = 0
     seconds: float = 0.0
@@ -127,6 +131,7 @@ class RunSummary(Record):
                 "failed": self.failed + (graded.judge_error is not None),
                 "ungradable": self.ungradable + (report is None),
                 "abstentions": self.abstentions + (report.cannot_assess_count if report else 0),
+                "omitted_characters": self.omitted_characters + (report.omitted_characters if report else 0),
                 "score_sum": self.score_sum + (score or 0.0),
                 "scored": self.scored + (score is not None),
                 "tag_sums": self._add_tags(report.tags) if report and is_complete and report.tags else self.tag_sums,

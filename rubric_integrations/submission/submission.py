@@ -104,6 +104,20 @@ class Submission(SparseRecord):
         query_text, reference_text = render_if_messages(query, "query"), render_if_messages(reference, "reference")
         return cls(response=response, query=_append_context(query_text, context), reference=reference_text)
 
+    def shortened(self, step_limit: int) -> Self:
+        """Return this submission with the long results of its trajectory cut (see `Trajectory.shortened`).
+
+        A response that is the trajectory (`show_trajectory="as_response"`) becomes the text of the shorter one.
+
+        Raises:
+            ValueError: `step_limit` is less than 1.
+        """
+        trajectory = self.trajectory.shortened(step_limit) if self.trajectory else None
+        if trajectory is None or trajectory is self.trajectory:
+            return self
+        response = trajectory.text() if self.show_trajectory == "as_response" else self.response
+        return self.model_copy(update={"trajectory": trajectory, "response": response})
+
     @model_validator(mode="before")
     @classmethod
     def _convert_response(cls, data: Any) -> Any:

@@ -29,6 +29,45 @@ class Trajectory(Record):
         """All calls of tools, in their order."""
         return tuple(call for step in self.steps for call in step.calls)
 
+    @property
+    def omitted(self) -> int:
+        """The number of characters that were cut out of the results of calls; 0 if nothing was cut."""
+        return sum(call.omitted for call in self.calls)
+
+    def shortened(self, step_limit: int) -> Trajectory:
+        """Cut long results of calls: the beginning and the end stay, and a note between them says what is missing.
+
+        Nothing else is cut. Each cut is also counted in `ToolCall.omitted`, which a judge sees beside the result.
+
+        Args:
+            step_limit: The most characters of a result, at least 1, without the note.
+
+        Returns:
+            The trajectory with shorter results; this object if all results are short enough.
+
+        Raises:
+            ValueError: `step_limit` is less than 1.
+
+        Example:
+            >>> page = ToolCall(name="open", result="The report. " + "x" * 12_000 + " The margin was 8.4%.")
+            >>> short = Trajectory(steps=(Step(role="assistant", calls=(page,)),)).shortened(40)
+            >>> print(short.calls[0].result)
+            The report. xxxxxxxx
+            ... [11,993 characters omitted] ...
+            The margin was 8.4%.
+        """
+        if step_limit < 1:
+            raise ValueError(f"`step_limit` must be at least 1, got {step_limit!r}: it is a number of characters")
+        steps = tuple(_shorten(step, step_limit) for step in self.steps)
+        is_same = all(step is original for step, original in zip(steps, self.steps, strict=True))
+        return self if is_same else self.model_copy(update={"steps": steps})
+
     def text(self) -> str:
         """Return what a judge reads: one JSON object per step, with its number."""
         return render_steps(self.steps, numbered=True)
+
+
+def _shorten(step: Step, step_limit: int) -> Step:
+    calls = tuple(call.shortened(step_limit) for call in step.calls)
+    is_same = all(call is original for call, original in zip(calls, step.calls, strict=True))
+    return step if is_same else step.model_copy(update={"calls": calls})

@@ -23,6 +23,11 @@ Judge on what the submission itself says. Quality, length and confidence of tone
 them. Give the explanation first, and let the answer follow from it.
 """
 
+PART_NOTE = """The submission is part {number} of {count} of a longer text, whose parts are judged one at a time.
+Judge this part alone: MET if this part does what the criterion describes, UNMET if it does not, whatever the other
+parts may do. That a sentence, or what it refers to, lies in another part decides nothing."""
+"""What the guidelines say of a submission that is judged in parts."""
+
 
 def _with_material(signature: type[dspy.Signature]) -> type[dspy.Signature]:
     """Add to a signature's instructions what all of them say about the texts."""
