@@ -285,7 +285,14 @@ def grade(text: str) -> str:
     report = EvaluationReport(
         score=1.0, raw_score=1.0, passed=True, complete=True, coverage=1.0, report=None, reason=text
     )
-    fields = {"id": "a", "submission": {"response": text}, **report.model_dump(mode="json")}
+    part = text[: SIZE // 4]
+    call = {"name": "look", "arguments": part, "result": part}
+    steps = [{"role": "assistant", "text": part, "calls": [call]}]
+    fields = {
+        "id": "a",
+        "submission": {"response": text, "trajectory": {"steps": steps}},
+        **report.model_dump(mode="json"),
+    }
     return json.dumps(fields)
 
 
