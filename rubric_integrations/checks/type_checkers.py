@@ -45,7 +45,10 @@ _MYPY = (
     "--check-untyped-defs", "--no-error-summary", "--no-color-output", "--no-pretty", "--hide-error-context",
 )  # fmt: skip
 # Variables without which programs do not start. Keys, and paths of modules and plugins, are not among them.
-_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT", "USERPROFILE", "LOCALAPPDATA", "TEMP")
+_VARIABLES = (
+    "PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "XDG_CACHE_HOME",
+    "SYSTEMROOT", "USERPROFILE", "LOCALAPPDATA", "TEMP",
+)  # fmt: skip
 
 
 class CodeError(NamedTuple):
