@@ -31,9 +31,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from dspy.utils.exceptions import AdapterParseError
 
 from rubric_integrations import Check, Criterion, LengthPenalty, Rubric, RubricError, Submission
+from rubric_integrations._util.dates import read_date
 from rubric_integrations._util.numbers import read_quantities
 from rubric_integrations._util.records import encodable
-from rubric_integrations.checks import run_check
+from rubric_integrations.checks import run_check, similarity
+from rubric_integrations.checks.fenced import fenced_blocks
 from rubric_integrations.checks.metrics import MAX_CHARS
 from rubric_integrations.formats.documents import read_text
 from rubric_integrations.formats.positions import Positions
@@ -105,6 +107,8 @@ TEXTS: dict[str, str] = {
     "thinking and an answer": filled("<think>a</think>", '{"explanation": "x", "verdict": "MET"}'),
     "output, opened": filled("<output>"),
     "code fences": filled("```\n"),
+    "code fences of growing length": "".join("`" * (3 + i % 1400) + "\n" for i in range(SIZE // 700)),
+    "code of Python": "```python\n" + filled("x = 1\n", "```"),
     "code fences in a block": "```json\n" + filled("\n```\n"),
     "fence and newlines": "```" + filled("\n", "x"),
     "fence and spaces": "```json\n{}" + filled(" \n"),
@@ -227,6 +231,19 @@ def measuring(metric: str, **config: Any) -> Callable[[str], object]:
     return compute
 
 
+def from_reference(length: int = SIZE, **conditions: Any) -> Callable[[str], object]:
+    """Return a function that runs a check on a text whose reverse is the reference."""
+    check = Check.model_validate(conditions)
+    with suppress(JudgeFailure):
+        run_check(check, Submission(response="a", reference="a"))  # the first call imports the library
+
+    def compare(text: str) -> object:
+        text = text[:length]
+        return run_check(check, Submission.model_construct(response=text, reference=text[::-1]))
+
+    return compare
+
+
 def parsing(signature: object, *, quotable: bool) -> Callable[[str], object]:
     """Return a function that parses a reply."""
     return lambda text: parse_reply(signature, text, quotable=quotable)
@@ -268,7 +285,14 @@ def grade(text: str) -> str:
     report = EvaluationReport(
         score=1.0, raw_score=1.0, passed=True, complete=True, coverage=1.0, report=None, reason=text
     )
-    fields = {"id": "a", "submission": {"response": text}, **report.model_dump(mode="json")}
+    part = text[: SIZE // 4]
+    call = {"name": "look", "arguments": part, "result": part}
+    steps = [{"role": "assistant", "text": part, "calls": [call]}]
+    fields = {
+        "id": "a",
+        "submission": {"response": text, "trajectory": {"steps": steps}},
+        **report.model_dump(mode="json"),
+    }
     return json.dumps(fields)
 
 
@@ -307,6 +331,16 @@ CASES: tuple[Case, ...] = (
     Case("check json_schema, oneOf", checking(json_schema=ONE_OF)),
     Case("check json_schema, false", checking(json_schema={"items": False, "additionalProperties": False})),
     Case("check json_schema, enum", checking(json_schema={"items": {"enum": list(range(-999, 0))}})),
+    Case(
+        "check fields",
+        checking(fields=[{"path": "a", "equals": 1}, {"path": "9.a", "equals": "2024-12-31", "date": True}]),
+    ),
+    Case("check fields, from a reference", from_reference(fields={"expected": [{"path": "0"}], "require": "all"})),
+    Case("check similarity", from_reference(similarity={"min_ratio": 0.5})),
+    Case("check similarity of the longest texts", from_reference(length=similarity.MAX_CHARS, similarity={})),
+    Case("check type_checks, fenced blocks", lambda text: list(fenced_blocks(text))),
+    Case("check type_checks, long code", checking(type_checks={})),
+    Case("read_date", read_date, ValueError),
     Case("metric bleu", measuring("bleu")),
     Case("metric rouge1", measuring("rouge", variant="rouge1")),
     Case("metric rouge2", measuring("rouge", variant="rouge2")),

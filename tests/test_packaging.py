@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # Each release of pydantic requires exactly one of pydantic-core, so that a bound of our own would say nothing.
 PART_OF = {"pydantic-core": "pydantic"}
 # Functions that import the module whose name they get.
-IMPORTERS = {"import_module", "_library"}
+IMPORTERS = {"import_module", "import_library"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

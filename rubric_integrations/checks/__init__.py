@@ -10,6 +10,9 @@ To add a condition to `Check`:
    does not hold, or an empty string, and raises `JudgeFailure("check", ...)` if it cannot decide.
 3. Add one line to `CHECKS` in `registry.py`. A condition without a function is a failure, never MET.
 
+If the condition may have a value in [0, 1] in place of a verdict, add its name to `MeasureName` and `Check.measure`,
+and its function to `MEASURES` in `registry.py`.
+
 To add a type of metric, add its name to `MetricType` in `rubric/check.py`, and a function and one line to `METRICS` in
 `metrics.py`.
 """

@@ -4,6 +4,7 @@ To add a field to a record of this package, add it to the pydantic class with a 
 docstring; then run `rubric-integrations schema --output schema/rubric.schema.json`, because editors read that file.
 """
 
+from rubric_integrations.rubric.answer_checks import FieldCheck, FieldsCheck, SimilarityCheck, TypeCheck
 from rubric_integrations.rubric.check import Check, HybridMetric, Metric, NumberCheck
 from rubric_integrations.rubric.criterion import Aspect, Criterion, Option, Scale, WorkedExample
 from rubric_integrations.rubric.errors import Fault, RubricError
@@ -15,6 +16,8 @@ __all__ = [
     "Check",
     "Criterion",
     "Fault",
+    "FieldCheck",
+    "FieldsCheck",
     "HybridMetric",
     "Metric",
     "Node",
@@ -24,6 +27,8 @@ __all__ = [
     "Rubric",
     "RubricError",
     "Scale",
+    "SimilarityCheck",
+    "TypeCheck",
     "WorkedExample",
     "node_values",
 ]

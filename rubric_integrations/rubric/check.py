@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rubric_integrations._util.numbers import read_quantities
 from rubric_integrations._util.records import Record, UnitScore
+from rubric_integrations.rubric.answer_checks import FieldsCheck, SimilarityCheck, TypeCheck
 
 
 class NumberCheck(Record):
@@ -43,6 +44,10 @@ class NumberCheck(Record):
 
 Texts = str | tuple[str, ...]
 """One text or several."""
+
+
+MeasureName = Literal["metric", "fields", "similarity"]
+"""A condition of a check that may have a value in place of a verdict."""
 
 
 MetricType = Literal["bleu", "rouge", "accuracy", "perplexity", "custom"]
@@ -95,11 +100,17 @@ class Check(Record):
         equals: The expected response, without the white space around it.
         number: A number that the response must state: `17.2%`, `1234.5`, or `{value, tolerance, unit}`.
         json_schema: A JSON Schema that the response, parsed as JSON, must satisfy.
+        fields: The values that fields of the response, parsed as JSON, must have: a list of `{path, equals, tolerance,
+            date, weight}`. The weighted share of those that equal is the value of the criterion, unless
+            `{expected: [...], require: all}` makes it MET or UNMET.
+        similarity: How similar the response is to a text, or to the submission's reference: `{to, min_ratio}`. Without
+            `min_ratio`, the similarity in [0, 1] is the value of the criterion.
+        type_checks: The type checker that must have no error in the Python code of the response: `{tool: mypy}`.
         min_words: The smallest number of words, separated by white space.
         max_words: The largest number of words, separated by white space.
         metric: An automatic metric whose value in [0, 1] becomes the value of the criterion. It cannot be combined with
             other conditions.
-        ignore_case: Whether `contains`, `not_contains`, `regex` and `equals` ignore case.
+        ignore_case: Whether `contains`, `not_contains`, `regex`, `equals` and `similarity` ignore case.
 
     Example:
         >>> Check(contains="17.2%", max_words=300).max_words
@@ -112,6 +123,9 @@ class Check(Record):
     equals: str | None = None
     number: NumberCheck | None = None
     json_schema: dict[str, Any] | None = None
+    fields: FieldsCheck | None = None
+    similarity: SimilarityCheck | None = None
+    type_checks: TypeCheck | None = None
     min_words: int | None = Field(default=None, ge=0, strict=True)
     max_words: int | None = Field(default=None, ge=0, strict=True)
     metric: Metric | None = None
@@ -155,8 +169,8 @@ class Check(Record):
     def _decides_something(self) -> Self:
         if not self.conditions:
             raise ValueError("has no condition: set one of " + ", ".join(CONDITIONS))
-        if self.metric is not None and len(self.conditions) > 1:
-            raise ValueError("has `metric` beside another condition: put each in its own criterion")
+        if self.measure is not None and len(self.conditions) > 1:
+            raise ValueError(f"has `{self.measure}` beside another condition: put each in its own criterion")
         if self.min_words is not None and self.max_words is not None and self.min_words > self.max_words:
             raise ValueError(f"`min_words` {self.min_words!r} is above `max_words` {self.max_words!r}: swap them")
         return self
@@ -165,6 +179,17 @@ class Check(Record):
     def conditions(self) -> list[str]:
         """The names of the conditions that are set, in the order of the fields."""
         return [name for name in CONDITIONS if getattr(self, name) is not None]
+
+    @property
+    def measure(self) -> MeasureName | None:
+        """The condition whose value in [0, 1] is that of the criterion; None if the check has a verdict."""
+        if self.metric is not None:
+            return "metric"
+        if isinstance(self.fields, FieldsCheck) and self.fields.require == "share":
+            return "fields"
+        if isinstance(self.similarity, SimilarityCheck) and self.similarity.min_ratio is None:
+            return "similarity"
+        return None
 
 
 CONDITIONS = tuple(name for name in Check.model_fields if name != "ignore_case")

@@ -167,8 +167,10 @@ class Criterion(Record):
     def _is_yes_or_no(cls, condition: str | Check | None) -> str | Check | None:
         if isinstance(condition, str) and not condition.strip():
             raise ValueError("is empty: write when the criterion applies, or remove it")
-        if isinstance(condition, Check) and condition.metric is not None:
-            raise ValueError("has a `metric`, whose value is neither yes nor no: use another check, or words")
+        if isinstance(condition, Check) and condition.measure is not None:
+            raise ValueError(
+                f"has a `{condition.measure}`, whose value is neither yes nor no: use another check, or words"
+            )
         return condition
 
     @model_validator(mode="wrap")

@@ -12,6 +12,8 @@ from rubric_integrations.results.report import EvaluationReport, tag_key
 from rubric_integrations.results.usage import Spend
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.files import Row
+from rubric_integrations.submission.stored_attachments import store_attachments
+from rubric_integrations.submission.submission import Submission
 
 # Rows may bring tags of their own without end.
 _MAX_TAGS = 1_000
@@ -41,7 +43,7 @@ class Graded(NamedTuple):
         """Return the row and the fields of its report as JSON values, as `grade --out` writes them."""
         row, report = self.row, self.report
         line: dict[str, Any] = {"id": row.id}
-        line["submission"] = row.submission.model_dump(mode="json", exclude_none=True) if row.submission else None
+        line["submission"] = _stored(row.submission) if row.submission else None
         line |= report.model_dump(mode="json") if report else {"score": None, "passed": False, "error": row.error}
         if self.judge_error:
             # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
@@ -63,6 +65,15 @@ class Graded(NamedTuple):
             **{tag_key(tag): score for tag, score in (report.tags if report else {}).items()},
             **{criterion.name: criterion.verdict for criterion in (report.criteria if report else ())},
         }
+
+
+def _stored(submission: Submission) -> dict[str, Any]:
+    """Return a submission as a run file stores it: with small attachments, and a description of large ones."""
+    fields = submission.model_dump(mode="json", exclude_none=True, exclude={"attachments"})
+    attachments = store_attachments(submission.attachments)
+    if attachments:
+        fields["attachments"] = [attachment.model_dump(mode="json") for attachment in attachments]
+    return fields
 
 
 class RunSummary(Record):
