@@ -154,7 +154,7 @@ class PageData:
             "coverage": round(report.coverage, 4),
             "penalty": report.length_penalty or None,
             # How much of a long trajectory the judge did not see.
-            "omitted": getattr(report, "omitted_characters", None) or None,
+            "omitted": report.omitted_characters or None,
             # The steps of another run are not on the page, so that what it cites cannot be shown.
             "unlinked": (row is not shown and _steps_of(row) != _steps_of(shown)) or None,
             "metrics": report.metrics or None,
