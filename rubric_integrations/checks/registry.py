@@ -8,6 +8,17 @@ from rubric_integrations.checks.json_schema import satisfies_schema
 from rubric_integrations.checks.length import has_max_words, has_min_words
 from rubric_integrations.checks.numbers import states_number
 from rubric_integrations.checks.text import contains, equals, matches, not_contains
+from rubric_integrations.checks.tool_calls import makes_calls
+from rubric_integrations.checks.trajectory import (
+    has_max_cost,
+    has_max_seconds,
+    has_max_steps,
+    has_max_tokens,
+    has_no_errors,
+    has_no_repeated_calls,
+    uses_no_forbidden_tool,
+    uses_tools,
+)
 from rubric_integrations.rubric.check import Check
 from rubric_integrations.submission.submission import Submission
 
@@ -27,5 +38,14 @@ CHECKS: dict[str, Condition] = {
     "json_schema": satisfies_schema,
     "min_words": has_min_words,
     "max_words": has_max_words,
+    "tool_calls": makes_calls,
+    "tool_used": uses_tools,
+    "tool_forbidden": uses_no_forbidden_tool,
+    "max_steps": has_max_steps,
+    "max_tokens": has_max_tokens,
+    "max_cost": has_max_cost,
+    "max_seconds": has_max_seconds,
+    "no_errors": has_no_errors,
+    "no_repeated_calls": has_no_repeated_calls,
 }
 """The function of each condition field of `Check`. `metric` is not among them: it has a value, not a verdict."""

@@ -8,12 +8,14 @@ from rubric_integrations.rubric.check import Check, HybridMetric, Metric, Number
 from rubric_integrations.rubric.criterion import Aspect, Criterion, Option, Scale, WorkedExample
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.trajectory_checks import ExpectedCall, ToolUse
 from rubric_integrations.rubric.tree import Node, NodeValue, node_values
 
 __all__ = [
     "Aspect",
     "Check",
     "Criterion",
+    "ExpectedCall",
     "Fault",
     "HybridMetric",
     "Metric",
@@ -24,6 +26,7 @@ __all__ = [
     "Rubric",
     "RubricError",
     "Scale",
+    "ToolUse",
     "WorkedExample",
     "node_values",
 ]
