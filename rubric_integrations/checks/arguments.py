@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from rubric_integrations._util.json_paths import value_at
+from rubric_integrations._util.json_paths import MISSING, value_at
 from rubric_integrations.checks.json_schema import with_plain_numbers
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric.trajectory_checks import ArgumentsMode
@@ -51,7 +51,7 @@ def same_arguments(
     Args:
         expected: The expected arguments.
         made: The arguments that the agent passed.
-        match: How they are compared: a mode, or dotted paths whose values must be equal, or missing in both.
+        match: How they are compared: a mode, or dotted paths whose values must be in both, and equal.
         tolerance: The largest accepted difference between two numbers.
         limit: Counts the compared values.
 
@@ -72,7 +72,8 @@ def same_arguments(
     if not isinstance(match, str):
         limit.count(len(match))
         pairs = [(value_at(expected, path), value_at(made, path)) for path in match]
-        return all(_is_equal(one, other, tolerance, limit) for one, other in pairs)
+        # A path that is missing in both was not compared, such as one with a typing error.
+        return all(one is not MISSING and _is_equal(one, other, tolerance, limit) for one, other in pairs)
     smaller, larger = (expected, made) if match == "superset" else (made, expected)
     if len(smaller) > len(larger):
         return False
@@ -99,16 +100,23 @@ def _is_equal(expected: object, made: object, tolerance: float, limit: Compariso
             first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
             if first.keys() != second.keys():
                 return False
-            limit.count(len(first))
-            pairs.extend((first[key], second[key]) for key in first)
+            items = [(value, second[key]) for key, value in first.items()]
         elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-            items, others = cast("Sequence[Any]", one), cast("Sequence[Any]", other)
-            if len(items) != len(others):
+            values, others = cast("Sequence[Any]", one), cast("Sequence[Any]", other)
+            if len(values) != len(others):
                 return False
-            limit.count(len(items))
-            pairs.extend(zip(items, others, strict=True))
-        elif not _is_equal_scalar(one, other, tolerance):
+            items = list(zip(values, others, strict=True))
+        elif _is_equal_scalar(one, other, tolerance):
+            continue
+        else:
             return False
+        limit.count(len(items))
+        for item in items:
+            # Scalars are compared first, because they are the cheapest.
+            if isinstance(item[0], dict | list | tuple):
+                pairs.append(item)
+            elif not _is_equal_scalar(*item, tolerance):
+                return False
     return True
 
 

@@ -39,9 +39,10 @@ def makes_calls(check: Check, submission: Submission) -> str:
             more calls than can be paired, or their arguments are too large to compare.
     """
     limit = ComparisonLimit()
+    default = check.arguments or "exact"
 
     def compare(expected: ExpectedCall, made: ToolCall) -> bool | None:
-        match = expected.match or check.arguments or "exact"
+        match = expected.match or default
         if expected.name != made.name:
             return False
         if expected.arguments is None or match == "ignore":
