@@ -25,8 +25,9 @@ from rubric_integrations.submission.submission import Submission
 Condition = Callable[[Check, Submission], str]
 """Decides one condition of a check on a submission.
 
-Returns the reason why the condition does not hold, as a predicate of the response (`is not JSON`) or about a step of the
-trajectory (`step 4 calls ...`), or an empty string if it holds. Raises a `JudgeFailure` of kind `check` if it cannot be decided. It is called only if its field is set.
+Returns the reason why the condition does not hold, as a predicate of the response (`is not JSON`) or about a step of
+the trajectory (`step 4 calls ...`), or an empty string if it holds. Raises a `JudgeFailure` of kind `check` if it
+cannot be decided. It is called only if its field is set.
 """
 
 CHECKS: dict[str, Condition] = {
