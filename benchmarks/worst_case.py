@@ -57,7 +57,9 @@ from rubric_integrations.rubric import Metric
 from rubric_integrations.scoring import compute_length_penalty
 from rubric_integrations.submission.files import ResponsesError, read_responses
 from rubric_integrations.submission.inputs import as_submission, parse_thinking_output
+from rubric_integrations.submission.steps import Step, ToolCall
 from rubric_integrations.submission.thinking import split_thinking
+from rubric_integrations.submission.trajectory import Trajectory
 from rubric_integrations.submission.values import value_text
 
 SIZE = 1_000_000
@@ -219,6 +221,32 @@ def checking(**conditions: Any) -> Callable[[str], object]:
     return lambda text: run_check(check, Submission.model_construct(response=text))
 
 
+def checking_call(**conditions: Any) -> Callable[[str], object]:
+    """Return a function that runs a check of calls with a text as an argument, parsed if it is JSON."""
+    expected = [{"name": "search", "arguments": {"query": [1]}}]
+    check = Check.model_validate({"tool_calls": expected, **conditions})
+
+    def run(text: str) -> object:
+        try:
+            argument = json.loads(text)
+        except (ValueError, RecursionError):
+            argument = text
+        call = ToolCall.model_construct(name="search", arguments={"query": argument}, result=None, is_error=None)
+        trajectory = Trajectory.model_construct(steps=(Step.model_construct(role="assistant", calls=(call, call)),))
+        return run_check(check, Submission.model_construct(response="a", trajectory=trajectory))
+
+    return run
+
+
+def matching(expected: Callable[[int], object], made: Callable[[int], object]) -> Callable[[str], object]:
+    """Return a function that pairs 200 tool calls, whatever the text, with 200 expected calls in any order."""
+    calls = [{"name": "search", "arguments": {"query": expected(i)}} for i in range(200)]
+    check = Check.model_validate({"tool_calls": calls, "order": "unordered"})
+    tools = tuple(ToolCall(name="search", arguments={"query": made(i)}) for i in range(200))
+    submission = Submission(response="a", trajectory=Trajectory(steps=(Step(role="assistant", calls=tools),)))
+    return lambda _text: run_check(check, submission)
+
+
 def measuring(metric: str, **config: Any) -> Callable[[str], object]:
     """Return a function that computes a metric of the longest texts that it accepts, which are the same in reverse."""
     check = Check(metric=Metric.model_validate({"type": metric, "config": config}))
@@ -341,6 +369,10 @@ CASES: tuple[Case, ...] = (
     Case("check type_checks, fenced blocks", lambda text: list(fenced_blocks(text))),
     Case("check type_checks, long code", checking(type_checks={})),
     Case("read_date", read_date, ValueError),
+    Case("check tool_calls, all match all", matching(lambda _: 1, lambda _: 1.0)),
+    Case("check tool_calls, none matches", matching(lambda i: i, lambda i: -1 - i)),
+    Case("check tool_calls of a text", checking_call(order="unordered")),
+    Case("check no_repeated_calls of a text", checking_call(no_repeated_calls=True, tool_calls=None)),
     Case("metric bleu", measuring("bleu")),
     Case("metric rouge1", measuring("rouge", variant="rouge1")),
     Case("metric rouge2", measuring("rouge", variant="rouge2")),

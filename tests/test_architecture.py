@@ -61,6 +61,7 @@ VARIADIC = {
     "RubricEvaluator.acall": "openevals passes further arguments to evaluators",
 }
 LARGE_RECORDS = {
+    "Check": "an entry of a rubric file, of which one condition must be written",
     "Criterion": "an entry of a rubric file, of which only the requirement must be written",
     "EvaluationReport": "the result of a grade, which users read and do not construct",
     "CriterionReport": "the result of a criterion, which users read and do not construct",

@@ -9,12 +9,14 @@ from rubric_integrations.rubric.check import Check, HybridMetric, Metric, Number
 from rubric_integrations.rubric.criterion import Aspect, Criterion, Option, Scale, WorkedExample
 from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.trajectory_checks import ExpectedCall, ToolUse
 from rubric_integrations.rubric.tree import Node, NodeValue, node_values
 
 __all__ = [
     "Aspect",
     "Check",
     "Criterion",
+    "ExpectedCall",
     "Fault",
     "FieldCheck",
     "FieldsCheck",
@@ -28,6 +30,7 @@ __all__ = [
     "RubricError",
     "Scale",
     "SimilarityCheck",
+    "ToolUse",
     "TypeCheck",
     "WorkedExample",
     "node_values",

@@ -1,4 +1,4 @@
-"""Checks and metrics as data: what code decides about a response. `rubric_integrations.checks` runs them."""
+"""Checks and metrics as data: what code decides about a submission. `rubric_integrations.checks` runs them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from rubric_integrations._util.numbers import read_quantities
 from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations.rubric.answer_checks import FieldsCheck, SimilarityCheck, TypeCheck
+from rubric_integrations.rubric.trajectory_checks import ArgumentsMode, ExpectedCall, Order, ToolUse
 
 
 class NumberCheck(Record):
@@ -91,7 +92,10 @@ class HybridMetric(Metric):
 
 
 class Check(Record):
-    """Conditions that code decides about a response, without a judge. Every condition that is set must hold.
+    """Conditions that code decides about a submission, without a judge. Every condition that is set must hold.
+
+    The conditions from `tool_calls` on are about the submission's trajectory. If there is none, or if it lacks what a
+    condition needs, such as the cost of a step, the check fails: the condition is neither met nor unmet.
 
     Attributes:
         contains: A text, or several texts, that must all occur in the response.
@@ -110,6 +114,21 @@ class Check(Record):
         max_words: The largest number of words, separated by white space.
         metric: An automatic metric whose value in [0, 1] becomes the value of the criterion. It cannot be combined with
             other conditions.
+        tool_calls: The tool calls that the agent is expected to make: a list of names, or of `{name, arguments, match,
+            tolerance}`. With `order: strict`, an empty list means that it makes none.
+        order: How its calls are compared with `tool_calls`: `strict` (the default: the same calls in the same order),
+            `in_order` (others may stand in between), `superset` (it makes all of them, in any order, and may make
+            others), `subset` (it makes no others), or `unordered` (both).
+        arguments: How the arguments of a call are compared with the expected ones: `exact` (the default), `superset`
+            (it passes all of them, and may pass others), `subset` (it passes no others), or `ignore`.
+        tool_used: A tool that must be used, or several: a name, a pattern such as `search_*`, or `{name, min, max}`.
+        tool_forbidden: A tool that must not be used, or several: a name, or a pattern such as `delete_*`.
+        max_steps: The largest number of steps of the assistant.
+        max_tokens: The largest number of tokens of all steps.
+        max_cost: The largest cost of all steps, in US dollars.
+        max_seconds: The longest duration of all steps, in seconds.
+        no_errors: `true`: no tool call fails.
+        no_repeated_calls: `true`: no tool is called twice with equal arguments.
         ignore_case: Whether `contains`, `not_contains`, `regex`, `equals` and `similarity` ignore case.
 
     Example:
@@ -129,6 +148,17 @@ class Check(Record):
     min_words: int | None = Field(default=None, ge=0, strict=True)
     max_words: int | None = Field(default=None, ge=0, strict=True)
     metric: Metric | None = None
+    tool_calls: tuple[ExpectedCall, ...] | None = None
+    order: Order | None = None
+    arguments: ArgumentsMode | None = None
+    tool_used: ToolUse | tuple[ToolUse, ...] | None = None
+    tool_forbidden: Texts | None = None
+    max_steps: int | None = Field(default=None, ge=0, strict=True)
+    max_tokens: int | None = Field(default=None, ge=0, strict=True)
+    max_cost: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+    max_seconds: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+    no_errors: Literal[True] | None = None
+    no_repeated_calls: Literal[True] | None = None
     ignore_case: bool = False
 
     @field_validator("contains", "not_contains")
@@ -136,6 +166,13 @@ class Check(Record):
     def _no_empty_text(cls, value: Texts | None) -> Texts | None:
         if value in ("", ()) or (isinstance(value, tuple) and "" in value):
             raise ValueError("holds an empty text, which every response contains: remove it")
+        return value
+
+    @field_validator("tool_used", "tool_forbidden")
+    @classmethod
+    def _names_a_tool(cls, value: object) -> object:
+        if value in ("", ()) or (isinstance(value, tuple) and "" in value):
+            raise ValueError("names no tool, so that nothing would be checked: write a name, or a pattern such as `*`")
         return value
 
     @field_validator("regex")
@@ -167,6 +204,9 @@ class Check(Record):
 
     @model_validator(mode="after")
     def _decides_something(self) -> Self:
+        if self.tool_calls is None and (self.order or self.arguments):
+            field = "order" if self.order else "arguments"
+            raise ValueError(f"has `{field}` without `tool_calls`, so that nothing is compared: add the expected calls")
         if not self.conditions:
             raise ValueError("has no condition: set one of " + ", ".join(CONDITIONS))
         if self.measure is not None and len(self.conditions) > 1:
@@ -192,5 +232,8 @@ class Check(Record):
         return None
 
 
-CONDITIONS = tuple(name for name in Check.model_fields if name != "ignore_case")
-"""The fields of `Check` that are conditions; `ignore_case` only changes how some of them compare."""
+SETTINGS = ("order", "arguments", "ignore_case")
+"""The fields of `Check` that are no conditions, and change how some of them compare."""
+
+CONDITIONS = tuple(name for name in Check.model_fields if name not in SETTINGS)
+"""The fields of `Check` that are conditions."""

@@ -7,12 +7,11 @@ from typing import get_args
 from rubric_integrations.checks.metrics import METRICS
 from rubric_integrations.checks.registry import CHECKS, MEASURES
 from rubric_integrations.rubric import Check
-from rubric_integrations.rubric.check import CONDITIONS, MeasureName, MetricType
+from rubric_integrations.rubric.check import CONDITIONS, SETTINGS, MeasureName, MetricType
 
 
 def test_every_condition_field_of_check_has_a_function() -> None:
-    settings = {"ignore_case"}
-    assert set(CONDITIONS) == set(Check.model_fields) - settings
+    assert set(CONDITIONS) == set(Check.model_fields) - set(SETTINGS)
     assert set(CHECKS) == set(CONDITIONS) - {"metric"}
     assert set(MEASURES) == set(get_args(MeasureName))
 
