@@ -16,7 +16,7 @@ from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
 
 # Fields that change neither the prompt nor, beside the weight, the score.
-_NOTES = ("tags", "importance", "metadata", "per", "context")
+_NOTES = ("tags", "importance", "metadata", "per", "context", "needs", "operator", "judge")
 
 
 def matches(document: Any) -> bool:

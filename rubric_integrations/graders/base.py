@@ -15,7 +15,7 @@ from rubric_integrations._util.threads import run_on_texts
 from rubric_integrations.checks.metrics import run_metric
 from rubric_integrations.graders.limited_judge import limit_judge
 from rubric_integrations.graders.limits import CallLimiter
-from rubric_integrations.graders.panel import make_panel
+from rubric_integrations.graders.panel import make_panel, require_judges
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.protocol import Judge, fingerprint_of, without_cache
@@ -144,8 +144,9 @@ class Grader(ABC):
 
         Raises:
             JudgeError: A criterion could not be judged and `on_failure` is `"raise"`; its `report` has the rest.
-            ValueError: There is nothing to grade.
+            ValueError: There is nothing to grade, or a criterion names a judge that the grader does not have.
         """
+        self.check_rubric(rubric)
         submission = as_submission(to_grade, query, reference)
         report = await self._report(rubric, submission, await self.judge(rubric, submission))
         if report.failed_count and self.policies.on_failure == "raise":
@@ -160,6 +161,14 @@ class Grader(ABC):
     ) -> EvaluationReport:
         """`grade` for callers without an event loop, and for notebooks and threads that have one."""
         return run_sync(self.grade(rubric, to_grade, query=query, reference=reference))
+
+    def check_rubric(self, rubric: Rubric) -> None:
+        """Check, before any request, that this grader has the judges that the rubric names.
+
+        Raises:
+            ValueError: A criterion names another one.
+        """
+        require_judges(rubric, self.panel)
 
     @abstractmethod
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Any]:

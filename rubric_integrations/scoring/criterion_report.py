@@ -33,6 +33,9 @@ def report_criterion(
         policies: How failures and votes are resolved.
         is_open: Whether no judge was asked about the criterion, because the decision did not need it.
     """
+    is_panel = len(panel) > 1
+    if is_panel and criterion.judge is not None:
+        panel = [answers for answers in panel if answers.judge == criterion.judge]
     votes = votes_for(index, panel)
     outcomes = [answers.outcomes[index] for answers in panel if index in answers.outcomes]
     fields: dict[str, Any] = {
@@ -42,7 +45,7 @@ def report_criterion(
         "required": criterion.is_gate,
         "spend": total_spend(outcome.spend for outcome in outcomes),
         "neutralized": any(isinstance(outcome, Judgment) and outcome.neutralized for outcome in outcomes),
-        "votes": tuple(votes) if len(panel) > 1 else (),
+        "votes": tuple(votes) if is_panel else (),
         "tags": criterion.tags,
         "metadata": criterion.metadata,
         "not_asked": tuple(answers.judge for answers in panel if index not in answers.outcomes),

@@ -110,10 +110,21 @@ def render_question(question: Question) -> PromptInputs:
     return texts._replace(inputs=texts.inputs | kind)
 
 
+# What a criterion with an operator asks about its requirement, which is a statement.
+_OPERATORS = {
+    "supports": "States or implies this statement; a submission that is silent about it does not: ",
+    "contradicts": (
+        "Contradicts this statement, so that it states or implies that it is not so; a submission that is silent about "
+        "it, or agrees with it, does not: "
+    ),
+}
+
+
 def describe_criterion(criterion: Criterion) -> str:
-    """Describe a criterion: its requirement and its aspects."""
+    """Describe a criterion: its requirement, with the words of its operator, and its aspects."""
     aspects = [f"- {aspect.name}: {aspect.description}".rstrip(": ") for aspect in criterion.aspects]
-    return "\n".join([criterion.requirement, *(["Consider:", *aspects] if aspects else [])])
+    requirement = _OPERATORS.get(criterion.operator or "", "") + criterion.requirement
+    return "\n".join([requirement, *(["Consider:", *aspects] if aspects else [])])
 
 
 def polarity(criterion: Criterion) -> str:
