@@ -40,6 +40,12 @@ class Question(NamedTuple):
     warm_prompt_cache: bool = False
 
 
+def criteria_of_request(questions: Mapping[int, Question]) -> Sequence[Criterion]:
+    """Return the criteria that decide what a request about these questions shows of their submission."""
+    first = next(iter(questions.values()))
+    return first.batch_criteria or [question.criterion for question in questions.values()]
+
+
 class BatchResult(NamedTuple):
     """The result of one request about several criteria.
 

@@ -110,6 +110,7 @@ def report_by_condition(
         neutralized=condition.neutralized,
         tags=criterion.tags,
         metadata=criterion.metadata,
+        evidence=condition.evidence,
     )
     if condition.error:
         fallback = fallback_judgment(criterion, policies.on_failure)

@@ -64,6 +64,7 @@ def report_criterion(
         verdict=result.verdict,
         value=result.value,
         reason=_reason(votes, result.verdict),
+        evidence=_evidence(outcomes, result.verdict),
         passed=criterion_holds(criterion, result.value),
         agreement=result.agreement,
         confidence=single.confidence if single else None,
@@ -123,6 +124,13 @@ def _vote(answers: JudgeAnswers, outcome: Outcome) -> Vote:
         value=outcome.value,
         reason=outcome.reason,
     )
+
+
+def _evidence(outcomes: Sequence[Outcome], verdict: str) -> tuple[int, ...]:
+    """Return the steps that the judges of the verdict cite; where there are none, those of the first judge."""
+    judgments = [outcome for outcome in outcomes if isinstance(outcome, Judgment)]
+    agreeing = [judgment for judgment in judgments if judgment.verdict == verdict] or judgments[:1]
+    return tuple(sorted({number for judgment in agreeing for number in judgment.evidence}))
 
 
 def _reason(votes: Sequence[Vote], verdict: str) -> str:
