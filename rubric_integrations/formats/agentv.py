@@ -130,7 +130,7 @@ def make_rubric(criteria: list[Criterion], document: Any, source: str, faults: l
 
 
 def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
-    item: dict[str, Any] = {"id": key, "expected_outcome": criterion.requirement, "weight": criterion.full_weight}
+    item: dict[str, Any] = {"id": key, "expected_outcome": criterion.full_requirement, "weight": criterion.full_weight}
     if criterion.name is None:
         losses.append(f"`{key}`: the criterion gets this id, because the format requires one")
     if criterion.required:

@@ -148,7 +148,7 @@ def _write_criterion(key: str, criterion: Criterion, share: float, scale: Scale,
         )
     fields: dict[str, Any] = {
         "name": key,
-        "description": criterion.requirement,
+        "description": criterion.full_requirement,
         "weight": share,
         "examples": examples,
         "subcriteria": [{"name": aspect.name, "description": aspect.description} for aspect in criterion.aspects],

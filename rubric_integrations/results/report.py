@@ -29,7 +29,7 @@ class CriterionReport(SparseRecord):
 
     Attributes:
         name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by its position.
-        requirement: The criterion's requirement.
+        requirement: The criterion's requirement, with what its `operator` means in words.
         weight: The weight of the value 1 in the score: the criterion's weight, for `per: occurrence` times its `cap`.
         verdict: The verdict that was scored, CANNOT_ASSESS or NOT_APPLICABLE; None for a failure without a fallback
             verdict.

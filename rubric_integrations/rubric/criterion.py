@@ -35,6 +35,12 @@ VOTE_STRATEGIES: dict[Kind, tuple[str, ...]] = {
 """For each kind of criterion, the names of the strategies that join the votes of several judges into one answer."""
 
 
+_OPERATORS = {
+    "supports": "States or implies this (silence about it is not enough): ",
+    "contradicts": "Contradicts this (silence about it is no contradiction): ",
+}
+
+
 class Aspect(Record):
     """One aspect of a criterion that the judge should consider.
 
@@ -218,6 +224,11 @@ class Criterion(SparseRecord):
     def full_weight(self) -> float:
         """The weight in the score: the `weight`, for `per: occurrence` multiplied by the `cap`."""
         return self.weight * (self.cap or 1)
+
+    @property
+    def full_requirement(self) -> str:
+        """The requirement as judges and readers of reports get it: with what its `operator` means, in words."""
+        return _OPERATORS.get(self.operator or "", "") + self.requirement
 
     @property
     def is_penalty(self) -> bool:

@@ -104,7 +104,7 @@ def report_by_condition(
     report = partial(
         CriterionReport,
         name=name,
-        requirement=criterion.requirement,
+        requirement=criterion.full_requirement,
         weight=criterion.full_weight,
         required=criterion.is_gate,
         neutralized=condition.neutralized,

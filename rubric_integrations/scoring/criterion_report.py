@@ -40,7 +40,7 @@ def report_criterion(
     outcomes = [answers.outcomes[index] for answers in panel if index in answers.outcomes]
     fields: dict[str, Any] = {
         "name": name,
-        "requirement": criterion.requirement,
+        "requirement": criterion.full_requirement,
         "weight": criterion.full_weight,
         "required": criterion.is_gate,
         "spend": total_spend(outcome.spend for outcome in outcomes),

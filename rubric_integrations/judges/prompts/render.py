@@ -129,21 +129,10 @@ def render_question(question: Question) -> PromptInputs:
     return texts._replace(inputs=texts.inputs | kind)
 
 
-# What a criterion with an operator asks about its requirement, which is a statement.
-_OPERATORS = {
-    "supports": "States or implies this statement; a submission that is silent about it does not: ",
-    "contradicts": (
-        "Contradicts this statement, so that it states or implies that it is not so; a submission that is silent about "
-        "it, or agrees with it, does not: "
-    ),
-}
-
-
 def describe_criterion(criterion: Criterion) -> str:
-    """Describe a criterion: its requirement, with the words of its operator, and its aspects."""
+    """Describe a criterion: its requirement and its aspects."""
     aspects = [f"- {aspect.name}: {aspect.description}".rstrip(": ") for aspect in criterion.aspects]
-    requirement = _OPERATORS.get(criterion.operator or "", "") + criterion.requirement
-    return "\n".join([requirement, *(["Consider:", *aspects] if aspects else [])])
+    return "\n".join([criterion.full_requirement, *(["Consider:", *aspects] if aspects else [])])
 
 
 def polarity(criterion: Criterion) -> str:
@@ -215,7 +204,7 @@ def batch_inputs(questions: Mapping[int, Question]) -> dict[str, str]:
 
 def rubric_inputs(rubric: Rubric) -> dict[str, str]:
     """Return the texts of a question on a whole rubric, by field."""
-    return criteria_inputs(describe_rubric(rubric), ((_one_line(c.requirement), c) for c in rubric.criteria))
+    return criteria_inputs(describe_rubric(rubric), ((_one_line(c.full_requirement), c) for c in rubric.criteria))
 
 
 def describe_batch(questions: Mapping[int, Question]) -> str:

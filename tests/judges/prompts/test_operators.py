@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
+from rubric_integrations.dspy import feedback
+from rubric_integrations.formats import write_document
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.langchain.annotation import annotation_queue_rubric
 from tests.fakes import FakeModel
 
 STATEMENT = "The margin is 17.2%"
@@ -31,15 +34,22 @@ def test_judge_reads_what_the_operator_means(grader: Any) -> None:
         prompts.append(model.prompts[-1][1])
     plain, supports, contradicts = prompts
     assert STATEMENT in plain
-    assert "silent" not in plain
-    assert f"States or implies this statement; a submission that is silent about it does not: {STATEMENT}" in supports
-    assert (
-        "Contradicts this statement, so that it states or implies that it is not so; a submission that is silent"
-        in (contradicts)
-    )
-    # The criterion of a penalty that MET triggers, and nothing else differs.
-    words = contradicts.partition("Contradicts this statement")[2].partition(STATEMENT)[0]
-    assert contradicts.replace(f"Contradicts this statement{words}", "").replace("\n", "") == plain.replace("\n", "")
+    assert "silence" not in plain
+    for prompt, words in (
+        (supports, "States or implies this (silence about it is not enough): "),
+        (contradicts, "Contradicts this (silence about it is no contradiction): "),
+    ):
+        assert words + STATEMENT in prompt
+        assert prompt.replace(words, "") == plain
+
+
+def test_reports_say_what_the_operator_means() -> None:
+    rubric, model = rubric_with(operator="contradicts"), FakeModel(REPLIES[PerCriterionGrader])
+    words = f"Contradicts this (silence about it is no contradiction): {STATEMENT}"
+    report = rubric.grade_sync("It was 8.4%.", PerCriterionGrader(model))
+    assert f"PENALTY (weight -5): {words}: It does." in feedback(report)
+    assert annotation_queue_rubric(rubric)[0].get("description") == words
+    assert write_document(rubric, "healthbench")[0]["rubrics"][0]["criterion"] == words
 
 
 def test_offline_judge_takes_no_silence_for_a_contradiction() -> None:
