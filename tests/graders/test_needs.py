@@ -9,6 +9,7 @@ import pytest
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.graders.early_stopping import question_order
 from rubric_integrations.rubric import Criterion
 from rubric_integrations.runs import Ledger, rescore
 from rubric_integrations.submission.attachments import Attachment
@@ -145,3 +146,39 @@ def test_needs_are_written_and_read_and_wrong_ones_are_refused() -> None:
         needing("tools")
     with pytest.raises(ValueError, match="has 'image' twice"):
         needing("image", "image")
+
+
+class PricedJudge(FakeJudge):
+    """A judge that records how many bytes a call is expected to have."""
+
+    def highest_cost(self, text_bytes: int) -> float:
+        self.bytes = text_bytes
+        return 0.0
+
+
+@pytest.mark.parametrize(("show", "needs", "is_shown"), [("always", (), True), ("if_needed", (), False),
+    ("if_needed", ("trajectory",), True), ("as_response", ("trajectory",), False)])  # fmt: skip
+def test_cost_of_a_call_is_bounded_with_the_steps_that_it_shows(show: Any, needs: Any, is_shown: bool) -> None:
+    def highest_bytes(length: int) -> int:
+        trajectory = Trajectory(steps=(Step(role="assistant", text="x" * length),))
+        submission = Submission(response="8.4%", trajectory=trajectory, show_trajectory=show)
+        judge = PricedJudge()
+        rubric = Rubric([Criterion(requirement="Looks it up", needs=needs)])
+        list(grade_many([submission], rubric, PerCriterionGrader(judge), max_cost=1.0))
+        return judge.bytes
+
+    assert highest_bytes(5_000) - highest_bytes(1_000) == (4_000 if is_shown else 0)
+
+
+def test_question_with_a_long_trajectory_comes_after_a_shorter_one_of_equal_weight() -> None:
+    trajectory = Trajectory(steps=(Step(role="assistant", text="x" * 5_000),))
+    rubric = Rubric([Criterion(requirement="Looks it up", needs=("trajectory",)), Criterion(requirement="Is kind")])
+    orders = [
+        question_order(rubric, Submission(response="8.4%", trajectory=trajectory, show_trajectory=show))
+        for show in ("always", "if_needed")
+    ]
+    assert orders == [[1, 0], [1, 0]]
+    heavier = Rubric([rubric.criteria[0].model_copy(update={"weight": 11.0}), rubric.criteria[1]])
+    submission = Submission(response="8.4%", trajectory=trajectory)
+    assert question_order(heavier, submission) == [0, 1]
+    assert question_order(heavier, submission.model_copy(update={"show_trajectory": "if_needed"})) == [1, 0]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.dspy import feedback
@@ -15,8 +17,11 @@ from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.judges.examples import as_example
 from rubric_integrations.judges.prompts.citations import parse_citations
 from rubric_integrations.langchain.feedback import to_feedback
+from rubric_integrations.reporting.terminal import report_table
 from rubric_integrations.results import JudgeFailure, Judgment, LabelledJudgment
 from rubric_integrations.runs import Ledger, rescore
+from rubric_integrations.runs.summary import Graded
+from rubric_integrations.submission import Row
 from rubric_integrations.submission import submission as submission_module
 from rubric_integrations.submission.steps import Step
 from rubric_integrations.submission.trajectory import Trajectory
@@ -38,6 +43,9 @@ def test_cited_steps_reach_every_report() -> None:
     assert report.to_dataframe()["evidence"].tolist() == [(2, 3), ()]
     assert report.model_dump()["report"][0]["evidence"] == (2, 3)
     assert "evidence" not in report.model_dump()["report"][1]
+    console = Console(width=200, file=io.StringIO())
+    console.print(report_table(Graded(Row("a", with_steps()), report, rubric=rubric)))
+    assert "It looked. (steps 2, 3)" in cast("io.StringIO", console.file).getvalue()
 
 
 @pytest.mark.parametrize("step", [0, 4])
