@@ -10,7 +10,14 @@ from typing import Any, TypeVar, cast
 
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.graders.limits import CallLimiter
-from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question, RunStopped
+from rubric_integrations.judges.protocol import (
+    BatchResult,
+    Judge,
+    OverallResult,
+    Question,
+    RunStopped,
+    criteria_of_request,
+)
 from rubric_integrations.judges.redaction import Redactor
 from rubric_integrations.judges.spend_limit import PRICE_UNKNOWN, SpendLimitReached
 from rubric_integrations.judges.stored import StoreError, check_lease
@@ -20,6 +27,7 @@ from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import UNKNOWN_CALL
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.evidence import shown_trajectory
 from rubric_integrations.submission.submission import Submission
 
 Result = TypeVar("Result", Judgment, BatchResult, OverallResult)
@@ -54,7 +62,7 @@ class LimitedJudge(JudgeWrapper):
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria in one request; raises as `judge` does."""
         first = next(iter(questions.values()))
-        criteria = [question.criterion for question in questions.values()]
+        criteria = criteria_of_request(questions)
         return await self._call(
             partial(self.inner.judge_batch, questions), first.submission, first.guidelines, criteria
         )
@@ -92,7 +100,10 @@ class LimitedJudge(JudgeWrapper):
         bound: Any = getattr(innermost(self), "highest_cost", None)
         if not callable(bound):
             return None
-        texts = [submission.model_dump_json(), guidelines, *(criterion.model_dump_json() for criterion in criteria)]
+        texts = [submission.model_dump_json(exclude={"trajectory"}), guidelines]
+        texts += [criterion.model_dump_json() for criterion in criteria]
+        if trajectory := shown_trajectory(submission, criteria):
+            texts.append(trajectory.text())
         # The fence around each document.
         texts += [" " * 64] * len(submission.context)
         cost = cast("float | None", bound(sum(len(text.encode("utf-8", "replace")) for text in texts)))

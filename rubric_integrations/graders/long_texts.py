@@ -5,6 +5,7 @@ from __future__ import annotations
 from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.evidence import has_numbered_steps
 from rubric_integrations.submission.submission import Submission
 
 
@@ -30,16 +31,8 @@ def report_omissions(
     report: EvaluationReport, rubric: Rubric, submission: Submission, limits: CallLimits
 ) -> EvaluationReport:
     """Add to a report how many characters of the trajectory its judges were not shown."""
-    trajectory = submission.trajectory
-    if trajectory is None or not _is_shown(rubric, submission):
+    judged = [criterion for criterion in rubric.criteria if criterion.check is None]
+    if not judged or not has_numbered_steps(submission, judged) or (trajectory := submission.trajectory) is None:
         return report
     shown = trajectory if limits.step_limit is None else trajectory.shortened(limits.step_limit)
     return report.model_copy(update={"omitted_characters": shown.omitted}) if shown.omitted else report
-
-
-def _is_shown(rubric: Rubric, submission: Submission) -> bool:
-    """Whether any judge reads the steps of the trajectory."""
-    judged = [criterion for criterion in rubric.criteria if criterion.check is None]
-    if submission.show_trajectory == "if_needed":
-        return any("trajectory" in getattr(criterion, "needs", ()) for criterion in judged)
-    return bool(judged)

@@ -22,7 +22,7 @@ from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.render import PromptInputs
-from rubric_integrations.judges.prompts.signatures import OPTIONAL_FIELDS
+from rubric_integrations.judges.prompts.signatures import OPTIONAL_FIELDS, with_evidence
 from rubric_integrations.judges.step_down import REPLY_FORMATS, StepDown
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import NO_SPEND, UNKNOWN_CALL, Spend, total_spend
@@ -99,7 +99,7 @@ class ModelCaller:
     async def _send(
         self, lm: dspy.BaseLM, predict: dspy.Predict, prompt: PromptInputs, demos: Sequence[Any], adapter: JudgeAdapter
     ) -> ParsedReply:
-        signature, context = _with_fields(predict, prompt.inputs), partial(_isolated_context, adapter)
+        signature, context = _with_fields(predict, prompt), partial(_isolated_context, adapter)
         completions: list[Completion] = []
         fields: Any
 
@@ -167,18 +167,21 @@ def _isolated_context(adapter: JudgeAdapter) -> AbstractContextManager[None]:
     )
 
 
-def _with_fields(predict: dspy.Predict, inputs: Mapping[str, Any]) -> Any:
-    """Return a predictor's signature without the input fields that a question lacks."""
-    return select_fields(cast("Any", predict).signature, tuple(inputs))
+def _with_fields(predict: dspy.Predict, prompt: PromptInputs) -> Any:
+    """Return a predictor's signature with the fields that a question has."""
+    return select_fields(cast("Any", predict).signature, tuple(prompt.inputs), prompt.requests_evidence)
 
 
 @lru_cache(maxsize=256)
-def select_fields(signature: Any, inputs: tuple[str, ...]) -> Any:
-    """Remove the input fields of a signature that are not among `inputs`, and add the optional ones that are."""
+def select_fields(signature: Any, inputs: tuple[str, ...], requests_evidence: bool = False) -> Any:
+    """Remove the input fields of a signature that are not among `inputs`, and add the optional ones that are.
+
+    With `requests_evidence`, the numbers of the steps that an answer relies on are requested, too.
+    """
     for name, (field, followers) in OPTIONAL_FIELDS.items():
         if name in inputs and name not in signature.input_fields:
             index = next(index for index, other in enumerate(signature.input_fields) if other in followers)
             signature = signature.insert(index, name, field, str)
     for name in set(signature.input_fields).difference(inputs):
         signature = signature.delete(name)
-    return signature
+    return with_evidence(signature) if requests_evidence else signature

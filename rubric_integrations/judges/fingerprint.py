@@ -62,7 +62,7 @@ def fingerprint_model_judge(
 
 # What no prompt shows of an example: a new field of a record must not change the keys of stored judgments.
 _NOT_SHOWN: Any = {
-    "criterion": {"tags", "importance", "metadata", "applies_when", "per", "cap", "context"},
+    "criterion": {"tags", "importance", "metadata", "applies_when", "per", "cap", "context", "judge"},
     "submission": {"context"},
 }
 

@@ -42,6 +42,8 @@ class OfflineJudge:
         """
         if question.criterion.kind != "binary":
             return _answer("CANNOT_ASSESS", "without a model only MET and UNMET can be decided")
+        if question.criterion.operator == "contradicts":
+            return _answer("CANNOT_ASSESS", "without a model a contradiction looks like silence")
         requirement, response = question.criterion.requirement, question.submission.response
         quoted = [first or second for first, second in _QUOTED.findall(requirement)]
         numbers = [number for number in read_quantities(requirement) if number.unit]

@@ -20,7 +20,8 @@ class Question(NamedTuple):
     """One criterion about one submission.
 
     Attributes:
-        submission: The text to judge, with its query and reference.
+        submission: The text to judge, with its query and reference. In a store, an answer depends on its trajectory
+            only where `show_trajectory` shows it with this criterion: do not read it otherwise.
         criterion: The criterion.
         guidelines: The rubric's instructions for all its criteria; empty where it has none.
         options: The options of a multi-choice criterion in the order in which the judge sees them; empty for the
@@ -40,6 +41,12 @@ class Question(NamedTuple):
     batch_criteria: Sequence[Criterion] = ()
     warm_prompt_cache: bool = False
     whole_response: str | None = None
+
+
+def criteria_of_request(questions: Mapping[int, Question]) -> Sequence[Criterion]:
+    """Return the criteria that decide what a request about these questions shows of their submission."""
+    first = next(iter(questions.values()))
+    return first.batch_criteria or [question.criterion for question in questions.values()]
 
 
 class BatchResult(NamedTuple):

@@ -87,7 +87,7 @@ def _criteria_by_feedback_key(rubric: RubricLike, key_prefix: str) -> dict[str, 
 def _queue_item(key: str, criterion: Criterion) -> AnnotationQueueRubricItem:
     return AnnotationQueueRubricItem(
         feedback_key=key,
-        description=criterion.requirement,
+        description=criterion.full_requirement,
         score_descriptions=_score_descriptions(criterion),
         is_required=criterion.is_gate,
     )

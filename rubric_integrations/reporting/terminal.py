@@ -27,8 +27,7 @@ def report_table(graded: Graded) -> Table:
     table.add_column("requirement", ratio=3)
     table.add_column("reason", ratio=4)
     for row in report.criteria if report else ():
-        reason = row.error or row.reason
-        table.add_row(_verdict(row), f"{row.weight:g}", plain(row.requirement), plain(reason))
+        table.add_row(_verdict(row), f"{row.weight:g}", plain(row.requirement), plain(row.explanation))
     return table
 
 

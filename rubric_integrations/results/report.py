@@ -29,7 +29,7 @@ class CriterionReport(SparseRecord):
 
     Attributes:
         name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by its position.
-        requirement: The criterion's requirement.
+        requirement: The criterion's requirement, with what its `operator` means in words.
         weight: The weight of the value 1 in the score: the criterion's weight, for `per: occurrence` times its `cap`.
         verdict: The verdict that was scored, CANNOT_ASSESS or NOT_APPLICABLE; None for a failure without a fallback
             verdict.
@@ -84,6 +84,20 @@ class CriterionReport(SparseRecord):
         yield "name", self.name
         yield "verdict", self.verdict
         yield ("error", self.error) if self.error else ("reason", self.reason)
+
+    @property
+    def explanation(self) -> str:
+        """The error, or the judge's reason with the steps that it cites, as readers of a report get it.
+
+        Example:
+            >>> row = {"name": "c1", "requirement": "r", "weight": 1.0, "verdict": "MET", "value": 1.0}
+            >>> CriterionReport(**row, reason="It looked.", evidence=(2, 5)).explanation
+            'It looked. (steps 2, 5)'
+        """
+        if self.error or not self.evidence:
+            return self.error or self.reason
+        steps = f"({'step' if len(self.evidence) == 1 else 'steps'} {', '.join(map(str, self.evidence))})"
+        return f"{self.reason} {steps}".strip()
 
     @property
     def was_asked(self) -> bool:
@@ -172,18 +186,22 @@ class EvaluationReport(SparseRecord):
         score = "..".join(map(str, self.score_range)) if self.score_range else self.score
         title = f"score {score}, {'passed' if self.passed else 'not passed'}, coverage {self.coverage:.0%}"
         title += f", {self.omitted_characters:,} characters omitted" if self.omitted_characters else ""
-        rows = [(row.name, row.weight, row.verdict, row.requirement, row.error or row.reason) for row in self.criteria]
+        rows = [(row.name, row.weight, row.verdict, row.requirement, row.explanation) for row in self.criteria]
         columns = ["criterion", "weight", "verdict", "requirement", "reason"]
         return html_table(f"{title}. {self.error or ''}", columns, rows)
 
     def to_dataframe(self) -> DataFrame:
-        """Return the report as a pandas DataFrame with one row per criterion; `tags` and `metadata` only if used.
+        """Return the report as a pandas DataFrame with one row per criterion.
+
+        It has the columns `tags`, `metadata` and `evidence` only if they are used.
 
         Raises:
             ImportError: pandas is not installed.
         """
         columns = ["name", "requirement", "weight", "required", "verdict", "value", "passed", "reason", "error"]
-        columns += [name for name in ("tags", "metadata") if any(getattr(row, name) for row in self.criteria)]
+        columns += [
+            name for name in ("tags", "metadata", "evidence") if any(getattr(row, name) for row in self.criteria)
+        ]
         return data_frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
 
     @property

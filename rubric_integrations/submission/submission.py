@@ -151,6 +151,16 @@ class Submission(SparseRecord):
             )
         return value
 
+    @field_validator("trajectory")
+    @classmethod
+    def _limit_trajectory(cls, value: Trajectory | None) -> Trajectory | None:
+        if value is not None and (length := len(value.text())) > MAX_CHARS:
+            raise ValueError(
+                f"has {length:,} characters as text, more than {MAX_CHARS:,}: shorten its steps, or a judge would get "
+                "a prompt that it cannot read completely"
+            )
+        return value
+
     @field_validator("response")
     @classmethod
     def _require_text(cls, value: str) -> str:

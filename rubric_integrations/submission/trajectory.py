@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pydantic import Field
 
 from rubric_integrations._util.records import Record
@@ -64,6 +66,11 @@ class Trajectory(Record):
 
     def text(self) -> str:
         """Return what a judge reads: one JSON object per step, with its number."""
+        return self._text
+
+    # Every question about a submission reads it, and it may be long.
+    @cached_property
+    def _text(self) -> str:
         return render_steps(self.steps, numbered=True)
 
 

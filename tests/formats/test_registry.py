@@ -87,6 +87,15 @@ def test_conversion_lists_tags_importance_and_metadata_as_losses(name: str) -> N
     assert FORMATS[name].read(document, "file").criteria[0].requirement == "r"
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_evidence_operator_and_judge_are_kept_or_listed_as_losses(name: Format) -> None:
+    rubric = Rubric([Criterion(name="a", requirement="r", needs=("query",), operator="supports", judge="second")])
+    document, losses = write_document(rubric, name)
+    lost = [field for field in ("needs", "operator", "judge") if any(f"`a`: `{field}`" in loss for loss in losses)]
+    assert lost == ([] if name == "native" else ["needs", "operator", "judge"])
+    assert read_document(document, "file").criteria[0].operator == (None if lost else "supports")
+
+
 def test_conversion_to_agentv_writes_bands_that_cover_its_scale_as_score_ranges() -> None:
     levels = {"0-3": "poor", "4-9": "fair", "10": "perfect"}
     scale = {"min": 0, "max": 10, "integer": True, "levels": levels}

@@ -74,8 +74,10 @@ async def _store_after_release(self: Any, judgments: Mapping[str, Judgment]) -> 
     return judgments
 
 
-def _ignore_criterion(self: StoredJudge, form: str, submission: Any, guidelines: str, _own_part: object) -> str:
-    return _digest(self, form, submission, guidelines, "the same")
+def _ignore_criterion(
+    self: StoredJudge, form: str, submission: Any, guidelines: str, _own_part: object, _criteria: Any
+) -> str:
+    return _digest(self, form, submission, guidelines, "the same", ())
 
 
 def _sleep_in_the_loop(self: concurrency.AdaptiveConcurrency, sent_at: float, wait: float = 0.0) -> None:
