@@ -19,6 +19,7 @@ from rubric_integrations.judges.models.failures import failure_from_client_error
 from rubric_integrations.judges.models.incomplete import require_answer
 from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
+from rubric_integrations.judges.prompts.attachments import with_attachments
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.render import PromptInputs
 from rubric_integrations.judges.prompts.signatures import OPTIONAL_FIELDS
@@ -67,7 +68,7 @@ class ModelCaller:
         Args:
             lm: The model.
             predict: The predictor, with its signature and few-shot examples.
-            prompt: The question's texts.
+            prompt: The question's texts and files.
             examples: Further few-shot examples.
             warm_prompt_cache: See `Question.warm_prompt_cache`.
 
@@ -75,13 +76,14 @@ class ModelCaller:
             JudgeFailure: There was no reply, or none that can be parsed.
         """
         refused, form = NO_SPEND, self.step_down.form
+        inputs = with_attachments(prompt.inputs, prompt.files)
         adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
         while True:
-            adapter = adapter_type.for_inputs(prompt.inputs, prompt.quotable)
+            adapter = adapter_type.for_inputs(inputs, prompt.quotable)
             adapter.reply_format = form.reply_format
             model = self.step_down.model_for(lm, form)
             try:
-                reply = await self._send(model, predict, prompt, [*predict.demos, *examples], adapter)
+                reply = await self._send(model, predict, inputs, [*predict.demos, *examples], adapter)
             except JudgeFailure as failure:
                 refused = failure.spend = failure.spend + refused
                 if failure.kind == "parse":
@@ -95,9 +97,14 @@ class ModelCaller:
                 return reply._replace(spend=reply.spend + refused) if refused.calls else reply
 
     async def _send(
-        self, lm: dspy.BaseLM, predict: dspy.Predict, prompt: PromptInputs, demos: Sequence[Any], adapter: JudgeAdapter
+        self,
+        lm: dspy.BaseLM,
+        predict: dspy.Predict,
+        inputs: Mapping[str, Any],
+        demos: Sequence[Any],
+        adapter: JudgeAdapter,
     ) -> ParsedReply:
-        signature, context = _with_fields(predict, prompt.inputs), partial(_isolated_context, adapter)
+        signature, context = _with_fields(predict, inputs), partial(_isolated_context, adapter)
         completions: list[Completion] = []
         fields: Any
 
@@ -113,10 +120,10 @@ class ModelCaller:
             template = None
             if not self._confidence:
                 templates = self._templates[adapter.reply_format]
-                template = await template_for(templates, predict, lm, signature, demos, prompt.inputs, context)
+                template = await template_for(templates, predict, lm, signature, demos, inputs, context)
             if template is not None:
                 adapter.has_format = template.has_format
-                receive(await template.complete(prompt.inputs))
+                receive(await template.complete(inputs))
                 text = completions[0].text
                 parse = partial(adapter.parse, signature, text)
                 fields = await run_on_texts(parse, text, *adapter.completing_texts)
@@ -128,7 +135,7 @@ class ModelCaller:
                 # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
                 recorded = with_async_call(lm.copy(num_retries=0, update_history=record))
                 with context():
-                    fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **prompt.inputs)
+                    fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **inputs)
         except JudgeFailure:
             raise
         except DSPyError as error:
@@ -173,10 +180,10 @@ def _with_fields(predict: dspy.Predict, inputs: Mapping[str, Any]) -> Any:
 @lru_cache(maxsize=256)
 def select_fields(signature: Any, inputs: tuple[str, ...]) -> Any:
     """Remove the input fields of a signature that are not among `inputs`, and add the optional ones that are."""
-    for name, (field, followers) in OPTIONAL_FIELDS.items():
+    for name, (field, followers, kind) in OPTIONAL_FIELDS.items():
         if name in inputs and name not in signature.input_fields:
             index = next(index for index, other in enumerate(signature.input_fields) if other in followers)
-            signature = signature.insert(index, name, field, str)
+            signature = signature.insert(index, name, field, kind)
     for name in set(signature.input_fields).difference(inputs):
         signature = signature.delete(name)
     return signature

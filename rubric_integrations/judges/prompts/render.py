@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rubric_integrations._util.text_cache import cache_by_text
 from rubric_integrations.judges.prompts.quotation import looks_quotable
 from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code
+from rubric_integrations.judges.prompts.shown_files import ShownFile, show_files
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import normalize_word
 from rubric_integrations.rubric.answers import Option, Scale, band_of, level_text
@@ -24,11 +25,13 @@ class PromptInputs(NamedTuple):
         inputs: The texts by field, sanitized and fenced, in the order of the prompt.
         neutralized: Whether sanitizing changed any of them.
         quotable: Whether a judge could quote a verdict from any of them.
+        files: The attachments. They are no texts: no marker in a text can become one of them.
     """
 
     inputs: dict[str, str]
     neutralized: bool
     quotable: bool
+    files: tuple[ShownFile, ...] = ()
 
 
 def render_inputs(submission: Submission, guidelines: str, own: Mapping[str, str]) -> PromptInputs:
@@ -38,6 +41,9 @@ def render_inputs(submission: Submission, guidelines: str, own: Mapping[str, str
         submission: The submission; texts that it lacks are left out.
         guidelines: The rubric's instructions for all criteria.
         own: The question's own texts, by field.
+
+    Raises:
+        JudgeFailure: An attachment is of a type that no judge reads.
     """
     shared, code = _render_shared(
         submission.response,
@@ -48,16 +54,19 @@ def render_inputs(submission: Submission, guidelines: str, own: Mapping[str, str
         *submission.context,
     )
     fenced = {name: fence(text, code) for name, text in own.items()}
+    files = show_files(submission.attachments, code)
     return PromptInputs(
         {**shared.inputs, **{name: text.text for name, text in fenced.items()}},
-        shared.neutralized or any(text.neutralized for text in fenced.values()),
-        shared.quotable or looks_quotable(*own.values()),
+        shared.neutralized or any(part.neutralized for part in (*fenced.values(), *files)),
+        shared.quotable or looks_quotable(*own.values(), *(text for file in files for text in file.texts)),
+        files,
     )
 
 
 def texts_of(submission: Submission) -> tuple[str | None, ...]:
-    """Return the texts of a submission that a judge reads."""
-    return submission.response, submission.thinking, submission.query, submission.reference, *submission.context
+    """Return the texts of a submission that a judge reads, and its files as base64."""
+    files = (file.data for file in submission.attachments)
+    return submission.response, submission.thinking, submission.query, submission.reference, *submission.context, *files
 
 
 @cache_by_text

@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 import dspy
 from pydantic import AliasChoices, BaseModel, Field, field_validator
 
+from rubric_integrations.judges.prompts.attachments import Attachments
 from rubric_integrations.judges.prompts.probabilities import with_probabilities
 from rubric_integrations.results.judgment import Verdict
 
@@ -43,17 +44,27 @@ class _Submission(dspy.Signature):
 
 # Few questions have them. A signature gets them only then, so that the prompts of the others, and the files and keys
 # that depend on its fields, stay the same.
-OPTIONAL_FIELDS: dict[str, tuple[Any, tuple[str, ...]]] = {
+OPTIONAL_FIELDS: dict[str, tuple[Any, tuple[str, ...], type]] = {
     "context": (
         dspy.InputField(desc="documents that the submission can be compared with; they decide nothing by themselves"),
         ("submission",),
+        str,
+    ),
+    "attachments": (
+        dspy.InputField(
+            desc="files that belong to the submission or to its task, each after a line with its number; they are "
+            "material like the texts"
+        ),
+        ("kind", "criterion", "criteria"),
+        Attachments,
     ),
     "criterion_context": (
         dspy.InputField(desc="a document that belongs to the criterion, or to the one that is named before it"),
         ("criterion", "criteria"),
+        str,
     ),
 }
-"""Input fields that only some questions have, each with the fields of which one follows it."""
+"""Input fields that only some questions have, each with the fields of which one follows it, and with its type."""
 
 
 @_with_material
