@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -248,7 +248,7 @@ def public_callables() -> Iterator[tuple[str, dict[str, inspect.Parameter]]]:
             for member, function in vars(base).items():
                 if (
                     inspect.isroutine(function)
-                    and type(function) is not cached_property
+                    and type(function).__name__ != "cached_property"
                     and (member == "__call__" or not member.startswith("_"))
                 ):
                     yield f"{name}.{member}", dict(inspect.signature(getattr(value, member)).parameters)

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 import dspy
-from dspy.utils.exceptions import DSPyError
+from dspy.utils.exceptions import DSPyError, LMInvalidRequestError, LMUnsupportedFeatureError
 
 from rubric_integrations._util.threads import run_on_texts
 from rubric_integrations.judges._direct import TemplateCache, template_for
@@ -16,12 +16,14 @@ from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models import settings_of
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
 from rubric_integrations.judges.models.failures import failure_from_client_error, failure_from_error, first_line
+from rubric_integrations.judges.models.file_support import file_problem
 from rubric_integrations.judges.models.incomplete import require_answer
 from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.attachments import with_attachments
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.render import PromptInputs
+from rubric_integrations.judges.prompts.shown_files import ShownFile
 from rubric_integrations.judges.prompts.signatures import OPTIONAL_FIELDS
 from rubric_integrations.judges.step_down import REPLY_FORMATS, StepDown
 from rubric_integrations.results.judgment import JudgeFailure
@@ -75,6 +77,8 @@ class ModelCaller:
         Raises:
             JudgeFailure: There was no reply, or none that can be parsed.
         """
+        if problem := file_problem(lm, prompt.files):
+            raise JudgeFailure("config", problem, about_text=True)
         refused, form = NO_SPEND, self.step_down.form
         inputs = with_attachments(prompt.inputs, prompt.files)
         adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
@@ -90,6 +94,8 @@ class ModelCaller:
                     self.step_down.accepted(form)
                 simpler = self.step_down.simpler(form, lm, failure)
                 if simpler is None:
+                    if prompt.files:
+                        raise _about_files(failure, prompt.files) from failure.__cause__
                     raise
                 form = simpler
             else:
@@ -153,6 +159,20 @@ class ModelCaller:
             raise failure from _presentable(error, lm)
         # An LM that replaces DSPy's whole call reports nothing.
         return ParsedReply(fields, _spend_of(completions) if completions else UNKNOWN_CALL)
+
+
+def _about_files(failure: JudgeFailure, files: Sequence[ShownFile]) -> JudgeFailure:
+    """Return the failure of a request with attachments, with what to do if the server refused them."""
+    error = failure.__cause__
+    is_refusal = isinstance(error, LMInvalidRequestError | LMUnsupportedFeatureError) and error.status not in (404, 405)
+    if failure.kind != "config" or not is_refusal:
+        return failure
+    kinds = ", ".join(sorted({file.mime_type for file in files}))
+    message = (
+        f"{failure.message} (the request has {len(files)} attachments, {kinds}: use a judge that reads these types)"
+    )
+    # Submissions without attachments may still be judged.
+    return JudgeFailure("config", message, about_text=True, spend=failure.spend)
 
 
 def _presentable(error: Exception, lm: dspy.BaseLM) -> Exception | None:

@@ -57,9 +57,7 @@ def slot_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def form_of(inputs: Mapping[str, Any]) -> object:
     """Return what a template depends on beside its texts, and beside the bytes, names and URLs of its files."""
     files = (file for value in inputs.values() if isinstance(value, Attachments) for file in value.files)
-    return tuple(inputs), tuple(
-        (file.kind, file.mime_type, _scheme(file), bool(file.name), file.detail) for file in files
-    )
+    return tuple(inputs), tuple((file.kind, file.mime_type, _scheme(file), file.detail) for file in files)
 
 
 def _slot_input(name: str, value: Any) -> Any:
@@ -71,8 +69,7 @@ def _slot_input(name: str, value: Any) -> Any:
 def _slot_file(file: ShownFile, number: int) -> ShownFile:
     slot = f"{_SLOT}{_content_slot(number)}{_SLOT}"
     content = slot if file.kind == "text" else _scheme(file) + slot if file.is_url else f"{_FILE_SLOT}{number:05d}A"
-    name = f"{_SLOT}{_name_slot(number)}{_SLOT}" if file.name else ""
-    return file._replace(label=f"{_SLOT}{_label_slot(number)}{_SLOT}", content=content, name=name)
+    return file._replace(label=f"{_SLOT}{_label_slot(number)}{_SLOT}", content=content)
 
 
 def _values(inputs: Mapping[str, Any]) -> dict[str, bytes]:
@@ -83,7 +80,7 @@ def _values(inputs: Mapping[str, Any]) -> dict[str, bytes]:
             values[name] = _encode(value)
             continue
         for number, file in enumerate(value.files):
-            values[_label_slot(number)], values[_name_slot(number)] = _encode(file.label), _encode(file.name)
+            values[_label_slot(number)] = _encode(file.label)
             # Base64 is the same in JSON.
             is_base64 = file.kind != "text" and not file.is_url
             content = file.content.encode() if is_base64 else _encode(file.content.removeprefix(_scheme(file)))
@@ -98,10 +95,6 @@ def _scheme(file: ShownFile) -> str:
 
 def _label_slot(number: int) -> str:
     return f"label_{number}"
-
-
-def _name_slot(number: int) -> str:
-    return f"name_{number}"
 
 
 def _content_slot(number: int) -> str:

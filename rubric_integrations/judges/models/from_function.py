@@ -52,6 +52,11 @@ def identify_function(function: object) -> str | None:
     return f"{function.__module__}.{function.__qualname__}"
 
 
+def is_function_model(lm: dspy.BaseLM) -> bool:
+    """Whether an LM calls a function of two texts."""
+    return isinstance(getattr(lm, "engine", None), _FunctionEngine)
+
+
 class _AsyncFunctionEngine:
     def __init__(self, generate_fn: GenerateFn, fingerprint: str | None):
         self._generate_fn = generate_fn

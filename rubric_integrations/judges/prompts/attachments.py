@@ -61,6 +61,6 @@ def _block(file: ShownFile) -> dict[str, Any]:
         }
     uri = file.content if file.is_url else f"data:{file.mime_type};base64,{file.content}"
     if file.kind == "document":
-        # OpenAI refuses a file without a name.
-        return {"type": "file", "file": {"file_data": uri, "filename": file.name or "document.pdf"}}
+        # Without a name, which the line before it has: DSPy refuses one in requests to chat models of LangChain.
+        return {"type": "file", "file": {"file_data": uri}}
     return {"type": "image_url", "image_url": {"url": uri, **({"detail": file.detail} if file.detail else {})}}

@@ -31,7 +31,6 @@ class ShownFile(NamedTuple):
         mime_type: Its MIME type.
         content: Its bytes as base64, its URL, or its sanitized and fenced text.
         is_url: Whether `content` is a URL.
-        name: Its name, sanitized.
         detail: How closely a model should look at an image; None for the provider's default.
         neutralized: Whether sanitizing changed its name or its text.
     """
@@ -41,7 +40,6 @@ class ShownFile(NamedTuple):
     mime_type: str
     content: str
     is_url: bool = False
-    name: str = ""
     detail: str | None = None
     neutralized: bool = False
 
@@ -82,7 +80,7 @@ def _show(attachment: Attachment, number: int, code: str) -> ShownFile:
             raise _failure(f"{place} is not text in UTF-8: convert it, or leave it out") from None
         fenced = fence(text, f"{code} attachment {number}")
         content, neutralized = fenced.text, neutralized or fenced.neutralized
-    return ShownFile(kind, label, mime_type, content, attachment.url is not None, name, attachment.detail, neutralized)
+    return ShownFile(kind, label, mime_type, content, attachment.url is not None, attachment.detail, neutralized)
 
 
 def _kind(mime_type: str) -> FileKind | None:
