@@ -21,7 +21,7 @@ from rubric_integrations.runs.ledger.batching import Batcher
 from rubric_integrations.runs.ledger.leases import Leases
 from rubric_integrations.runs.ledger.rows import store_rows
 from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
-from rubric_integrations.runs.ledger.submissions import dump_submission, load_submission, store_files
+from rubric_integrations.runs.ledger.submissions import PAGE, dump_submission, load_submission, store_files
 from rubric_integrations.submission.rows import Row
 from rubric_integrations.submission.submission import Submission
 
@@ -165,15 +165,9 @@ class Ledger:
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
         """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
         last = 0
-        query = (
-            "SELECT number, id, submissions.submission, rubrics.rubric FROM submissions"
-            " LEFT JOIN row_rubrics ON row_rubrics.submission = submissions.hash"
-            " LEFT JOIN rubrics ON rubrics.hash = row_rubrics.rubric"
-            " WHERE number > ? ORDER BY number LIMIT 500"
-        )
         while True:
             with self._file.working() as db:
-                rows = db.execute(query, (last,)).fetchall()
+                rows = db.execute(PAGE, (last,)).fetchall()
             if not rows:
                 return
             for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`

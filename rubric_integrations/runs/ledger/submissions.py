@@ -12,6 +12,14 @@ from typing import Any, cast
 
 from rubric_integrations.submission.submission import Submission
 
+PAGE = (
+    "SELECT number, id, submissions.submission, rubrics.rubric FROM submissions"
+    " LEFT JOIN row_rubrics ON row_rubrics.submission = submissions.hash"
+    " LEFT JOIN rubrics ON rubrics.hash = row_rubrics.rubric"
+    " WHERE number > ? ORDER BY number LIMIT 500"
+)
+"""Selects the rows after a number, with the rubric that each has brought."""
+
 
 def dump_submission(submission: Submission) -> str:
     """Return the JSON of a submission, with the SHA-256 of each file in place of its bytes."""
