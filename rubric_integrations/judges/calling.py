@@ -164,8 +164,9 @@ class ModelCaller:
 def _about_files(failure: JudgeFailure, files: Sequence[ShownFile]) -> JudgeFailure:
     """Return the failure of a request with attachments, with what to do if the server refused them."""
     error = failure.__cause__
-    is_refusal = isinstance(error, LMInvalidRequestError | LMUnsupportedFeatureError) and error.status not in (404, 405)
-    if failure.kind != "config" or not is_refusal:
+    # A ValueError is that of DSPy about a format for which it has no content block.
+    is_refusal = isinstance(error, LMInvalidRequestError | LMUnsupportedFeatureError | ValueError)
+    if failure.kind != "config" or not is_refusal or getattr(error, "status", None) in (404, 405):
         return failure
     kinds = ", ".join(sorted({file.mime_type for file in files}))
     message = (

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage
 from rubric_integrations import PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge, Question
+from rubric_integrations.judges.examples import as_example
 from rubric_integrations.judges.stored import StoredJudge
 from rubric_integrations.results import JudgeFailure, LabelledJudgment
 from rubric_integrations.runs import Ledger, rescore
@@ -143,6 +144,26 @@ async def test_chat_model_receives_content_blocks_of_langchain() -> None:
         await LMJudge(model).judge(Question(submission(ONLINE), BINARY))
 
 
+async def test_recording_that_langchain_has_no_form_for_is_a_failure_about_the_submission() -> None:
+    model = RecordingModel(responses=[AIMessage(MET_REPLY)], received=[])
+    speech = Attachment(data=b"fLaC", name="speech.flac")
+    with pytest.raises(JudgeFailure, match=r"audio/flac|audio/x-flac") as caught:
+        await LMJudge(model).judge(Question(submission(speech), BINARY))
+    assert (caught.value.kind, caught.value.about_text) == ("config", True)
+    assert not model.received
+
+
+def test_optimizer_and_simpler_requests_send_the_attachments(server: OpenAIServer) -> None:
+    refusal = b'{"error": {"message": "response_format is not supported"}}'
+    server.script = lambda call: Reply(status=400, raw=refusal) if "response_format" in call.body else Reply("MET")
+    label = LabelledJudgment(submission=submission(CHART), criterion=BINARY, verdict="MET")
+    assert judge_at(server)(**as_example(label).inputs()).verdict == "MET"
+    assert ONE_CRITERION.grade_sync(submission(CHART), grader=PerCriterionGrader(judge_at(server))).score == 1.0
+    assert all(base64.b64encode(PNG) in call.raw for call in server.calls)
+    with pytest.raises(Exception, match="a function of two texts cannot be sent attachments"):
+        LMJudge(FakeModel(MET_REPLY))(**as_example(label).inputs())
+
+
 async def test_chat_openai_sends_the_files(server: OpenAIServer) -> None:
     speech = Attachment(data=b"RIFF", name="speech.wav")
     question = Question(submission(CHART, ONLINE, PDF, speech), BINARY)
@@ -185,8 +206,6 @@ def test_spend_limit_counts_attachments(server: OpenAIServer) -> None:
 
 
 def test_compiled_judge_with_attachments_in_its_examples_is_not_saved(tmp_path: Path) -> None:
-    from rubric_integrations.judges.examples import as_example
-
     judge = LMJudge("openai/gpt-4.1")
     judge.criterion.demos = [
         as_example(LabelledJudgment(submission=submission(CHART), criterion=RUBRIC.criteria[0], verdict="MET"))

@@ -105,4 +105,8 @@ class _FunctionEngine:
 
 
 def _text(parts: Any) -> str:
+    if any(part.type != "text" for part in parts):
+        raise TypeError(
+            "a function of two texts cannot be sent attachments: use a `dspy.LM` or a chat model as the judge"
+        )
     return "".join(part.text for part in parts)
