@@ -247,7 +247,11 @@ def public_callables() -> Iterator[tuple[str, dict[str, inspect.Parameter]]]:
         yield name, constructor_parameters(value)
         for base in own_classes(value):
             for member, function in vars(base).items():
-                if inspect.isroutine(function) and (member == "__call__" or not member.startswith("_")):
+                if (
+                    inspect.isroutine(function)
+                    and type(function).__name__ != "cached_property"
+                    and (member == "__call__" or not member.startswith("_"))
+                ):
                     yield f"{name}.{member}", dict(inspect.signature(getattr(value, member)).parameters)
 
 

@@ -226,6 +226,10 @@ class StoredJudge(JudgeWrapper):
         # A judge to whom the response is the trajectory is requested to cite steps, too.
         steps = trajectory.text() if trajectory else "response" if has_numbered_steps(submission, criteria) else None
         digest = _shared_digest(judge, *texts, guidelines, steps, *submission.context).copy()
+        if submission.attachments:
+            # Of a URL the bytes are not known: if they change, the stored judgment is about the earlier ones.
+            files = json.dumps([file.identity() for file in submission.attachments], sort_keys=True)
+            digest.update(f"{files}, ".encode())
         digest.update(f"{json.dumps(own_part, sort_keys=True)}]".encode())
         return digest.hexdigest()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations.submission.documents import document_texts
@@ -50,10 +50,12 @@ class FieldSelector(NamedTuple):
     respond: Respond = "last"
     context_key: FieldKey | None = None
 
-    def select(self, inputs: Any, outputs: Any, reference_outputs: Any) -> Submission | None:
+    def select(
+        self, inputs: Any, outputs: Any, reference_outputs: Any, attachments: Sequence[Any] = ()
+    ) -> Submission | None:
         """Return the submission to grade, or None if the outputs hold no text.
 
-        Values that are not mappings are used as they are.
+        Values that are not mappings are used as they are. The attachments are those of `attachments_of`.
 
         Raises:
             ValueError: A mapping does not have the named key, or no key is named and the outputs hold several values,
@@ -73,6 +75,7 @@ class FieldSelector(NamedTuple):
                 "reference": as_gradable(self._pick("reference_key", reference_outputs)),
                 "context": self._documents(inputs, outputs, reference_outputs),
                 "respond": self.respond,
+                **({"attachments": list(attachments)} if attachments else {}),
             }
         )
 

@@ -3,6 +3,7 @@
 - `submission`: the `Submission` record. `inputs` converts every accepted input to it.
 - `thinking`: the thinking that a model writes before its answer, separated from the answer.
 - `messages`: chat messages as text for a judge; `blocks` reads the content of one message.
+- `attachments`: images, PDFs and other files of a submission.
 - `rows`: rows of named fields. `files`: files of such rows.
 
 To add one more kind of input:
@@ -14,6 +15,7 @@ To add one more kind of input:
 - A column name: add it to `rows.COLUMNS`.
 """
 
+from rubric_integrations.submission.attachments import Attachment
 from rubric_integrations.submission.files import ResponsesError, read_responses
 from rubric_integrations.submission.inputs import (
     ThinkingOutputDict,
@@ -26,6 +28,7 @@ from rubric_integrations.submission.rows import Row
 from rubric_integrations.submission.submission import Submission
 
 __all__ = [
+    "Attachment",
     "ResponsesError",
     "Row",
     "Submission",

@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
 from rubric_integrations._util.json_lines import parse_json
+from rubric_integrations.submission.attachment_inputs import attachment_fields, read_paths
 from rubric_integrations.submission.submission import Submission, error_line
 
 COLUMNS = {
@@ -19,6 +21,7 @@ COLUMNS = {
     "query": ("query", "input", "prompt", "question"),
     "reference": ("reference", "reference_output", "reference_answer", "expected_output"),
     "context": ("context", "documents"),
+    "attachments": ("attachments",),
     "respond": ("respond",),
     "id": ("id",),
     "rubric": ("rubric", "rubrics"),
@@ -63,18 +66,26 @@ class Columns(NamedTuple):
 USUAL_COLUMNS = Columns()
 
 
-def read_row(data: Mapping[str, Any], number: int, query: str | None = None, columns: Columns = USUAL_COLUMNS) -> Row:
+def read_row(
+    data: Mapping[str, Any],
+    number: int,
+    query: str | None = None,
+    columns: Columns = USUAL_COLUMNS,
+    folder: Path | None = None,
+) -> Row:
     """Convert one row of named fields, from a file or a caller, to a submission.
 
     Names of columns are compared without regard to case, outer white space, and to spaces for underscores. None and NaN
     are missing values.
 
     Args:
-        data: A `response` and optionally a `query`, `reference`, `context`, `thinking`, `id`, `rubric`, `labels` and
-            `metadata`, each under any usual name. The last three are lists or mappings, or texts with these as JSON.
+        data: A `response` and optionally a `query`, `reference`, `context`, `attachments`, `thinking`, `id`, `rubric`,
+            `labels` and `metadata`, each under any usual name. The attachments and the last three are lists or
+            mappings, or texts with these as JSON.
         number: The number of the row, from 1; its id if it has none.
         query: The task, if the row has none.
         columns: The names of columns that replace the usual ones.
+        folder: The folder in which an attachment may name a file by its `path`; None where it may name none.
 
     Example:
         >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
@@ -101,6 +112,12 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
     if "response" not in fields or isinstance(fields["response"], bool | int | float):
         column = names_of["response"][0]
         return Row(row_id, None, f"row {row_id}: `{column}` {_not_a_text(fields.get('response', data[column]))}")
+    try:
+        if "attachments" in fields:
+            entries = attachment_fields(fields["attachments"])
+            fields["attachments"] = entries if folder is None else read_paths(entries, folder)
+    except ValueError as error:
+        return Row(row_id, None, f"row {row_id}: `attachments` {error}")
     try:
         submission = Submission.model_validate({"query": query, **fields})
     except ValidationError as error:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rubric_integrations._util.records import EncodableText, SparseRecord
-from rubric_integrations.submission.attachments import Attachment
+from rubric_integrations.submission.attachments import Attachment, check_attachments, refuse_paths
 from rubric_integrations.submission.documents import document_texts
 from rubric_integrations.submission.messages import (
     Messages,
@@ -48,8 +48,8 @@ class Submission(SparseRecord):
         trajectory: The steps of the agent that led to the response, for checks in code and for judges.
         show_trajectory: When judges are shown the trajectory: `always`, beside the response; `if_needed`, only for
             criteria that need it; or never beside the response, because the response is the trajectory (`as_response`).
-        attachments: Images, PDFs, recordings and other files, shown to the judge. `[attachment 1]` in a text is the
-            first of them.
+        attachments: Images, PDFs, recordings and other files, shown to the judge; at most 100, with 30,000,000 bytes in
+            all. `[attachment 1]` in a text is the first of them.
 
     Raises:
         pydantic.ValidationError: (a ValueError) The response is blank or has nothing after its thinking, a text is too
@@ -160,6 +160,16 @@ class Submission(SparseRecord):
                 "a prompt that it cannot read completely"
             )
         return value
+
+    @field_validator("attachments", mode="before")
+    @classmethod
+    def _refuse_paths(cls, value: Any) -> Any:
+        return refuse_paths(value)
+
+    @field_validator("attachments")
+    @classmethod
+    def _limit_attachments(cls, value: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
+        return check_attachments(value)
 
     @field_validator("response")
     @classmethod

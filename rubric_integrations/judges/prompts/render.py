@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rubric_integrations._util.text_cache import cache_by_text
 from rubric_integrations.judges.prompts.quotation import looks_quotable
 from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code
+from rubric_integrations.judges.prompts.shown_files import ShownFile, show_files
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import normalize_word
 from rubric_integrations.rubric.answers import Option, Scale, band_of, level_text
@@ -26,12 +27,14 @@ class PromptInputs(NamedTuple):
         neutralized: Whether sanitizing changed any of them.
         quotable: Whether a judge could quote a verdict from any of them.
         requests_evidence: Whether the judge sees numbered steps, so that it is requested to cite them.
+        files: The attachments. They are no texts: no marker in a text can become one of them.
     """
 
     inputs: dict[str, str]
     neutralized: bool
     quotable: bool
     requests_evidence: bool = False
+    files: tuple[ShownFile, ...] = ()
 
 
 def render_inputs(
@@ -44,6 +47,9 @@ def render_inputs(
         guidelines: The rubric's instructions for all criteria.
         own: The question's own texts, by field.
         criteria: The criteria of the request, which may need the trajectory.
+
+    Raises:
+        JudgeFailure: An attachment is of a type that no judge reads.
     """
     trajectory = shown_trajectory(submission, criteria)
     shared, code = _render_shared(
@@ -56,18 +62,22 @@ def render_inputs(
         *submission.context,
     )
     fenced = {name: fence(text, code) for name, text in own.items()}
+    files = show_files(submission.attachments, code)
     return PromptInputs(
         {**shared.inputs, **{name: text.text for name, text in fenced.items()}},
-        shared.neutralized or any(text.neutralized for text in fenced.values()),
-        shared.quotable or looks_quotable(*own.values()),
+        shared.neutralized or any(part.neutralized for part in (*fenced.values(), *files)),
+        shared.quotable or looks_quotable(*own.values(), *(text for file in files for text in file.texts)),
         requests_evidence=has_numbered_steps(submission, criteria),
+        files=files,
     )
 
 
 def texts_of(submission: Submission) -> tuple[str | None, ...]:
-    """Return the texts of a submission that a judge may read."""
+    """Return the texts of a submission that a judge may read, and its files as base64."""
     steps = submission.trajectory.text() if submission.trajectory else None
-    return submission.response, submission.thinking, submission.query, submission.reference, steps, *submission.context
+    files = (file.data for file in submission.attachments)
+    texts = submission.response, submission.thinking, submission.query, submission.reference, steps
+    return *texts, *submission.context, *files
 
 
 @cache_by_text

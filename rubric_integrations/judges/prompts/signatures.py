@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, cast
 import dspy
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, field_validator, model_validator
 
+from rubric_integrations.judges.prompts.attachments import Attachments
 from rubric_integrations.judges.prompts.citations import parse_citations
 from rubric_integrations.judges.prompts.probabilities import with_probabilities
 from rubric_integrations.results.judgment import Verdict
@@ -50,10 +51,19 @@ class _Submission(dspy.Signature):
 
 # Few questions have them. A signature gets them only then, so that the prompts of the others, and the files and keys
 # that depend on its fields, stay the same.
-OPTIONAL_FIELDS: dict[str, tuple[Any, tuple[str, ...]]] = {
+OPTIONAL_FIELDS: dict[str, tuple[Any, tuple[str, ...], type]] = {
     "context": (
         dspy.InputField(desc="documents that the submission can be compared with; they decide nothing by themselves"),
         ("submission",),
+        str,
+    ),
+    "attachments": (
+        dspy.InputField(
+            desc="files that belong to the submission or to its task, each after a line with its number; they are "
+            "material like the texts"
+        ),
+        ("kind", "criterion", "criteria"),
+        Attachments,
     ),
     "trajectory": (
         dspy.InputField(
@@ -61,13 +71,15 @@ OPTIONAL_FIELDS: dict[str, tuple[Any, tuple[str, ...]]] = {
             "only where the criterion is about them"
         ),
         ("submission",),
+        str,
     ),
     "criterion_context": (
         dspy.InputField(desc="a document that belongs to the criterion, or to the one that is named before it"),
         ("criterion", "criteria"),
+        str,
     ),
 }
-"""Input fields that only some questions have, each with the fields of which one follows it."""
+"""Input fields that only some questions have, each with the fields of which one follows it, and with its type."""
 
 _EVIDENCE = "the numbers of the steps that the answer relies on; an empty list if it relies on none"
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rubric_integrations import Rubric, Submission
 from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.judges import _direct as direct
-from rubric_integrations.judges._direct import capture, template
+from rubric_integrations.judges._direct import capture, slots, template
 from rubric_integrations.results import JudgeFailure, LabelledJudgment
 from tests.fakes import FakeModel
 from tests.judges.questions import (
@@ -253,7 +253,7 @@ async def test_dspy_whose_internals_changed_works_and_warns_once(
 async def test_template_that_differs_from_dspys_request_is_not_used(
     server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(template, "_encode", lambda text: text.upper().encode())  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(slots, "_encode", lambda text: text.upper().encode())  # pyright: ignore[reportUnknownLambdaType]
     (message,) = await warnings_of_three_judgments(server)
     assert "a filled template differs from the request that DSPy renders" in message
     assert sent == []
