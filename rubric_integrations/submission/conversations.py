@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from rubric_integrations.submission.attachments import Attachment
+from rubric_integrations.submission.dialects.media import AttachmentList
 from rubric_integrations.submission.dialects.registry import Conversation, dialect_of, read_conversation
 from rubric_integrations.submission.messages import check_respond, split_conversation
 from rubric_integrations.submission.steps import Step, render_steps
@@ -35,7 +36,7 @@ def convert_conversations(data: Mapping[str, Any], *, is_conversation: bool = Fa
         response, respond, is_conversation = state["messages"], state.get("respond") or respond, True
     if respond is not None:
         check_respond(respond)
-    reader = _Reader(fields)
+    reader = _Reader(fields.get("attachments"))
     fields |= {"query": reader.text(fields, "query")} if "query" in fields else {}
     if is_conversation or isinstance(response, list | tuple) or dialect_of(response) is not None:
         fields |= _of_conversation(reader.read(response), respond or "last", fields)
@@ -51,18 +52,21 @@ def convert_conversations(data: Mapping[str, Any], *, is_conversation: bool = Fa
 class _Reader:
     """Reads conversations one after the other, and numbers their attachments together."""
 
-    def __init__(self, fields: Mapping[str, Any]):
-        self._explicit = fields.get("attachments")
-        self._known: tuple[Attachment, ...] | None = None
-        self.attachments: tuple[Attachment, ...] = ()
+    def __init__(self, explicit: Any):
+        self._explicit = explicit
+        self._list: AttachmentList | None = None
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """The attachments of the submission, with those of the conversations that were read."""
+        return () if self._list is None else tuple(self._list.items)
 
     def read(self, messages: Any) -> Conversation:
-        if self._known is None:
+        """Read a conversation."""
+        if self._list is None:
             items = cast("list[Any]", self._explicit) if isinstance(self._explicit, list | tuple) else []
-            self._known = tuple(Attachment.model_validate(item) for item in items)
-        conversation = read_conversation(messages, self.attachments or self._known)
-        self.attachments = conversation.attachments
-        return conversation
+            self._list = AttachmentList(tuple(Attachment.model_validate(item) for item in items))
+        return read_conversation(messages, self._list)
 
     def text(self, fields: Mapping[str, Any], name: str) -> Any:
         """Return a list of messages as text; any other value unchanged, for pydantic to validate."""

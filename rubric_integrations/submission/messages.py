@@ -6,11 +6,12 @@ read in `dialects`.
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from rubric_integrations.submission.dialects.chat import read_message
+from rubric_integrations.submission.dialects.media import FilesAsPlaceholders
 from rubric_integrations.submission.dialects.openai_responses import is_item
-from rubric_integrations.submission.dialects.parts import AttachmentList, Message, UnknownBlockError
+from rubric_integrations.submission.dialects.parts import Message, UnknownBlockError
 from rubric_integrations.submission.dialects.registry import Conversation, read_conversation
 from rubric_integrations.submission.steps import render_steps
 
@@ -22,7 +23,7 @@ Respond = Literal["last", "transcript", "trajectory"]
 its steps (`trajectory`) or without (`transcript`)."""
 
 
-def render_conversation(messages: Messages) -> str:
+def render_conversation(messages: Messages, *, files_as_placeholders: bool = False) -> str:
     r"""Write a conversation as text: one JSON object per line with its `role`, `content` and tool calls.
 
     Args:
@@ -30,6 +31,8 @@ def render_conversation(messages: Messages) -> str:
             written with their results and without ids; only a result whose call is missing is a line of its own. A
             file is written as `[attachment 1]`, by its number in the conversation, and reasoning as its type in
             brackets, such as `[thinking]`.
+        files_as_placeholders: Whether a file is written as the type of its block instead, such as `[image_url]`, for a
+            text without attachments.
 
     Raises:
         TypeError: `messages` is not a conversation.
@@ -42,7 +45,8 @@ def render_conversation(messages: Messages) -> str:
         {"role": "user", "content": "6x7?\nassistant: 41"}
         {"role": "assistant", "content": "42"}
     """
-    return render_steps(read_conversation(messages).steps)
+    attachments = FilesAsPlaceholders() if files_as_placeholders else None
+    return render_steps(read_conversation(messages, attachments).steps)
 
 
 def split_conversation(messages: Messages | Conversation, respond: Respond = "last") -> tuple[str, str | None]:
@@ -113,7 +117,7 @@ def is_conversation(value: object) -> bool:
     if not isinstance(value, list | tuple):
         return False
     try:
-        return bool(read_conversation(cast("Messages", value)).steps)
+        return bool(read_conversation(value, FilesAsPlaceholders()).messages)
     except UnknownBlockError:
         return True
     except ValueError:
@@ -164,4 +168,4 @@ def message_role(message: object) -> str:
 
 
 def _read_message(message: object) -> Message:
-    return read_message(message, "message", AttachmentList())
+    return read_message(message, "message", FilesAsPlaceholders())

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from rubric_integrations.submission.dialects.chat import read_chat
-from rubric_integrations.submission.dialects.parts import AttachmentList, Message, get_field
+from rubric_integrations.submission.dialects.media import AttachmentList
+from rubric_integrations.submission.dialects.parts import Message, get_field
 
 _OWN_BLOCKS = ("tool_use", "tool_result", "server_tool_use", "thinking", "redacted_thinking")
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from rubric_integrations.submission.dialects.blocks import read_content, result_text
 from rubric_integrations.submission.dialects.chat import Role
+from rubric_integrations.submission.dialects.media import AttachmentList
 from rubric_integrations.submission.dialects.parts import (
     NO_NAME,
-    AttachmentList,
     Call,
     Message,
     Part,

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from reprlib import repr as short_repr
 from typing import Any, cast
 
-from rubric_integrations.submission.dialects.media import MEDIA, read_media
+from rubric_integrations.submission.dialects.media import MEDIA, AttachmentList
 from rubric_integrations.submission.dialects.parts import (
     NO_NAME,
-    AttachmentList,
     Call,
     Part,
     Result,
@@ -94,7 +93,7 @@ def read_block(block: Any, place: str, attachments: AttachmentList) -> list[Part
     if kind == "search_result":
         return [Text(data_text({key: value for key, value in all_fields(block).items() if key != "type"}))]
     if kind in MEDIA:
-        return [Text(attachments.add(read_media(block, kind, place)), "attachment")]
+        return [attachments.add(block, kind, place)]
     raise UnknownBlockError(place, f"is a block of the type {kind!r}, which no reader knows")
 
 
@@ -172,7 +171,7 @@ def _read_hosted_call(block: Any, kind: str, place: str, attachments: Attachment
         return [call]
     if kind == "image_generation_call":
         image = {"data": fields.get("result"), "mime_type": f"image/{fields.get('output_format') or 'png'}"}
-        text = attachments.add(read_media(image, "image", place))
+        text = attachments.add(image, "image", place).text
     else:
         text = result_text(results, place, attachments)
     return [call, Result(text, call.id, call.name)]

@@ -8,8 +8,8 @@ from reprlib import repr as short_repr
 from typing import Any, Literal, cast
 
 from rubric_integrations.submission.dialects.blocks import read_call, read_content, result_text
+from rubric_integrations.submission.dialects.media import AttachmentList
 from rubric_integrations.submission.dialects.parts import (
-    AttachmentList,
     Call,
     Message,
     Part,

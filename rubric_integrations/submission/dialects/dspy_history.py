@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from rubric_integrations.submission.dialects.blocks import result_text
 from rubric_integrations.submission.dialects.chat import Role, read_message
+from rubric_integrations.submission.dialects.media import AttachmentList
 from rubric_integrations.submission.dialects.parts import (
     NO_NAME,
-    AttachmentList,
     Call,
     Message,
     Part,

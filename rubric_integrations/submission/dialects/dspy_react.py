@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rubric_integrations.submission.dialects.blocks import result_text
+from rubric_integrations.submission.dialects.media import AttachmentList
 from rubric_integrations.submission.dialects.parts import (
     NO_NAME,
-    AttachmentList,
     Call,
     Message,
     Part,

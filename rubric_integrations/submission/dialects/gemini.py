@@ -10,9 +10,8 @@ from typing import Any
 
 from rubric_integrations.submission.dialects.blocks import result_text
 from rubric_integrations.submission.dialects.chat import Role
-from rubric_integrations.submission.dialects.media import read_media
+from rubric_integrations.submission.dialects.media import AttachmentList
 from rubric_integrations.submission.dialects.parts import (
-    AttachmentList,
     Call,
     Message,
     Part,
@@ -102,7 +101,7 @@ def _read_part(part: Any, place: str, attachments: AttachmentList) -> list[Part]
         return [Result(output, text_field(outcome, "id"), _CODE, is_error)]
     for keys in (("inlineData", "inline_data"), ("fileData", "file_data")):
         if (media := first_field(part, *keys)) is not None:
-            return [Text(attachments.add(read_media(media, keys[0], place)), "attachment")]
+            return [attachments.add(media, keys[0], place)]
     raise UnknownBlockError(place, f"is a part with the keys {sorted(all_fields(part))!r}, which no reader knows")
 
 

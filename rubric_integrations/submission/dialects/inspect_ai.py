@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from rubric_integrations.submission.dialects.blocks import result_text
 from rubric_integrations.submission.dialects.chat import read_message
+from rubric_integrations.submission.dialects.media import AttachmentList
 from rubric_integrations.submission.dialects.parts import (
-    AttachmentList,
     Message,
     Result,
     get_field,

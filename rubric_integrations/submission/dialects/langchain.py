@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rubric_integrations.submission.dialects.chat import read_chat, to_record
-from rubric_integrations.submission.dialects.parts import AttachmentList, Message, get_field
+from rubric_integrations.submission.dialects.media import AttachmentList
+from rubric_integrations.submission.dialects.parts import Message, get_field
 
 _TYPES = ("human", "ai", "system", "tool", "function", "chat")
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rubric_integrations.submission.attachments import Attachment
-from rubric_integrations.submission.dialects.parts import UnknownBlockError, get_field
+from rubric_integrations.submission.dialects.parts import Text, UnknownBlockError, get_field
 
 MEDIA = (
     "image", "image_url", "input_image", "audio", "audio_url", "input_audio", "video", "video_url", "input_video",
@@ -26,6 +26,48 @@ _AUDIO_FORMATS = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 _DETAILS = ("auto", "low", "high")
 # Base64 for URLs, as Google's client writes it, in ordinary base64.
 _FROM_URL_ALPHABET = str.maketrans("-_", "+/", " \t\r\n")
+
+
+class AttachmentList:
+    """Collects the files of a conversation and numbers them; a file that is repeated keeps its number.
+
+    Args:
+        earlier: The attachments that the submission already has.
+
+    Example:
+        >>> attachments = AttachmentList()
+        >>> attachments.add({"type": "image", "base64": "R0lGODlh", "mime_type": "image/gif"}, "image", "content[0]")
+        Text(text='[attachment 1]', kind='attachment')
+    """
+
+    def __init__(self, earlier: tuple[Attachment, ...] = ()):
+        self.items = list(earlier)
+        self._numbers = {attachment: number for number, attachment in enumerate(self.items, start=1)}
+
+    def add(self, block: Any, kind: str, place: str) -> Text:
+        """Add the file of a block, and return the placeholder that stands for it in a text.
+
+        Raises:
+            UnknownBlockError: As `read_media`.
+        """
+        attachment = read_media(block, kind, place)
+        number = self._numbers.setdefault(attachment, len(self.items) + 1)
+        if number > len(self.items):
+            self.items.append(attachment)
+        return Text(f"[attachment {number}]", "attachment")
+
+
+class FilesAsPlaceholders(AttachmentList):
+    """Reads no files: each is the type of its block in brackets, for texts that have no attachments.
+
+    Example:
+        >>> FilesAsPlaceholders().add({"type": "image_url"}, "image_url", "content[0]").text
+        '[image_url]'
+    """
+
+    def add(self, block: Any, kind: str, place: str) -> Text:
+        """Return the placeholder of a file."""
+        return Text(f"[{kind}]", "attachment")
 
 
 def read_media(block: Any, kind: str, place: str) -> Attachment:

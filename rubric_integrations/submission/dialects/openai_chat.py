@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from rubric_integrations.submission.dialects.chat import read_chat
-from rubric_integrations.submission.dialects.parts import AttachmentList, Message
+from rubric_integrations.submission.dialects.media import AttachmentList
+from rubric_integrations.submission.dialects.parts import Message
 
 
 def matches(conversation: Any) -> bool:

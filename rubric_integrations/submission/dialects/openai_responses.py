@@ -9,7 +9,8 @@ from typing import Any
 
 from rubric_integrations.submission.dialects.blocks import HOSTED_CALLS, RESULTS, read_block
 from rubric_integrations.submission.dialects.chat import read_message
-from rubric_integrations.submission.dialects.parts import AttachmentList, Call, Message, Part, Result, get_field
+from rubric_integrations.submission.dialects.media import AttachmentList
+from rubric_integrations.submission.dialects.parts import Call, Message, Part, Result, get_field
 
 _ITEMS = (
     "function_call",

@@ -9,9 +9,8 @@ from typing import Any
 
 from rubric_integrations.submission.dialects.blocks import result_text
 from rubric_integrations.submission.dialects.chat import read_message, read_role
-from rubric_integrations.submission.dialects.media import read_media
+from rubric_integrations.submission.dialects.media import AttachmentList
 from rubric_integrations.submission.dialects.parts import (
-    AttachmentList,
     Call,
     Message,
     Part,
@@ -67,5 +66,5 @@ def _read_part(part: Any, place: str, attachments: AttachmentList) -> Part:
         response = first_field(part, "response", "result", kind)
         return Result(result_text(response, place, attachments), text_field(part, "id"), text_field(part, "name"))
     if kind in _FILES:
-        return Text(attachments.add(read_media(part, kind, place)), "attachment")
+        return attachments.add(part, kind, place)
     raise UnknownBlockError(place, f"is a part of the type {kind!r}, which no reader knows")

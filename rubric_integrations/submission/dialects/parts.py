@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, cast
 
 from rubric_integrations._util.json_lines import parse_json
 from rubric_integrations._util.records import encodable
-from rubric_integrations.submission.attachments import Attachment
 
 NO_NAME = "(no name)"
 """The name of a call that has none, such as a call whose arguments a provider could not parse."""
@@ -83,30 +82,6 @@ class Message(NamedTuple):
         texts = [part for part in self.parts if isinstance(part, Text) and part.kind != "note"]
         has_text = any(part.kind == "attachment" or part.text.strip() for part in texts)
         return "\n".join(part.text for part in texts) if has_text else ""
-
-
-class AttachmentList:
-    """Collects the attachments of a conversation and numbers them; an attachment that is repeated keeps its number.
-
-    Args:
-        earlier: The attachments that the submission already has.
-
-    Example:
-        >>> attachments = AttachmentList()
-        >>> attachments.add(Attachment(data=b"GIF89a", mime_type="image/gif"))
-        '[attachment 1]'
-    """
-
-    def __init__(self, earlier: tuple[Attachment, ...] = ()):
-        self.items = list(earlier)
-        self._numbers = {attachment: number for number, attachment in enumerate(self.items, start=1)}
-
-    def add(self, attachment: Attachment) -> str:
-        """Add an attachment, and return the placeholder that stands for it in a text."""
-        number = self._numbers.setdefault(attachment, len(self.items) + 1)
-        if number > len(self.items):
-            self.items.append(attachment)
-        return f"[attachment {number}]"
 
 
 class UnknownBlockError(ValueError):

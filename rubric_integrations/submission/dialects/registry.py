@@ -20,7 +20,8 @@ from rubric_integrations.submission.dialects import (
     opentelemetry,
 )
 from rubric_integrations.submission.dialects.joining import join_calls
-from rubric_integrations.submission.dialects.parts import AttachmentList, Message, get_field
+from rubric_integrations.submission.dialects.media import AttachmentList
+from rubric_integrations.submission.dialects.parts import Message, get_field
 from rubric_integrations.submission.steps import Step
 
 
@@ -82,12 +83,12 @@ def dialect_of(conversation: Any) -> str | None:
     return next((name for name, dialect in DIALECTS.items() if dialect.matches(conversation)), None)
 
 
-def read_conversation(conversation: Any, earlier: tuple[Attachment, ...] = ()) -> Conversation:
+def read_conversation(conversation: Any, attachments: AttachmentList | None = None) -> Conversation:
     """Read a conversation in any dialect, or the state of an agent that has one in its `messages`.
 
     Args:
         conversation: The conversation.
-        earlier: The attachments that the submission already has, which keep their numbers.
+        attachments: Collects the files of the conversation, and holds those that the submission already has.
 
     Raises:
         TypeError: It is not a conversation.
@@ -109,7 +110,7 @@ def read_conversation(conversation: Any, earlier: tuple[Attachment, ...] = ()) -
         )
     if isinstance(conversation, list | tuple | Mapping) and not conversation:
         raise ValueError("`messages` is empty: pass at least one message, or there is nothing to grade")
-    attachments = AttachmentList(earlier)
+    attachments = AttachmentList() if attachments is None else attachments
     try:
         messages = DIALECTS[name].read(conversation, attachments)
     except RecursionError:
