@@ -13,7 +13,7 @@ import dspy
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.progress import counting_bar
 from rubric_integrations.dspy.criteria_for import PredictorCriteria
-from rubric_integrations.dspy.examples import Field, documents_of, query_of, response_of, text_of
+from rubric_integrations.dspy.examples import Field, documents_of, query_of, response_of, text_of, trajectory_fields
 from rubric_integrations.dspy.feedback_text import feedback, objective_scores
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
@@ -64,7 +64,9 @@ class RubricMetric:
         context: The example's field that holds documents, such as retrieved passages (a text or a list), or a function
             of the example. By default none.
         respond: The part to grade of a response that is a list of chat messages: `"last"` grades the last message
-            with the others as context, `"transcript"` grades all.
+            with the others as context, `"transcript"` grades all, and `"trajectory"` grades all with numbered steps.
+            The trajectory of a `dspy.ReAct` or `dspy.ReActV2` prediction belongs to its submission; with
+            `"trajectory"` it is graded, followed by the response.
         feedback: Writes a report as text for a reflecting model.
         criteria_for: For predictors of the program, the names of the criteria that each is responsible for. GEPA's
             feedback for a predictor then covers only these; a predictor without an entry gets the feedback on all. The
@@ -248,7 +250,8 @@ class RubricMetric:
         query = None if isinstance(response, list) and self.query is None else query_of(self.query, example)
         context = documents_of(self.context, example)
         texts = {"response": response, "query": query, "reference": reference, "context": context}
-        return rubric, Submission.model_validate({**texts, "respond": self.respond})
+        steps = {} if isinstance(response, list) else trajectory_fields(pred, self.respond)
+        return rubric, Submission.model_validate({**texts, **steps, "respond": self.respond})
 
     def _report_for(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
         """The cached report of a submission, or a new one."""
