@@ -11,7 +11,7 @@ from rubric_integrations.dspy.field_text import field_text
 from rubric_integrations.formats.agentv_cases import EvalCase
 from rubric_integrations.submission.dialects.registry import dialect_of
 from rubric_integrations.submission.documents import document_texts
-from rubric_integrations.submission.messages import Messages, Respond, is_conversation
+from rubric_integrations.submission.messages import Messages, is_conversation
 
 Field = str | Callable[[Any], str | Messages | None]
 """The source of a text: a field's name, or a function of the example (for a response: of the prediction)."""
@@ -83,7 +83,7 @@ def response_of(field: Field | None, pred: Any) -> str | list[Any] | None:
     return list(cast("Messages", value)) if is_conversation(value) else field_text(value)
 
 
-def trajectory_fields(pred: Any, respond: Respond) -> dict[str, Any]:
+def trajectory_fields(pred: Any, *, grades_trajectory: bool = False) -> dict[str, Any]:
     """Return the fields of a submission for the steps that an agent recorded in a prediction; none without steps.
 
     They are in the `trajectory` of `dspy.ReAct`, or of a program of your own that returns chat messages under this
@@ -94,7 +94,7 @@ def trajectory_fields(pred: Any, respond: Respond) -> dict[str, Any]:
         MisnamedField: The trajectory is to be graded, and the prediction has none.
 
     Example:
-        >>> trajectory_fields(dspy.Prediction(trajectory={"thought_0": "Look."}, answer="42"), "last")
+        >>> trajectory_fields(dspy.Prediction(trajectory={"thought_0": "Look."}, answer="42"))
         {'trajectory': {'thought_0': 'Look.'}, 'show_trajectory': 'if_needed'}
     """
     fields = cast("Mapping[str, Any]", pred if isinstance(pred, dspy.Example | Mapping) else {})
@@ -104,7 +104,7 @@ def trajectory_fields(pred: Any, respond: Respond) -> dict[str, Any]:
         trajectory = history if has_calls else None
     if trajectory is not None:
         return {"trajectory": trajectory, "show_trajectory": "if_needed"}
-    if respond == "trajectory":
+    if grades_trajectory:
         raise MisnamedField(
             "`respond` is 'trajectory', but the prediction has neither messages nor the trajectory of an agent: leave "
             "`respond` out to grade its outputs"

@@ -250,7 +250,11 @@ class RubricMetric:
         query = None if isinstance(response, list) and self.query is None else query_of(self.query, example)
         context = documents_of(self.context, example)
         texts = {"response": response, "query": query, "reference": reference, "context": context}
-        steps = {} if isinstance(response, list) else trajectory_fields(pred, self.respond)
+        steps = (
+            {}
+            if isinstance(response, list)
+            else trajectory_fields(pred, grades_trajectory=self.respond == "trajectory")
+        )
         return rubric, Submission.model_validate({**texts, **steps, "respond": self.respond})
 
     def _report_for(self, rubric: Rubric, submission: Submission) -> EvaluationReport:

@@ -13,6 +13,7 @@ from rubric_integrations.dspy.examples import MisnamedField
 from tests.submission.conversations import CHAT, parsed_lines
 
 RUBRIC = Rubric.from_dict([{"weight": 1, "requirement": "States 17.2%", "check": {"contains": "17.2%"}}])
+SIGNATURE: Any = "question -> answer"
 EXAMPLE = dspy.Example(question="What was the margin?").with_inputs("question")
 
 
@@ -45,7 +46,7 @@ def react(*years: int) -> dspy.Prediction:
     answer = {"reasoning": "It is there.", "answer": "It was 17.2%."}
     lm: Any = dspy.utils.DummyLM([*replies, answer])
     with dspy.context(lm=lm):
-        return dspy.ReAct("question -> answer", tools=[look])(question="What was the margin?")
+        return dspy.ReAct(SIGNATURE, tools=[look])(question="What was the margin?")
 
 
 def test_react_prediction_has_its_trajectory_beside_the_answer() -> None:
@@ -84,7 +85,7 @@ def test_react_v2_prediction_has_its_trajectory() -> None:
         [{"next_thought": "Look.", "tool_calls": calls} for calls in (tool_calls, submit)], adapter=dspy.JSONAdapter()
     )
     with dspy.context(lm=lm, adapter=dspy.JSONAdapter()):
-        prediction = dspy.ReActV2("question -> answer", tools=[look])(question="What was the margin?")
+        prediction = dspy.ReActV2(SIGNATURE, tools=[look])(question="What was the margin?")
     (submission,) = graded_submissions(prediction)
     assert submission.response == "It was 17.2%."
     assert submission.trajectory is not None
