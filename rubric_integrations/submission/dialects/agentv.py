@@ -71,13 +71,17 @@ def _read_line(line: Mapping[str, Any], place: str, attachments: AttachmentList)
 
 
 def _read_call(call: Any, place: str, attachments: AttachmentList) -> list[Part]:
-    # Results are joined by id: a call without one gets its place, since it holds its result itself.
-    name, call_id = text_field(call, "name", "tool") or NO_NAME, text_field(call, "id") or place
-    parts: list[Part] = [Call(name, read_arguments(first_field(call, "input", "arguments")), call_id)]
+    name, arguments = (
+        text_field(call, "name", "tool") or NO_NAME,
+        read_arguments(first_field(call, "input", "arguments")),
+    )
     result = get_field(call, "result")
     holder = call if result is None else result
     output, status = get_field(holder, "output"), get_field(holder, "status")
     if output is None and result is None and status is None:
-        return parts
+        return [Call(name, arguments)]  # Its result may be a row of its own, which refers to it by its name.
+    # Ids may repeat or be missing, but the call holds its result.
+    call_id = place
     is_error = _FAILED.get(status) if isinstance(status, str) else None
-    return [*parts, Result(result_text(output, place, attachments), call_id, name, is_error)]
+    text = result_text(output, place, attachments)
+    return [Call(name, arguments, call_id), Result(text, call_id, name, is_error)]

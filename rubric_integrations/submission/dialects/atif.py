@@ -66,6 +66,10 @@ def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList)
     parts += [part for part in message if not (calls and part == Text(""))]
     parts += calls
     observation = step.get("observation")
+    if observation is not None and get_field(observation, "results") is None:
+        raise ValueError(
+            f"`{place}.observation` has no `results`: write what it holds as one of them, or it would be lost"
+        )
     for number, result in enumerate(list_field(observation, "results", f"{place}.observation")):
         parts.append(_read_result(result, f"{place}.observation.results[{number}]", attachments))
     metrics = step.get("metrics")

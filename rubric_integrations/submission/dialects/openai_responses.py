@@ -69,7 +69,7 @@ def _is_open(message: Message) -> bool:
 
 
 def _is_reasoning(message: Message) -> bool:
-    return message.role == "assistant" and all(_is_note(part) for part in message.parts)
+    return message.role == "assistant" and bool(message.parts) and all(_is_note(part) for part in message.parts)
 
 
 def _is_note(part: Part) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast
 
@@ -194,6 +195,8 @@ def _encodable(value: Any, depth: int) -> Any:
         raise ValueError("nested too deeply")
     if isinstance(value, str):
         return encodable(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("not JSON")
     if isinstance(value, list):
         return [_encodable(item, depth - 1) for item in cast("list[Any]", value)]
     if isinstance(value, dict):

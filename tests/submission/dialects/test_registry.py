@@ -229,7 +229,8 @@ def test_result_is_joined_only_to_its_own_call(messages: list[Any], lines: list[
 
 
 @pytest.mark.parametrize(
-    "arguments", ['{"a": ', "[1]", "null", '{"a": 1, "a": 2}', "[" * 100_000, '{"a":' * 200 + "1" + "}" * 200]
+    "arguments",
+    ['{"a": ', "[1]", "null", '{"a": NaN}', '{"a": 1, "a": 2}', "[" * 100_000, '{"a":' * 200 + "1" + "}" * 200],
 )
 def test_arguments_that_are_no_object_stay_text(arguments: str) -> None:
     call = {"id": "c1", "function": {"name": "look", "arguments": arguments}}
@@ -237,6 +238,35 @@ def test_arguments_that_are_no_object_stay_text(arguments: str) -> None:
     assert submission.trajectory is not None
     assert submission.trajectory.calls[0].arguments == arguments
     assert Submission.model_validate_json(submission.model_dump_json()) == submission
+
+
+@pytest.mark.parametrize(
+    ("conversation", "words"),
+    [
+        ({"steps": [{"source": "agent", "message": "x", "observation": "17.2%"}]}, r"`steps\[0\].observation` has no"),
+        ({"steps": [{"source": "robot", "message": "x"}]}, "unknown source 'robot'"),
+        ({"steps": [{"source": "agent", "message": "x", "tool_calls": {"a": 1}}]}, "must be a list, got dict"),
+        ([{"role": "user", "parts": [{"text": "x"}]}, {"role": "user", "content": "y"}], "has no `parts`"),
+        ([{"role": [], "parts": [{"text": "x"}]}], r"unknown role \[\]"),
+        ([{"role": "user", "parts": [{"type": "text"}]}], r"parts\[0\]` is a part of the type 'text'"),
+        ([{"role": "user", "content": [{"type": []}]}], "not a part"),
+        ({"contents": []}, "is empty"),
+        ({"messages": []}, "is empty"),
+        ([{"type": "mcp_approval_response", "approve": True}, {"type": "reasoning"}], "unknown role"),
+    ],
+)
+def test_message_that_cannot_be_read_is_an_error_with_its_place(conversation: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Trajectory.from_messages(conversation)
+
+
+def test_agentv_results_in_rows_of_their_own_are_joined() -> None:
+    rows: list[dict[str, Any]] = [
+        {"message_index": 0, "role": "assistant", "tool_calls": [{"id": "a", "tool": "look", "input": LOOK}]},
+        {"message_index": 1, "role": "tool", "name": "look", "content": "17.2%"},
+    ]
+    (step,) = Trajectory.from_messages(rows).steps
+    assert step.calls[0].result == "17.2%"
 
 
 def deep(levels: int) -> Any:
