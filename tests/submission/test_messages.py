@@ -55,6 +55,20 @@ def test_render_any_name_argument_or_type_cannot_forge_a_message(name: str, argu
     assert line["content"] == argument
 
 
+def test_render_plain_chat_keeps_its_bytes() -> None:
+    """Judgments in ledgers have the text of the conversation in their key."""
+    chat = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "name": "Ann", "content": [{"type": "text", "text": "6 x 7?\n"}, "Please."]},
+        AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "42\u2028"}]),
+    ]
+    assert render_conversation(chat).splitlines() == [
+        '{"role": "system", "content": "Be brief."}',
+        r'{"role": "user", "content": "6 x 7?\n\nPlease.", "name": "Ann"}',
+        r'{"role": "assistant", "content": "[thinking]\n42\u2028"}',
+    ]
+
+
 def test_render_lone_surrogate_is_escaped() -> None:
     text = render_conversation([{"role": "user", "content": "a\ud800b"}])
     assert text.encode()
