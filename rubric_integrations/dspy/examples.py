@@ -10,6 +10,7 @@ import dspy
 from rubric_integrations.dspy.attached_values import AttachedValues
 from rubric_integrations.dspy.field_text import field_text
 from rubric_integrations.formats.agentv_cases import EvalCase
+from rubric_integrations.submission.dialects.registry import dialect_of
 from rubric_integrations.submission.documents import document_texts
 from rubric_integrations.submission.messages import Messages, is_conversation
 
@@ -96,6 +97,35 @@ def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None
     """
     value = next(iter(fields.values())) if len(fields) == 1 else None
     return list(cast("Messages", value)) if is_conversation(value) else _with_labels(fields, files)
+
+
+def trajectory_fields(pred: Any, *, grades_trajectory: bool = False) -> dict[str, Any]:
+    """Return the fields of a submission for the steps that an agent recorded in a prediction; none without steps.
+
+    They are in the `trajectory` of `dspy.ReAct`, or of a program of your own that returns chat messages under this
+    name, or in the `history` of `dspy.ReActV2`. An observation often holds the right answer, so that a judge sees them
+    only where a criterion needs them.
+
+    Raises:
+        MisnamedField: The trajectory is to be graded, and the prediction has none.
+
+    Example:
+        >>> trajectory_fields(dspy.Prediction(trajectory={"thought_0": "Look."}, answer="42"))
+        {'trajectory': {'thought_0': 'Look.'}, 'show_trajectory': 'if_needed'}
+    """
+    fields = cast("Mapping[str, Any]", pred if isinstance(pred, dspy.Example | Mapping) else {})
+    trajectory, history = fields.get("trajectory"), fields.get("history")
+    if trajectory != {} and dialect_of(trajectory) != "dspy_react" and not is_conversation(trajectory):
+        has_calls = isinstance(history, dspy.History) and any("tool_calls" in turn for turn in history.messages)
+        trajectory = history if has_calls else None
+    if trajectory is not None:
+        return {"trajectory": trajectory, "show_trajectory": "if_needed"}
+    if grades_trajectory:
+        raise MisnamedField(
+            "`respond` is 'trajectory', but the prediction has neither messages nor the trajectory of an agent: leave "
+            "`respond` out to grade its outputs"
+        )
+    return {}
 
 
 def declared_outputs(pred: Mapping[str, Any]) -> dict[str, Any]:

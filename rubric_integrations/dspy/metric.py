@@ -14,7 +14,15 @@ from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.progress import counting_bar
 from rubric_integrations.dspy.attached_values import AttachedValues
 from rubric_integrations.dspy.criteria_for import PredictorCriteria
-from rubric_integrations.dspy.examples import Field, documents_of, query_of, response_fields, response_text, text_of
+from rubric_integrations.dspy.examples import (
+    Field,
+    documents_of,
+    query_of,
+    response_fields,
+    response_text,
+    text_of,
+    trajectory_fields,
+)
 from rubric_integrations.dspy.feedback_text import feedback, objective_scores
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
@@ -66,7 +74,9 @@ class RubricMetric:
         context: The example's field that holds documents, such as retrieved passages (a text or a list), or a function
             of the example. By default none.
         respond: The part to grade of a response that is a list of chat messages: `"last"` grades the last message
-            with the others as context, `"transcript"` grades all.
+            with the others as context, `"transcript"` grades all, and `"trajectory"` grades all with numbered steps.
+            The trajectory of a `dspy.ReAct` or `dspy.ReActV2` prediction belongs to its submission; with
+            `"trajectory"` it is graded, followed by the response.
         feedback: Writes a report as text for a reflecting model.
         criteria_for: For predictors of the program, the names of the criteria that each is responsible for. GEPA's
             feedback for a predictor then covers only these; a predictor without an entry gets the feedback on all. The
@@ -251,10 +261,13 @@ class RubricMetric:
         query = None if isinstance(response, list) and self.query is None else query_of(self.query, example, files)
         # Only now, because the files of the task have the first numbers.
         response = response_text(fields, files)
-        context = documents_of(self.context, example)
-        texts = {"response": response, "query": query, "reference": reference, "context": context}
-        attached = {"attachments": files.attachments} if files.attachments else {}
-        return rubric, Submission.model_validate({**texts, **attached, "respond": self.respond})
+        submission: dict[str, Any] = {"response": response, "query": query, "reference": reference}
+        submission |= {"context": documents_of(self.context, example), "respond": self.respond}
+        if files.attachments:
+            submission["attachments"] = files.attachments
+        if not isinstance(response, list):
+            submission |= trajectory_fields(pred, grades_trajectory=self.respond == "trajectory")
+        return rubric, Submission.model_validate(submission)
 
     def _report_for(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
         """The cached report of a submission, or a new one."""

@@ -60,8 +60,8 @@ class RubricEvaluator(RunEvaluator):
             chosen likewise.
         context_key: The key of documents, such as retrieved passages, in the inputs, the outputs or the example's
             outputs, or a function of the inputs. By default there are none.
-        respond: Which part of an output that is a list of messages is graded: the `"last"` answer or the whole
-            `"transcript"`.
+        respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
+            `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast, get_args
 
@@ -10,8 +9,8 @@ from rubric_integrations.checks.arguments import ComparisonLimit, same_arguments
 from rubric_integrations.checks.tool_calls import compare_calls
 from rubric_integrations.checks.trace import NumberedCall
 from rubric_integrations.rubric.trajectory_checks import ArgumentsMode, ExpectedCall, Order
-from rubric_integrations.submission.messages import render_conversation
 from rubric_integrations.submission.steps import Step, ToolCall
+from rubric_integrations.submission.trajectory import Trajectory
 
 ArgumentsMatch = ArgumentsMode | Sequence[str] | Callable[[Any, Any], bool]
 """How the arguments of a tool's calls are compared: a mode, dotted paths, or a function of those made and expected."""
@@ -170,21 +169,7 @@ def _steps(messages: Any, name: str) -> list[Step]:
     conversation = list(cast("Sequence[Any]", messages)) if isinstance(messages, list | tuple) else [messages]
     if messages is None or not conversation:
         raise ValueError(f"`{name}` has no messages: pass those of the agent's run, or nothing is compared")
-    return [step for step in _read(conversation) if step.role != "tool"]
-
-
-def _read(messages: list[Any]) -> list[Step]:
-    """Return the steps of a conversation."""
-    lines = [json.loads(line) for line in render_conversation(messages).split("\n")]
-    return [
-        Step(
-            role=line["role"],
-            calls=tuple(
-                ToolCall(name=call["name"], arguments=call.get("arguments")) for call in line.get("tool_calls", ())
-            ),
-        )
-        for line in lines
-    ]
+    return [step for step in Trajectory.from_messages(conversation).steps if step.role != "tool"]
 
 
 def _unknown(setting: str, value: object, modes: Any) -> str:

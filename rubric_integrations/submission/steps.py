@@ -97,7 +97,7 @@ def _note(omitted: int) -> str:
 def _line(step: Step) -> dict[str, Any]:
     author = {"name": step.name} if step.name else {}
     calls = {"tool_calls": [_call(call) for call in step.calls]} if step.calls else {}
-    return {"role": step.role, **author, "content": step.text, **calls}
+    return {"role": step.role, "content": step.text, **calls, **author}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any, Self
 
 from pydantic import Field
 
 from rubric_integrations._util.records import Record
+from rubric_integrations.submission.dialects.registry import read_conversation
 from rubric_integrations.submission.steps import Step, ToolCall, render_steps
 
 
@@ -25,6 +27,30 @@ class Trajectory(Record):
     """
 
     steps: tuple[Step, ...] = Field(min_length=1)
+
+    @classmethod
+    def from_messages(cls, messages: Any) -> Self:
+        """Read the steps of a conversation or of an agent's run.
+
+        Calls are joined with their results. A file is `[attachment 1]` in the text of its step: to have the file
+        itself, pass the messages to `Submission`, as its `trajectory` or by `Submission.from_messages`.
+
+        Args:
+            messages: Messages of OpenAI (chat, or items of the Responses API), Anthropic, LangChain, Gemini,
+                OpenTelemetry, Inspect or AgentV; the state of a LangGraph agent; a document of Harbor (ATIF); a sample
+                of Inspect; a `dspy.History`; or the `trajectory` of a `dspy.ReAct` prediction.
+
+        Raises:
+            TypeError: `messages` is none of these.
+            ValueError: It is empty, or a message or a block in it cannot be read; the message names its place.
+
+        Example:
+            >>> prediction = {"thought_0": "Look it up.", "tool_name_0": "look", "tool_args_0": {"year": 2024},
+            ...               "observation_0": "17.2%"}
+            >>> Trajectory.from_messages(prediction).calls[0].result
+            '17.2%'
+        """
+        return cls(steps=read_conversation(messages).steps)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

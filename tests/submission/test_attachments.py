@@ -118,10 +118,11 @@ def test_path_of_a_row_cannot_leave_the_folder_of_its_file(folder: Path, path: s
     assert f"row 1: `attachments` has the `path` {path!r}" in str(row.error)
 
 
-def test_path_of_a_row_from_python_is_refused_and_an_attachment_is_not(folder: Path) -> None:
+@pytest.mark.parametrize("response", ["See it.", [{"role": "assistant", "content": "See it."}]])
+def test_path_of_a_row_from_python_is_refused_and_an_attachment_is_not(folder: Path, response: object) -> None:
     path = folder / "images" / "a.gif"
-    row = read_row({"response": "See it.", "attachments": [{"path": str(path)}]}, 1)
-    assert "`attachments` has a `path` in entry 1, which is only read in a file of responses" in str(row.error)
-    row = read_row({"response": "See it.", "attachments": [Attachment(path=path)]}, 1)
+    row = read_row({"response": response, "attachments": [{"path": str(path)}]}, 1)
+    assert "has a `path` in entry 1, which is only read in a file of responses" in str(row.error)
+    row = read_row({"response": response, "attachments": [Attachment(path=path)]}, 1)
     assert row.submission
     assert row.submission.attachments[0].content == GIF
