@@ -134,16 +134,6 @@ class Submission(SparseRecord):
             )
         return value
 
-    @field_validator("trajectory")
-    @classmethod
-    def _limit_trajectory(cls, value: Trajectory | None) -> Trajectory | None:
-        if value is not None and (length := len(value.text())) > MAX_CHARS:
-            raise ValueError(
-                f"has {length:,} characters as text, more than {MAX_CHARS:,}: shorten its steps, or a judge would get "
-                "a prompt that it cannot read completely"
-            )
-        return value
-
     @field_validator("attachments", mode="before")
     @classmethod
     def _refuse_paths(cls, value: Any) -> Any:
@@ -161,15 +151,27 @@ class Submission(SparseRecord):
             raise ValueError("is empty: there is nothing to grade")
         return value
 
-    @field_validator("response", "thinking", "query", "reference")
+    @field_validator("thinking", "query", "reference")
     @classmethod
-    def _limit_length(cls, value: str | None) -> str | None:
+    def _limit_text(cls, value: str | None) -> str | None:
         if value is not None and len(value) > MAX_CHARS:
-            raise ValueError(
-                f"has {len(value):,} characters, more than {MAX_CHARS:,}: "
-                "shorten it, or a judge would grade a text that it cannot read completely"
-            )
+            raise ValueError(_too_long(value))
         return value
+
+    @model_validator(mode="after")
+    def _limit_response(self) -> Self:
+        # The steps of a trajectory may be longer, because `step_limit` may cut them before a judge reads them.
+        is_trajectory = self.show_trajectory == "as_response" and self.trajectory is not None
+        if len(self.response) > MAX_CHARS and not is_trajectory:
+            raise ValueError(f"`response` {_too_long(self.response)}")
+        return self
+
+
+def _too_long(text: str) -> str:
+    return (
+        f"has {len(text):,} characters, more than {MAX_CHARS:,}: "
+        "shorten it, or a judge would grade a text that it cannot read completely"
+    )
 
 
 def error_line(error: Exception) -> str:

@@ -88,7 +88,8 @@ class Trajectory(Record):
             raise ValueError(f"`step_limit` must be at least 1, got {step_limit!r}: it is a number of characters")
         steps = tuple(_shorten(step, step_limit) for step in self.steps)
         is_same = all(step is original for step, original in zip(steps, self.steps, strict=True))
-        return self if is_same else self.model_copy(update={"steps": steps})
+        # Not a copy, which would keep the text of the longer steps.
+        return self if is_same else Trajectory(steps=steps)
 
     def text(self) -> str:
         """Return what a judge reads: one JSON object per step, with its number."""

@@ -145,3 +145,20 @@ async def test_label_of_the_same_text_is_no_example_after_a_cut() -> None:
     ((_, prompt),) = model.prompts
     assert "LABELLED" not in prompt
     assert f'"omitted_characters": {OMITTED}' in prompt
+
+
+@pytest.mark.parametrize("show", ["always", "as_response"])
+async def test_steps_beyond_the_limit_of_a_text_are_judged_only_after_a_cut(show: str) -> None:
+    call = ToolCall(name="open", result="x" * 1_100_000)
+    trajectory = Trajectory(steps=(Step(role="assistant", calls=(call,)),))
+    response = trajectory.text() if show == "as_response" else "It was 8.4%."
+    fields = {"response": response, "trajectory": trajectory, "show_trajectory": show}
+    submission = Submission.model_validate(fields)
+    model = FakeModel('{"explanation": "", "verdict": "MET", "evidence": []}')
+    with pytest.raises(JudgeError, match=r"the steps have 1,100,\d{3} characters, more than 1,000,000"):
+        await ONE.grade(submission, grader=PerCriterionGrader(LMJudge(model)))
+    assert not model.prompts
+    report = await ONE.grade(submission, grader=PerCriterionGrader(LMJudge(model), limits=LIMITS))
+    assert (report.score, report.omitted_characters) == (1.0, 1_100_000 - 100)
+    with pytest.raises(ValueError, match="`response` has 1,000,001 characters"):
+        Submission(response="x" * 1_000_001, show_trajectory="as_response")

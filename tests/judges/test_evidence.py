@@ -22,8 +22,7 @@ from rubric_integrations.results import JudgeFailure, Judgment, LabelledJudgment
 from rubric_integrations.runs import Ledger, rescore
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.submission import Row
-from rubric_integrations.submission import submission as submission_module
-from rubric_integrations.submission.steps import Step
+from rubric_integrations.submission.steps import Step, ToolCall
 from rubric_integrations.submission.trajectory import Trajectory
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeModel, FakeOverallJudge, FakeStore, batch_of
 from tests.judges.questions import BINARY, NEEDING, STEPS, with_steps
@@ -162,9 +161,8 @@ def test_evidence_survives_the_ledger_and_rescore(tmp_path: Path) -> None:
     assert (rescored.missing, rescored.report.criteria[0].evidence) == (0, (2,))
 
 
-def test_trajectory_beyond_the_limit_is_refused_and_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = Trajectory(steps=(Step(role="assistant", text="x" * 300),))
+def test_text_of_a_trajectory_is_rendered_once_and_anew_for_a_shorter_one() -> None:
+    call = ToolCall(name="open", result="x" * 300)
+    long = Trajectory(steps=(Step(role="assistant", calls=(call,)),))
     assert long.text() is long.text()
-    monkeypatch.setattr(submission_module, "MAX_CHARS", 300)
-    with pytest.raises(ValueError, match=r"has 3\d\d characters as text, more than 300: shorten its steps"):
-        with_steps(trajectory=long)
+    assert len(long.shortened(10).text()) < len(long.text())

@@ -10,13 +10,13 @@ from rubric_integrations.judges.prompts.quotation import looks_quotable
 from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code
 from rubric_integrations.judges.prompts.shown_files import ShownFile, show_files
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import normalize_word
+from rubric_integrations.results.judgment import JudgeFailure, normalize_word
 from rubric_integrations.rubric.answers import Option, Scale, band_of, level_text
 from rubric_integrations.rubric.conditions import describe_condition
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.evidence import has_numbered_steps, shown_trajectory
-from rubric_integrations.submission.submission import Submission
+from rubric_integrations.submission.submission import MAX_CHARS, Submission
 
 
 class PromptInputs(NamedTuple):
@@ -49,9 +49,10 @@ def render_inputs(
         criteria: The criteria of the request, which may need the trajectory.
 
     Raises:
-        JudgeFailure: An attachment is of a type that no judge reads.
+        JudgeFailure: An attachment is of a type that no judge reads, or the steps of the trajectory are too long.
     """
     trajectory = shown_trajectory(submission, criteria)
+    _check_length(submission.response, trajectory.text() if trajectory else "")
     shared, code = _render_shared(
         submission.response,
         guidelines,
@@ -70,6 +71,20 @@ def render_inputs(
         requests_evidence=has_numbered_steps(submission, criteria),
         files=files,
     )
+
+
+def _check_length(*texts: str) -> None:
+    """Refuse steps that are longer than any other text of a submission may be.
+
+    Raises:
+        JudgeFailure: Of kind `config`, about this text.
+    """
+    if (length := max(map(len, texts))) > MAX_CHARS:
+        message = (
+            f"the steps have {length:,} characters, more than {MAX_CHARS:,}, and were not sent: cut long results of "
+            "tools with `CallLimits(step_limit=...)`"
+        )
+        raise JudgeFailure("config", message, about_text=True)
 
 
 def texts_of(submission: Submission) -> tuple[str | None, ...]:
