@@ -56,7 +56,6 @@ def test_react_prediction_has_its_trajectory_beside_the_answer() -> None:
     assert [(call.name, call.arguments, call.is_error) for call in submission.trajectory.calls] == [
         ("look", {"year": 2032}, True),
         ("look", {"year": 2024}, False),
-        ("finish", {}, False),
     ]
     assert "no such year" in (submission.trajectory.calls[0].result or "")
     assert submission.trajectory.steps[1].text == "Look up 2024."

@@ -1,7 +1,8 @@
 """The `trajectory` of a `dspy.ReAct` prediction: a thought, a tool, its arguments and the observation of each turn.
 
 It has neither the task nor the answer, which are fields of the example and of the prediction. A tool that raised an
-error has an observation that begins with `Execution error in` and its name.
+error has an observation that begins with `Execution error in` and its name. DSPy ends a run by a tool of its own, which
+no user expects among the calls: of that turn only the thought is read.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from rubric_integrations.submission.dialects.parts import (
     text_field,
 )
 
+# DSPy gives every agent this tool, in place of one of the user's with the same name.
+_FINISH = "finish"
 _KEY = re.compile(r"(thought|tool_name|tool_args|observation)_(\d{1,9})")
 
 
@@ -35,7 +38,8 @@ def matches(conversation: Any) -> bool:
 def read(conversation: Any, attachments: AttachmentList) -> list[Message]:
     """Read one message for each turn. The oldest turns may be missing, if the agent's context was full."""
     numbers = sorted({number for key in conversation if (number := _number(key))}, key=int)
-    return [_read_turn(conversation, number, attachments) for number in numbers]
+    turns = [_read_turn(conversation, number, attachments) for number in numbers]
+    return [turn for turn in turns if turn.parts] or turns
 
 
 def _number(key: object) -> str | None:
@@ -50,6 +54,8 @@ def _read_turn(trajectory: Mapping[str, Any], number: str, attachments: Attachme
         raise UnknownBlockError(place, "is not a text")
     parts: list[Part] = [Text(thought)] if thought else []
     name = text_field(trajectory, f"tool_name_{number}")
+    if name == _FINISH:
+        return Message("assistant", parts, place)
     if name is not None or arguments is not None:
         parts.append(Call(name or NO_NAME, read_arguments(arguments), number))
     observation = trajectory.get(f"observation_{number}")
