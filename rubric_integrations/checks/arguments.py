@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from rubric_integrations._util.json_paths import MISSING, value_at
+from rubric_integrations._util.json_paths import split_path, value_at
 from rubric_integrations.checks.json_schema import with_plain_numbers
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric.trajectory_checks import ArgumentsMode
@@ -16,6 +16,8 @@ Arguments = Mapping[str, Any] | str
 
 # Two hundred expected calls and two thousand calls are 400,000 pairs, with a few values each. It takes about a second.
 MAX_COMPARISONS = 2_000_000
+
+_MISSING = object()
 
 
 class ComparisonLimit:
@@ -71,9 +73,9 @@ def same_arguments(
         return _is_equal(expected, made, tolerance, limit)
     if not isinstance(match, str):
         limit.count(len(match))
-        pairs = [(value_at(expected, path), value_at(made, path)) for path in match]
+        pairs = [(_field(expected, path), _field(made, path)) for path in match]
         # A path that is missing in both was not compared, such as one with a typing error.
-        return all(one is not MISSING and _is_equal(one, other, tolerance, limit) for one, other in pairs)
+        return all(one is not _MISSING and _is_equal(one, other, tolerance, limit) for one, other in pairs)
     smaller, larger = (expected, made) if match == "superset" else (made, expected)
     if len(smaller) > len(larger):
         return False
@@ -89,6 +91,13 @@ def arguments_key(arguments: Arguments | None) -> str:
         True
     """
     return json.dumps(with_plain_numbers(arguments), sort_keys=True, default=repr)
+
+
+def _field(arguments: object, path: str) -> object:
+    try:
+        return value_at(arguments, split_path(path))
+    except LookupError:
+        return _MISSING
 
 
 def _is_equal(expected: object, made: object, tolerance: float, limit: ComparisonLimit) -> bool:

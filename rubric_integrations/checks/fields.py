@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from rubric_integrations._util.dates import read_date
 from rubric_integrations._util.json_lines import parse_json
+from rubric_integrations._util.json_paths import value_at
 from rubric_integrations.checks.fenced import fenced_blocks
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric.answer_checks import FieldCheck, FieldsCheck
@@ -85,7 +86,7 @@ def _expected_values(fields: tuple[FieldCheck, ...], reference: str | None) -> I
         if parsed is None:
             parsed = (_parse_reference(reference, field),)
         try:
-            yield _value_at(parsed[0], field.keys)
+            yield value_at(parsed[0], field.keys)
         except LookupError as error:
             problem = f"the submission's `reference` lacks the field `{field.path}` ({error.args[0]})"
             raise JudgeFailure("check", f"{problem}: add it, or write `equals`") from None
@@ -102,26 +103,10 @@ def _parse_reference(reference: str | None, field: FieldCheck) -> Any:
         raise JudgeFailure("check", message) from None
 
 
-def _value_at(value: Any, keys: tuple[str, ...]) -> Any:
-    for key in keys:
-        if isinstance(value, dict):
-            if key not in value:
-                raise LookupError(f"no key {key!r}")
-            value = value[key]
-        elif isinstance(value, list):
-            items = cast("list[Any]", value)
-            if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(items)):
-                raise LookupError(f"no item {key!r} in a list of {len(items)}")
-            value = items[int(key)]
-        else:
-            raise LookupError(f"no {key!r} in {reprlib.repr(value)}")
-    return value
-
-
 def _fault(field: FieldCheck, expected: Any, answer: Any) -> str:
     """Return why a field of an answer does not have its expected value, or an empty string."""
     try:
-        value = _value_at(answer, field.keys)
+        value = value_at(answer, field.keys)
     except LookupError as error:
         return f"is missing ({error.args[0]})"
     if field.date:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from rubric_integrations._util.dates import read_date
+from rubric_integrations._util.json_paths import split_path
 from rubric_integrations._util.records import Record, UnitScore
-
-_INDEX = re.compile(r"\[(\d{1,9})\]")
 
 
 class FieldCheck(Record):
@@ -37,7 +35,7 @@ class FieldCheck(Record):
     @field_validator("path")
     @classmethod
     def _has_no_empty_part(cls, value: str) -> str:
-        if "" in _parts(value):
+        if "" in split_path(value):
             raise ValueError(f"is {value!r}, which has an empty part: write keys and indices such as `items.0.name`")
         return value
 
@@ -72,7 +70,7 @@ class FieldCheck(Record):
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys and indices of the path, from the outside."""
-        return _parts(self.path)
+        return split_path(self.path)
 
 
 class FieldsCheck(Record):
@@ -127,7 +125,3 @@ class SimilarityCheck(Record):
 
     to: str | None = Field(default=None, min_length=1)
     min_ratio: UnitScore | None = None
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(_INDEX.sub(r".\1", path).split("."))

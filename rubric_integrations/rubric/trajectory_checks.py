@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from rubric_integrations._util.json_paths import MISSING, value_at
+from rubric_integrations._util.json_paths import split_path, value_at
 from rubric_integrations._util.records import Record
 
 Order = Literal["strict", "in_order", "superset", "subset", "unordered"]
@@ -78,8 +78,11 @@ class ExpectedCall(Record):
             if not self.match:
                 raise ValueError("has an empty list as `match`, which compares nothing: write `match: ignore`")
             for path in self.match:
-                if value_at(self.arguments, path) is MISSING:
-                    raise ValueError(f"has the path {path!r} in `match`, which is not in `arguments`: add its value")
+                try:
+                    value_at(self.arguments, split_path(path))
+                except LookupError as error:
+                    message = f"has the path {path!r} in `match`, which is not in `arguments` ({error.args[0]})"
+                    raise ValueError(f"{message}: add its value") from None
         return self
 
 

@@ -106,12 +106,15 @@ def _close(step: _OpenStep, message: Message, *, is_first: bool) -> Step:
         # A step of the role `tool` has no field for it.
         prefix = "[error]\n" if step.result.is_error else ""
         return Step(role="tool", name=step.result.name, text=prefix + step.result.text)
+    # The first step of a message has what the whole message took.
+    spent = (message.tokens, message.cost, message.milliseconds)
+    tokens, cost, milliseconds = spent if is_first else (None if amount is None else 0 for amount in spent)
     return Step(
         role=message.role,
         name=message.name,
         text="\n".join(step.texts),
         calls=tuple(call.close() for call in step.calls),
-        tokens=message.tokens if is_first else None,
-        cost=message.cost if is_first else None,
-        milliseconds=message.milliseconds if is_first else None,
+        tokens=tokens,
+        cost=cost,
+        milliseconds=milliseconds,
     )

@@ -120,6 +120,17 @@ def test_langchain_serialized_and_mixed_messages_are_read() -> None:
     assert dialect_of(LANGCHAIN) == "langchain"
 
 
+def test_tokens_of_a_message_that_is_several_steps_are_counted_once_and_known_for_each() -> None:
+    content: list[dict[str, Any]] = [
+        {"type": "server_tool_use", "id": "s1", "name": "look", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
+        {"type": "text", "text": "It was 8.4%."},
+    ]
+    usage = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
+    steps = Trajectory.from_messages([{"type": "ai", "content": content, "usage_metadata": usage}]).steps
+    assert [step.tokens for step in steps] == [120, 0]
+
+
 def test_tokens_costs_and_times_are_read() -> None:
     atif = Trajectory.from_messages(ATIF).steps
     assert (atif[1].tokens, atif[1].cost, atif[1].milliseconds) == (120, 0.25, 2500)
