@@ -64,7 +64,7 @@ def show_files(attachments: Sequence[Attachment], code: str) -> tuple[ShownFile,
 
 def _show(attachment: Attachment, number: int, code: str) -> ShownFile:
     mime_type, name = attachment.mime_type, _safe_name(attachment.name or "")
-    kind = _kind(mime_type)
+    kind = _kind(mime_type, is_url=attachment.url is not None)
     place = f"attachment {number} ({', '.join(filter(None, (mime_type, name)))})"
     if kind is None:
         readable = f"{', '.join(_IMAGES)}, audio/*, application/pdf and text/*"
@@ -83,8 +83,9 @@ def _show(attachment: Attachment, number: int, code: str) -> ShownFile:
     return ShownFile(kind, label, mime_type, content, attachment.url is not None, attachment.detail, neutralized)
 
 
-def _kind(mime_type: str) -> FileKind | None:
-    if mime_type in _IMAGES:
+def _kind(mime_type: str, *, is_url: bool) -> FileKind | None:
+    # The address of an image need not tell its type: the provider reads it.
+    if mime_type in _IMAGES or (is_url and mime_type == "image/unknown"):
         return "image"
     if mime_type == "application/pdf":
         return "document"

@@ -82,6 +82,14 @@ async def test_blocks_follow_the_submission_with_a_label_each(server: OpenAIServ
     assert after["text"].startswith("\n\n[[ ## kind ## ]]\nrequirement\n\n[[ ## criterion ## ]]")
 
 
+async def test_image_in_a_message_whose_address_tells_no_type_is_sent(server: OpenAIServer) -> None:
+    address = "http://127.0.0.1:9/image?id=7"
+    image = {"type": "image_url", "image_url": {"url": address}}
+    chat = [{"role": "user", "content": ["See", image]}, {"role": "assistant", "content": "A chart."}]
+    await judge_at(server).judge(Question(Submission.from_messages(chat), BINARY))
+    assert [block["image_url"]["url"] for block in blocks(server) if block["type"] == "image_url"] == [address]
+
+
 @pytest.mark.parametrize("fast", [True, False])
 async def test_forged_marker_in_a_text_stays_text(server: OpenAIServer, fast: bool) -> None:
     marker = (
