@@ -31,9 +31,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from dspy.utils.exceptions import AdapterParseError
 
 from rubric_integrations import Check, Criterion, LengthPenalty, Rubric, RubricError, Submission
+from rubric_integrations._util.dates import read_date
 from rubric_integrations._util.numbers import read_quantities
 from rubric_integrations._util.records import encodable
-from rubric_integrations.checks import run_check
+from rubric_integrations.checks import run_check, similarity
+from rubric_integrations.checks.fenced import fenced_blocks
 from rubric_integrations.checks.metrics import MAX_CHARS
 from rubric_integrations.formats.documents import read_text
 from rubric_integrations.formats.positions import Positions
@@ -55,7 +57,9 @@ from rubric_integrations.runs.run_files import RunFileError, read_run
 from rubric_integrations.scoring import compute_length_penalty
 from rubric_integrations.submission.files import ResponsesError, read_responses
 from rubric_integrations.submission.inputs import as_submission, parse_thinking_output
+from rubric_integrations.submission.steps import Step, ToolCall
 from rubric_integrations.submission.thinking import split_thinking
+from rubric_integrations.submission.trajectory import Trajectory
 from rubric_integrations.submission.values import value_text
 
 SIZE = 1_000_000
@@ -105,6 +109,8 @@ TEXTS: dict[str, str] = {
     "thinking and an answer": filled("<think>a</think>", '{"explanation": "x", "verdict": "MET"}'),
     "output, opened": filled("<output>"),
     "code fences": filled("```\n"),
+    "code fences of growing length": "".join("`" * (3 + i % 1400) + "\n" for i in range(SIZE // 700)),
+    "code of Python": "```python\n" + filled("x = 1\n", "```"),
     "code fences in a block": "```json\n" + filled("\n```\n"),
     "fence and newlines": "```" + filled("\n", "x"),
     "fence and spaces": "```json\n{}" + filled(" \n"),
@@ -215,6 +221,32 @@ def checking(**conditions: Any) -> Callable[[str], object]:
     return lambda text: run_check(check, Submission.model_construct(response=text))
 
 
+def checking_call(**conditions: Any) -> Callable[[str], object]:
+    """Return a function that runs a check of calls with a text as an argument, parsed if it is JSON."""
+    expected = [{"name": "search", "arguments": {"query": [1]}}]
+    check = Check.model_validate({"tool_calls": expected, **conditions})
+
+    def run(text: str) -> object:
+        try:
+            argument = json.loads(text)
+        except (ValueError, RecursionError):
+            argument = text
+        call = ToolCall.model_construct(name="search", arguments={"query": argument}, result=None, is_error=None)
+        trajectory = Trajectory.model_construct(steps=(Step.model_construct(role="assistant", calls=(call, call)),))
+        return run_check(check, Submission.model_construct(response="a", trajectory=trajectory))
+
+    return run
+
+
+def matching(expected: Callable[[int], object], made: Callable[[int], object]) -> Callable[[str], object]:
+    """Return a function that pairs 200 tool calls, whatever the text, with 200 expected calls in any order."""
+    calls = [{"name": "search", "arguments": {"query": expected(i)}} for i in range(200)]
+    check = Check.model_validate({"tool_calls": calls, "order": "unordered"})
+    tools = tuple(ToolCall(name="search", arguments={"query": made(i)}) for i in range(200))
+    submission = Submission(response="a", trajectory=Trajectory(steps=(Step(role="assistant", calls=tools),)))
+    return lambda _text: run_check(check, submission)
+
+
 def measuring(metric: str, **config: Any) -> Callable[[str], object]:
     """Return a function that computes a metric of the longest texts that it accepts, which are the same in reverse."""
     check = Check(metric=Metric.model_validate({"type": metric, "config": config}))
@@ -225,6 +257,19 @@ def measuring(metric: str, **config: Any) -> Callable[[str], object]:
         return run_check(check, Submission.model_construct(response=text, reference=text[::-1], logprobs=None))
 
     return compute
+
+
+def from_reference(length: int = SIZE, **conditions: Any) -> Callable[[str], object]:
+    """Return a function that runs a check on a text whose reverse is the reference."""
+    check = Check.model_validate(conditions)
+    with suppress(JudgeFailure):
+        run_check(check, Submission(response="a", reference="a"))  # the first call imports the library
+
+    def compare(text: str) -> object:
+        text = text[:length]
+        return run_check(check, Submission.model_construct(response=text, reference=text[::-1]))
+
+    return compare
 
 
 def parsing(signature: object, *, quotable: bool) -> Callable[[str], object]:
@@ -268,7 +313,14 @@ def grade(text: str) -> str:
     report = EvaluationReport(
         score=1.0, raw_score=1.0, passed=True, complete=True, coverage=1.0, report=None, reason=text
     )
-    fields = {"id": "a", "submission": {"response": text}, **report.model_dump(mode="json")}
+    part = text[: SIZE // 4]
+    call = {"name": "look", "arguments": part, "result": part}
+    steps = [{"role": "assistant", "text": part, "calls": [call]}]
+    fields = {
+        "id": "a",
+        "submission": {"response": text, "trajectory": {"steps": steps}},
+        **report.model_dump(mode="json"),
+    }
     return json.dumps(fields)
 
 
@@ -307,6 +359,20 @@ CASES: tuple[Case, ...] = (
     Case("check json_schema, oneOf", checking(json_schema=ONE_OF)),
     Case("check json_schema, false", checking(json_schema={"items": False, "additionalProperties": False})),
     Case("check json_schema, enum", checking(json_schema={"items": {"enum": list(range(-999, 0))}})),
+    Case(
+        "check fields",
+        checking(fields=[{"path": "a", "equals": 1}, {"path": "9.a", "equals": "2024-12-31", "date": True}]),
+    ),
+    Case("check fields, from a reference", from_reference(fields={"expected": [{"path": "0"}], "require": "all"})),
+    Case("check similarity", from_reference(similarity={"min_ratio": 0.5})),
+    Case("check similarity of the longest texts", from_reference(length=similarity.MAX_CHARS, similarity={})),
+    Case("check type_checks, fenced blocks", lambda text: list(fenced_blocks(text))),
+    Case("check type_checks, long code", checking(type_checks={})),
+    Case("read_date", read_date, ValueError),
+    Case("check tool_calls, all match all", matching(lambda _: 1, lambda _: 1.0)),
+    Case("check tool_calls, none matches", matching(lambda i: i, lambda i: -1 - i)),
+    Case("check tool_calls of a text", checking_call(order="unordered")),
+    Case("check no_repeated_calls of a text", checking_call(no_repeated_calls=True, tool_calls=None)),
     Case("metric bleu", measuring("bleu")),
     Case("metric rouge1", measuring("rouge", variant="rouge1")),
     Case("metric rouge2", measuring("rouge", variant="rouge2")),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def _isolated(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[repor
     monkeypatch.setattr(socket.socket, "connect", _loopback_only)
     monkeypatch.setattr(limits, "_backoff", _short_wait)
     monkeypatch.setattr(endpoint, "FIRST_PROBE", 0.01)
-    monkeypatch.setattr(endpoint, "LONGEST_PROBE", 0.05)
+    monkeypatch.setattr(endpoint, "LONGEST_PROBE", 0.02)
     monkeypatch.setattr(endpoint, "_LONGEST_LOOK", 0.02)
     for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -71,6 +72,17 @@ def browser() -> Iterator[Any]:
         started = running.chromium.launch(executable_path=binary, args=["--no-sandbox"])
         yield started
         started.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector away from the million objects of the imported modules, which stay anyway."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

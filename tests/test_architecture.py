@@ -62,6 +62,7 @@ VARIADIC = {
     "RubricEvaluator.acall": "openevals passes further arguments to evaluators",
 }
 LARGE_RECORDS = {
+    "Check": "an entry of a rubric file, of which one condition must be written",
     "Criterion": "an entry of a rubric file, of which only the requirement must be written",
     "EvaluationReport": "the result of a grade, which users read and do not construct",
     "CriterionAgreement": "the figures of a criterion, which users read and do not construct",
@@ -248,7 +249,11 @@ def public_callables() -> Iterator[tuple[str, dict[str, inspect.Parameter]]]:
         yield name, constructor_parameters(value)
         for base in own_classes(value):
             for member, function in vars(base).items():
-                if inspect.isroutine(function) and (member == "__call__" or not member.startswith("_")):
+                if (
+                    inspect.isroutine(function)
+                    and type(function).__name__ != "cached_property"
+                    and (member == "__call__" or not member.startswith("_"))
+                ):
                     yield f"{name}.{member}", dict(inspect.signature(getattr(value, member)).parameters)
 
 

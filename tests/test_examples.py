@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,3 +24,27 @@ def test_optimize_script_with_simulated_models_improves_the_score_and_saves_call
     assert len(after) == 3
     assert all(score > before for score in after)
     assert all(int(saved) > 0 for saved in rows["calls saved"][-2:])
+
+
+def test_agent_script_grades_six_runs_and_refuses_the_step_that_the_hostile_one_invents(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ROOT / "examples" / "agent"
+    monkeypatch.syspath_prepend(folder)
+    runpy.run_path(str(folder / "agent.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    cells = {
+        row[0].strip(): [cell.strip() for cell in row[1:]]
+        for line in printed.splitlines()
+        if (row := line.split("│")[1:-1])
+    }
+    assert {name: row[-2:] for name, row in cells.items()} == {
+        "excellent": ["1.00", "yes"],
+        "wasteful": ["0.95", "yes"],
+        "careless": ["0.55", "no"],
+        "lying": ["0.25", "no"],
+        "deleting": ["0.85", "no"],
+        "hostile": ["none", "no"],
+    }
+    assert cells["excellent"][5:7] == ["MET", "step 2"]
+    assert "the judge cites the step 9, and the submission has steps 1 to 2" in " ".join(printed.split())

@@ -6,7 +6,8 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -18,11 +19,10 @@ from tests.cli.test_doctor import DEVELOPMENT_EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-DISTRIBUTIONS = packages_distributions()
 # Each release of pydantic requires exactly one of pydantic-core, so that a bound of our own would say nothing.
 PART_OF = {"pydantic-core": "pydantic"}
 # Functions that import the module whose name they get.
-IMPORTERS = {"import_module", "_library"}
+IMPORTERS = {"import_module", "import_library"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -42,10 +42,16 @@ def modules_imported(source: str) -> Iterator[str]:
                 pass
 
 
+@cache
+def distributions() -> Mapping[str, list[str]]:
+    """Return the distributions that each installed module comes from."""
+    return packages_distributions()
+
+
 def third_party(source: str) -> set[str]:
     """Return the distributions that a source needs, except this one; an unknown module stands for itself."""
     own = {*sys.stdlib_module_names, "rubric_integrations", "tests"}
-    names = {canonicalize_name(DISTRIBUTIONS.get(m, [m])[0]) for m in modules_imported(source) if m not in own}
+    names = {canonicalize_name(distributions().get(m, [m])[0]) for m in modules_imported(source) if m not in own}
     return {PART_OF.get(name, name) for name in names}
 
 

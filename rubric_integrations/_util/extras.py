@@ -5,7 +5,7 @@ from __future__ import annotations
 EXTRAS: dict[str, tuple[str, ...]] = {
     "langchain": ("langchain",),
     "langchain-classic": ("langchain-classic",),
-    "metrics": ("rouge-score", "sacrebleu"),
+    "metrics": ("rapidfuzz", "rouge-score", "sacrebleu"),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
     "report": ("jinja2", "scipy"),

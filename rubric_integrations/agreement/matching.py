@@ -120,4 +120,4 @@ def _entry_of(report: EvaluationReport | None, criterion: Criterion) -> int | No
 
 def _identity(submission: Submission) -> str:
     """Return what makes two submissions the same to a reader."""
-    return submission.model_dump_json(include={"response", "query", "reference", "context", "attachments"})
+    return submission.model_dump_json(include={"response", "query", "reference", "context"})

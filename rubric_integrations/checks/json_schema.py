@@ -122,17 +122,17 @@ def _unique_items(_validator: Any, is_unique: Any, instance: Any, _schema: Any) 
     if is_unique and isinstance(instance, list):
         _work.get().compare(len(cast("list[Any]", instance)))
         # Texts, because the hashes of numbers can be chosen to be equal, and a set would then compare every pair.
-        items = [json.dumps(_with_plain_numbers(item), sort_keys=True) for item in cast("list[Any]", instance)]
+        items = [json.dumps(with_plain_numbers(item), sort_keys=True) for item in cast("list[Any]", instance)]
         if len(set(items)) < len(items):
             yield ValidationError("the list has non-unique elements")
 
 
-def _with_plain_numbers(value: Any) -> Any:
+def with_plain_numbers(value: Any) -> Any:
     """Return a value in which equal numbers are written alike: JSON Schema does not distinguish 1.0 from 1."""
     if isinstance(value, Mapping):
-        return {key: _with_plain_numbers(child) for key, child in cast("Mapping[str, Any]", value).items()}
+        return {key: with_plain_numbers(child) for key, child in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_with_plain_numbers(child) for child in cast("list[Any]", value)]
+        return [with_plain_numbers(child) for child in cast("list[Any]", value)]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rubric_integrations._util.extras import install_command
 from rubric_integrations.results.judgment import JudgeFailure
-from rubric_integrations.rubric.check import Metric, MetricType
+from rubric_integrations.rubric.check import Check, Metric, MetricType
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 
@@ -74,6 +74,12 @@ def run_metric(metric: Metric, submission: Submission) -> float:
     return value
 
 
+def measure_metric(check: Check, submission: Submission) -> tuple[float, str]:
+    """Return the value of `check.metric`, and its name."""
+    metric = cast("Metric", check.metric)
+    return run_metric(metric, submission), f"the metric {metric.type}"
+
+
 def unregistered_metrics(rubric: Rubric) -> list[tuple[str, str]]:
     """Return the custom metrics of a rubric that no function is registered for.
 
@@ -88,7 +94,7 @@ def unregistered_metrics(rubric: Rubric) -> list[tuple[str, str]]:
 
 def _bleu(metric: Metric, submission: Submission) -> float:
     reference = _reference(metric, submission)
-    score = _library("sacrebleu").sentence_bleu(submission.response, [reference]).score
+    score = import_library("sacrebleu").sentence_bleu(submission.response, [reference]).score
     return min(1.0, float(score) / 100)
 
 
@@ -97,18 +103,18 @@ def _rouge(metric: Metric, submission: Submission) -> float:
     variant = metric.config.get("variant", "rougeL")
     if variant == "rougeL":
         return _rouge_l(submission.response, reference)
-    scorer = _library("rouge_score.rouge_scorer").RougeScorer([variant], use_stemmer=True)
+    scorer = import_library("rouge_score.rouge_scorer").RougeScorer([variant], use_stemmer=True)
     return float(scorer.score(reference, submission.response)[variant].fmeasure)
 
 
 def _rouge_l(response: str, reference: str) -> float:
     """Compute ROUGE-L with the words of `rouge_score`, whose own table has an entry for each pair of words."""
-    tokenizer = _library("rouge_score.tokenizers").DefaultTokenizer(use_stemmer=True)
+    tokenizer = import_library("rouge_score.tokenizers").DefaultTokenizer(use_stemmer=True)
     words, expected = tokenizer.tokenize(response), tokenizer.tokenize(reference)
     if not words or not expected:
         return 0.0
     common = _common_length(words, expected)
-    return float(_library("rouge_score.scoring").fmeasure(common / len(words), common / len(expected)))
+    return float(import_library("rouge_score.scoring").fmeasure(common / len(words), common / len(expected)))
 
 
 def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
@@ -173,7 +179,12 @@ def _reference(metric: Metric, submission: Submission) -> str:
     return submission.reference
 
 
-def _library(name: str) -> Any:
+def import_library(name: str) -> Any:
+    """Import a library of the extra `metrics`.
+
+    Raises:
+        JudgeFailure: Of kind `check`: it is not installed.
+    """
     try:
         return import_module(name)
     except ImportError:

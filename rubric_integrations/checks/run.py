@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from rubric_integrations.checks.metrics import MAX_MESSAGE, run_metric
-from rubric_integrations.checks.registry import CHECKS
+from collections.abc import Callable
+from typing import TypeVar
+
+from rubric_integrations.checks.metrics import MAX_MESSAGE
+from rubric_integrations.checks.registry import CHECKS, MEASURES
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.rubric.check import Check
 from rubric_integrations.submission.submission import Submission
+
+Result = TypeVar("Result")
 
 
 def run_check(check: Check, submission: Submission | str) -> Judgment:
@@ -17,7 +22,8 @@ def run_check(check: Check, submission: Submission | str) -> Judgment:
         submission: The submission, or the text of its response.
 
     Returns:
-        MET if every condition holds, else UNMET with every reason; for a metric, a judgment with the metric's value.
+        MET if every condition holds, else UNMET with every reason; for a metric, and for `fields` and `similarity` that
+        have no verdict, a judgment with the value.
 
     Raises:
         JudgeFailure: Of kind `check`: a condition raised an error or is too much work, such as a pattern that takes
@@ -30,9 +36,9 @@ def run_check(check: Check, submission: Submission | str) -> Judgment:
     """
     if isinstance(submission, str):
         submission = Submission(response=submission)
-    if check.metric is not None:
-        value = run_metric(check.metric, submission)
-        return Judgment(verdict=f"{value:.4g}", value=value, reason=f"the metric {check.metric.type}")
+    if (measure := check.measure) is not None:
+        value, reason = _run(measure, MEASURES[measure], check, submission)
+        return Judgment(verdict=f"{value:.4g}", value=value, reason=reason)
     reasons = [reason for name in check.conditions if (reason := _decide(name, check, submission))]
     if reasons:
         return Judgment(verdict="UNMET", value=0.0, reason="; ".join(reasons))
@@ -45,8 +51,13 @@ def _decide(name: str, check: Check, submission: Submission) -> str:
         raise JudgeFailure(
             "check", f"the condition `{name}` has no function: add one to `rubric_integrations.checks.registry.CHECKS`"
         )
+    return _run(name, CHECKS[name], check, submission)
+
+
+def _run(name: str, function: Callable[[Check, Submission], Result], check: Check, submission: Submission) -> Result:
+    """Call the function of a condition; whatever it raises becomes a failure that names the condition."""
     try:
-        return CHECKS[name](check, submission)
+        return function(check, submission)
     except JudgeFailure:
         raise
     except RecursionError:

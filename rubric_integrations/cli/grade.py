@@ -141,6 +141,22 @@ def grade(
     max_outage: Annotated[
         float, typer.Option(min=0, help="Seconds to wait for a judge that does not reply, before the run ends.")
     ] = 300.0,
+    step_limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Show judges at most this many characters of a tool's result in a trajectory, and how many are "
+            "omitted. By default all.",
+        ),
+    ] = None,
+    chunk_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1_000,
+            help="Judge longer responses in parts of at most this many characters: a criterion is met if any part "
+            "meets it. By default whole.",
+        ),
+    ] = None,
 ) -> None:
     """Grade responses against a rubric, the one that each row brings, or both.
 
@@ -168,7 +184,8 @@ def grade(
     files = RunFiles(rubric_file, library, rows_file, out_file, ledger or default_ledger, junit)
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(
-        strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, max_outage, stop_when_decided
+        strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, max_outage, stop_when_decided,
+        step_limit, chunk_size,
     )  # fmt: skip
     try:
         import_modules(modules or ())

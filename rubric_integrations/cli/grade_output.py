@@ -145,10 +145,11 @@ def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> st
     mean = "no score" if summary.mean_score is None else f"mean{scored} {summary.mean_score:.3f}"
     spend = spend_text(summary.spend.calls, summary.spend.total_tokens, summary.spend.cost)
     reused = f", {summary.reused} judgments from the ledger" if summary.reused else ""
+    cut = f", {summary.omitted_characters:,} characters of tool results omitted" if summary.omitted_characters else ""
     reports = f" Reports: {out_file}" if out_file else ""
     return (
         f"{summary.graded} of {summary.submissions} graded by {rubric}: {mean}, "
-        f"{summary.passed} passed; {spend}{reused}.{reports}"
+        f"{summary.passed} passed; {spend}{reused}{cut}.{reports}"
     )
 
 

@@ -23,6 +23,8 @@ class GraderOptions(NamedTuple):
         timeout: Seconds for one call.
         max_outage: Seconds for which a judge may not reply before the run ends.
         stop_when_decided: Whether to skip criteria that cannot change `passed`.
+        step_limit: The most characters of a tool's result that judges are shown; None for all.
+        chunk_size: The most characters of a response in one call; None for all.
     """
 
     strategy: Strategy
@@ -33,6 +35,8 @@ class GraderOptions(NamedTuple):
     timeout: float
     max_outage: float
     stop_when_decided: bool
+    step_limit: int | None = None
+    chunk_size: int | None = None
 
     def make_grader(self, judges: list[Judge]) -> Grader:
         """Make the grader, with one judge or a panel.
@@ -54,7 +58,11 @@ class GraderOptions(NamedTuple):
             "on_failure": self.on_failure,
             "max_retries": self.max_retries,
             "limits": CallLimits(
-                max_concurrency=self.max_concurrency, timeout=self.timeout, max_outage=self.max_outage
+                max_concurrency=self.max_concurrency,
+                timeout=self.timeout,
+                max_outage=self.max_outage,
+                step_limit=self.step_limit,
+                chunk_size=self.chunk_size,
             ),
         }
         if self.strategy == "per-criterion":

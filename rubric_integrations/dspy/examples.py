@@ -7,8 +7,10 @@ from typing import Any, cast
 
 import dspy
 
+from rubric_integrations.dspy.attached_values import AttachedValues
 from rubric_integrations.dspy.field_text import field_text
 from rubric_integrations.formats.agentv_cases import EvalCase
+from rubric_integrations.submission.dialects.registry import dialect_of
 from rubric_integrations.submission.documents import document_texts
 from rubric_integrations.submission.messages import Messages, is_conversation
 
@@ -48,38 +50,82 @@ def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
     ]
 
 
-def query_of(field: Field | None, example: Any) -> str | None:
+def query_of(field: Field | None, example: Any, files: AttachedValues | None = None) -> str | None:
     """Return the text of the task: that of the named field, or by default the example's inputs but its `rubric`.
+
+    Args:
+        field: The field's name, or a function of the example.
+        example: The example.
+        files: Collects the images and other files in it.
 
     Raises:
         MisnamedField: The example has no such field.
     """
     if field is not None:
-        return text_of(field, example, "query")
+        return text_of(field, example, "query", files)
     try:
-        return _with_labels({name: value for name, value in example.inputs().items() if name != "rubric"}) or None
+        inputs = example.inputs()
     except (AttributeError, ValueError):
         return None  # DSPy raises a ValueError for an example whose inputs are not declared.
+    return _with_labels({name: value for name, value in inputs.items() if name != "rubric"}, files) or None
 
 
-def response_of(field: Field | None, pred: Any) -> str | list[Any] | None:
-    """Return what to grade: the named field, or by default the outputs that the program declares.
+def response_fields(field: Field | None, pred: Any) -> dict[str, Any] | None:
+    """Return what to grade, by name: the named field, or by default the outputs that the program declares.
 
-    A conversation is returned as a list of messages, if it is the named field or the only output, so that its last
-    answer can be graded with the rest as context. None if there is no prediction.
+    None if there is no prediction.
 
     Raises:
         MisnamedField: The prediction has no such field.
     """
     if pred is None:
         return None
-    value = pred if field is None else _read_field(field, pred, "response")
     if field is None and isinstance(pred, dspy.Example | Mapping):
-        outputs = declared_outputs(cast("Mapping[str, Any]", pred))
-        if len(outputs) != 1:
-            return _with_labels(outputs)
-        (value,) = outputs.values()
-    return list(cast("Messages", value)) if is_conversation(value) else field_text(value)
+        return declared_outputs(cast("Mapping[str, Any]", pred))
+    return {"response": pred if field is None else _read_field(field, pred, "response")}
+
+
+def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None) -> str | list[Any]:
+    """Return the text of the fields to grade.
+
+    If a conversation is the only one, it is returned as a list of messages, so that its last answer can be graded with
+    the rest as context.
+
+    Args:
+        fields: What `response_fields` returned.
+        files: Collects the images and other files in them.
+    """
+    value = next(iter(fields.values())) if len(fields) == 1 else None
+    return list(cast("Messages", value)) if is_conversation(value) else _with_labels(fields, files)
+
+
+def trajectory_fields(pred: Any, *, grades_trajectory: bool = False) -> dict[str, Any]:
+    """Return the fields of a submission for the steps that an agent recorded in a prediction; none without steps.
+
+    They are in the `trajectory` of `dspy.ReAct`, or of a program of your own that returns chat messages under this
+    name, or in the `history` of `dspy.ReActV2`. An observation often holds the right answer, so that a judge sees them
+    only where a criterion needs them.
+
+    Raises:
+        MisnamedField: The trajectory is to be graded, and the prediction has none.
+
+    Example:
+        >>> trajectory_fields(dspy.Prediction(trajectory={"thought_0": "Look."}, answer="42"))
+        {'trajectory': {'thought_0': 'Look.'}, 'show_trajectory': 'if_needed'}
+    """
+    fields = cast("Mapping[str, Any]", pred if isinstance(pred, dspy.Example | Mapping) else {})
+    trajectory, history = fields.get("trajectory"), fields.get("history")
+    if trajectory != {} and dialect_of(trajectory) != "dspy_react" and not is_conversation(trajectory):
+        has_calls = isinstance(history, dspy.History) and any("tool_calls" in turn for turn in history.messages)
+        trajectory = history if has_calls else None
+    if trajectory is not None:
+        return {"trajectory": trajectory, "show_trajectory": "if_needed"}
+    if grades_trajectory:
+        raise MisnamedField(
+            "`respond` is 'trajectory', but the prediction has neither messages nor the trajectory of an agent: leave "
+            "`respond` out to grade its outputs"
+        )
+    return {}
 
 
 def declared_outputs(pred: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,13 +150,14 @@ def _is_added(name: str, value: Any) -> bool:
     return name in _ADDED_BY_MODULES or isinstance(value, dspy.Reasoning)
 
 
-def text_of(field: Field | None, source: Any, option: str) -> str | None:
+def text_of(field: Field | None, source: Any, option: str, files: AttachedValues | None = None) -> str | None:
     """Return the text of one field; None if no field is named.
 
     Args:
         field: The field's name, or a function of `source`.
         source: The example or prediction.
         option: The setting that names the field, for the error message.
+        files: Collects the images and other files in it.
 
     Raises:
         MisnamedField: `source` has no such field.
@@ -118,7 +165,7 @@ def text_of(field: Field | None, source: Any, option: str) -> str | None:
     if field is None:
         return None
     value = _read_field(field, source, option)
-    return None if value is None and callable(field) else field_text(value)
+    return None if value is None and callable(field) else field_text(value, files)
 
 
 def documents_of(field: Field | None, example: Any) -> tuple[str, ...]:
@@ -159,8 +206,8 @@ def _is_raised_by(source: Any, error: Exception) -> bool:
     return traceback is not None and traceback.tb_frame.f_locals.get("self") is source
 
 
-def _with_labels(fields: Mapping[str, Any]) -> str:
+def _with_labels(fields: Mapping[str, Any], files: AttachedValues | None = None) -> str:
     """One field's text as it is; several as paragraphs that begin with their names."""
     if len(fields) == 1:
-        return field_text(next(iter(fields.values())))
-    return "\n\n".join(f"{name}: {field_text(value)}" for name, value in fields.items())
+        return field_text(next(iter(fields.values())), files)
+    return "\n\n".join(f"{name}: {field_text(value, files)}" for name, value in fields.items())

@@ -56,4 +56,4 @@ def _loss(row: CriterionReport) -> float:
 
 def _line(row: CriterionReport) -> str:
     outcome = "PENALTY" if row.weight < 0 and row.value else row.verdict or "NOT JUDGED"
-    return f"{outcome} (weight {row.weight:g}): {row.requirement}: {row.error or row.reason}"
+    return f"{outcome} (weight {row.weight:g}): {row.requirement}: {row.explanation}"

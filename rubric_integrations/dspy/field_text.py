@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
 
 import dspy
 
 from rubric_integrations._util.json_lines import json_lines
+from rubric_integrations.dspy.attached_values import AttachedValues
 from rubric_integrations.submission.values import plain_value, value_text
 
 # The kinds of content parts that are not text, and the name that stands for them in a judge's prompt.
@@ -19,26 +21,33 @@ _BINARY_PARTS = {
 }  # fmt: skip
 
 
-def field_text(value: object) -> str:
+def field_text(value: object, files: AttachedValues | None = None) -> str:
     """Return the text of a field's value: text unchanged, `dspy.Code` as its code, data as JSON, never a Python repr.
 
     An image is written as `[image]`, and other binary values as `[audio]`, `[video]`, `[file]` or `[document]`, also
-    inside lists, dictionaries and pydantic models: a judge reads text, and base64 would fill its prompt.
+    inside lists, dictionaries and pydantic models: base64 would fill a judge's prompt.
+
+    Args:
+        value: The value.
+        files: Collects the values of `dspy.Image`, `dspy.Audio` and `dspy.File`, and gives each its `[attachment 1]`.
 
     Example:
         >>> field_text(dspy.Code(code="print(42)")), field_text({"chart": dspy.Image("data:image/png;base64,AAAA")})
         ('print(42)', '{"chart": "[image]"}')
     """
+    simplify = partial(_simplify, files)
     if isinstance(value, dspy.History):
-        return json_lines([plain_value(message, _simplify) for message in value.messages])
-    return value_text(value, _simplify)
+        return json_lines([plain_value(message, simplify) for message in value.messages])
+    return value_text(value, simplify)
 
 
-def _simplify(value: object) -> object | None:
+def _simplify(files: AttachedValues | None, value: object) -> object | None:
     """The text or the fields of a value of DSPy's types; None for any other."""
     if isinstance(value, dspy.Example):
         return dict(value.items())
-    return _type_text(value) if isinstance(value, dspy.Type) else None
+    if not isinstance(value, dspy.Type):
+        return None
+    return (files and files.add(value)) or _type_text(value)
 
 
 def _type_text(value: dspy.Type) -> str | None:

@@ -12,8 +12,17 @@ import dspy
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.progress import counting_bar
+from rubric_integrations.dspy.attached_values import AttachedValues
 from rubric_integrations.dspy.criteria_for import PredictorCriteria
-from rubric_integrations.dspy.examples import Field, documents_of, query_of, response_of, text_of
+from rubric_integrations.dspy.examples import (
+    Field,
+    documents_of,
+    query_of,
+    response_fields,
+    response_text,
+    text_of,
+    trajectory_fields,
+)
 from rubric_integrations.dspy.feedback_text import feedback, objective_scores
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
@@ -59,12 +68,15 @@ class RubricMetric:
             example, labelled by name if there are several.
         response: The prediction's field to grade, or a function of the prediction. By default all outputs
             that the program declares, labelled by name if there are several: without the `reasoning`, `trajectory` and
-            other fields that DSPy's modules add. Images and other binary values are graded as `[image]`.
+            other fields that DSPy's modules add. A `dspy.Image`, `dspy.Audio` or `dspy.File` in it or in the task is
+            sent to the judge as an attachment, with `[attachment 1]` in its place; other binary values are `[image]`.
         reference: The example's field that holds an exemplary answer, or a function of the example. By default none.
         context: The example's field that holds documents, such as retrieved passages (a text or a list), or a function
             of the example. By default none.
         respond: The part to grade of a response that is a list of chat messages: `"last"` grades the last message
-            with the others as context, `"transcript"` grades all.
+            with the others as context, `"transcript"` grades all, and `"trajectory"` grades all with numbered steps.
+            The trajectory of a `dspy.ReAct` or `dspy.ReActV2` prediction belongs to its submission; with
+            `"trajectory"` it is graded, followed by the response.
         feedback: Writes a report as text for a reflecting model.
         criteria_for: For predictors of the program, the names of the criteria that each is responsible for. GEPA's
             feedback for a predictor then covers only these; a predictor without an entry gets the feedback on all. The
@@ -240,15 +252,22 @@ class RubricMetric:
         """The rubric and the submission of a prediction; no submission if there is nothing to grade."""
         rubric = rubric_of(self.rubrics, example)
         self._predictor_criteria.add_rubric(rubric)
-        response = response_of(self.response, pred)
-        if not response or (isinstance(response, str) and not response.strip()):
+        fields = response_fields(self.response, pred)
+        response = response_text(fields) if fields else None
+        if not fields or not response or (isinstance(response, str) and not response.strip()):
             return rubric, None
-        reference = text_of(self.reference, example, "reference")
+        reference, files = text_of(self.reference, example, "reference"), AttachedValues()
         # A conversation holds its own task; the example's inputs would repeat how it began.
-        query = None if isinstance(response, list) and self.query is None else query_of(self.query, example)
-        context = documents_of(self.context, example)
-        texts = {"response": response, "query": query, "reference": reference, "context": context}
-        return rubric, Submission.model_validate({**texts, "respond": self.respond})
+        query = None if isinstance(response, list) and self.query is None else query_of(self.query, example, files)
+        # Only now, because the files of the task have the first numbers.
+        response = response_text(fields, files)
+        submission: dict[str, Any] = {"response": response, "query": query, "reference": reference}
+        submission |= {"context": documents_of(self.context, example), "respond": self.respond}
+        if files.attachments:
+            submission["attachments"] = files.attachments
+        if not isinstance(response, list):
+            submission |= trajectory_fields(pred, grades_trajectory=self.respond == "trajectory")
+        return rubric, Submission.model_validate(submission)
 
     def _report_for(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
         """The cached report of a submission, or a new one."""

@@ -130,7 +130,7 @@ def make_rubric(criteria: list[Criterion], document: Any, source: str, faults: l
 
 
 def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
-    item: dict[str, Any] = {"id": key, "expected_outcome": criterion.requirement, "weight": criterion.full_weight}
+    item: dict[str, Any] = {"id": key, "expected_outcome": criterion.full_requirement, "weight": criterion.full_weight}
     if criterion.name is None:
         losses.append(f"`{key}`: the criterion gets this id, because the format requires one")
     if criterion.required:
@@ -142,7 +142,8 @@ def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
         losses.append(f"`{key}`: `min_score` 0 becomes `required`, which means the same: AgentV's start above 0")
     if criterion.is_penalty:
         losses.append(f"`{key}`: AgentV has no penalties and reads a negative weight differently")
-    notes = [field for field in ("tags", "importance", "metadata", "per", "context") if getattr(criterion, field)]
+    optional = ("tags", "importance", "metadata", "per", "context", "needs", "operator", "judge")
+    notes = [field for field in optional if getattr(criterion, field)]
     losses += [f"`{key}`: `{field}` has no place in the format" for field in notes]
     losses.extend(
         f"`{key}`: `{field}` has no place in the format; the criterion becomes MET or UNMET"

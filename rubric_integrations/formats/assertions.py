@@ -24,6 +24,26 @@ JUDGED_TYPES = frozenset(
 )
 """The types of assertions that a judge decides, with hyphens."""
 
+_CONDITIONS = {
+    "trajectory:tool-used": "tool_used",
+    "not-trajectory:tool-used": "tool_forbidden",
+    "trajectory:tool-sequence": "tool_calls",
+    "trajectory:tool-args-match": "tool_calls",
+    "trajectory:step-count": "max_steps",
+    "tool-trajectory": "tool_calls",
+    "execution-metrics": "max_tokens",
+    "token-usage": "max_tokens",
+    "cost": "max_cost",
+    "latency": "max_seconds",
+    "contains": "contains",
+    "icontains": "contains",
+    "not-contains": "not_contains",
+    "equals": "equals",
+    "regex": "regex",
+    "is-json": "json_schema",
+}
+"""The condition of a `Check` that is most like an assertion that code decides."""
+
 _LISTS = ("assert", "assertions")
 _CONTENTS = ("value", "criteria", "rubrics")
 _KEYS = {"type", "weight", "metric", "name", "id", "required", "min_score", *_CONTENTS}
@@ -104,8 +124,9 @@ def read_assertions(entries: Any, where: str, context: Context, faults: list[Fau
             groups.append(_read_set(cast("Mapping[str, Any]", entry), place, context, faults, losses))
         else:
             kind = _type_of(cast("Mapping[str, Any]", entry)) or "an assertion without a type"
+            check = f"`check` with `{_CONDITIONS[kind]}`" if kind in _CONDITIONS else "`check`"
             losses.append(
-                f"`{place}`: `{kind}` is not read, so that the score leaves it out; a `check` may decide the same"
+                f"`{place}`: `{kind}` is not read, so that the score leaves it out; a {check} may decide the same"
             )
     return groups
 

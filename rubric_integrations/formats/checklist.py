@@ -50,7 +50,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
         if criterion.weight != 1:
             messages.append(f"`{key}`: `weight` {criterion.weight:g} becomes 1")
         messages += criterion_losses(key, criterion, kept=("weight",))
-    return {"checklist": [criterion.requirement for criterion in rubric.criteria]}, messages
+    return {"checklist": [criterion.full_requirement for criterion in rubric.criteria]}, messages
 
 
 def _find(document: Any) -> ItemList | None:

@@ -74,7 +74,9 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     entries: list[dict[str, Any]] = []
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
         messages += criterion_losses(key, criterion, kept=("weight", "tags"))
-        entries.append({"criterion": criterion.requirement, "points": criterion.weight, "tags": list(criterion.tags)})
+        entries.append(
+            {"criterion": criterion.full_requirement, "points": criterion.weight, "tags": list(criterion.tags)}
+        )
     return {"rubrics": entries}, messages
 
 

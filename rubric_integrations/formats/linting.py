@@ -79,7 +79,7 @@ def _has_described_levels(criterion: Criterion) -> bool:
 
 
 def _negated_penalty(criterion: Criterion) -> str:
-    words = absent_error(criterion.requirement) if criterion.is_penalty else ""
+    words = absent_error(criterion.requirement) if criterion.is_penalty and not criterion.operator else ""
     if not words:
         return ""
     remedy = "MET lowers the score, so keep the weight and describe the error itself"
@@ -103,7 +103,7 @@ def _near_duplicates(rubric: Rubric) -> Iterator[LintWarning]:
     groups = dict(_groups(rubric.tree or ()))
     places: dict[tuple[str, str], int] = {}
     for index, criterion in enumerate(rubric.criteria):
-        first = places.setdefault((groups.get(index, ""), _comparable(criterion.requirement)), index)
+        first = places.setdefault((groups.get(index, ""), _comparable(criterion.full_requirement)), index)
         if first != index:
             remedy = "write what is different in this one, or merge the two and add their weights"
             message = f"asks the same as criteria[{first}], so that one answer counts twice: {remedy}"

@@ -16,7 +16,7 @@ from rubric_integrations.rubric.errors import Fault, RubricError
 from rubric_integrations.rubric.rubric import Rubric
 
 # Fields that change neither the prompt nor, beside the weight, the score.
-_NOTES = ("tags", "importance", "metadata", "per", "context")
+_NOTES = ("tags", "importance", "metadata", "per", "context", "needs", "operator", "judge")
 
 
 def matches(document: Any) -> bool:
@@ -148,7 +148,7 @@ def _write_criterion(key: str, criterion: Criterion, share: float, scale: Scale,
         )
     fields: dict[str, Any] = {
         "name": key,
-        "description": criterion.requirement,
+        "description": criterion.full_requirement,
         "weight": share,
         "examples": examples,
         "subcriteria": [{"name": aspect.name, "description": aspect.description} for aspect in criterion.aspects],

@@ -50,7 +50,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
             messages.append(f"`{key}`: promptfoo has no penalties and reads a negative weight differently")
         if "{{" in criterion.requirement or criterion.requirement.startswith("file://"):
             messages.append(f"`{key}`: its requirement is taken for a template or a file")
-        entry: dict[str, Any] = {"type": "llm-rubric", "value": criterion.requirement, "weight": criterion.weight}
+        entry: dict[str, Any] = {"type": "llm-rubric", "value": criterion.full_requirement, "weight": criterion.weight}
         entries.append({**entry, **({"metric": criterion.tags[0]} if has_metric else {})})
     test: dict[str, Any] = {"assert": entries}
     if not all_required:

@@ -60,7 +60,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     messages = rubric_losses(rubric, kept=())
     entries: list[dict[str, Any]] = []
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
-        text = criterion.requirement
+        text = criterion.full_requirement
         wording = _MADE if criterion.is_penalty else _AVOIDED
         if text.startswith(wording):
             text = _PITFALL + text.removeprefix(wording)

@@ -51,6 +51,12 @@ def json_schema() -> dict[str, Any]:
     rubric["properties"]["criteria"] = entries
     number: dict[str, Any] = definitions["Check"]["properties"]["number"]
     number["anyOf"] = [*number["anyOf"], {"type": "number"}, {"type": "string"}]
+    fields: dict[str, Any] = definitions["Check"]["properties"]["fields"]
+    entries_of_fields = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/FieldCheck"}}
+    fields["anyOf"] = [*fields["anyOf"], entries_of_fields]
+    # Both may be written as the name of the tool alone.
+    for name in ("ExpectedCall", "ToolUse"):
+        definitions[name] = {"anyOf": [definitions[name], {"type": "string", "minLength": 1}]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Rubric",

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.threads import run_on_texts
-from rubric_integrations.checks.metrics import run_metric
+from rubric_integrations.graders.computed import computed_metrics
 from rubric_integrations.graders.limited_judge import limit_judge
 from rubric_integrations.graders.limits import CallLimiter
-from rubric_integrations.graders.panel import make_panel
+from rubric_integrations.graders.long_texts import refuse_chunks, report_omissions
+from rubric_integrations.graders.panel import make_panel, require_judges
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.protocol import Judge, fingerprint_of, without_cache
 from rubric_integrations.judges.spend_limit import SpendLimit
 from rubric_integrations.judges.stored import JudgmentStore, StoredJudge
-from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.conditions import has_checks
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.aggregate import MetricResults, blend_metrics, subtract_penalty
+from rubric_integrations.scoring.aggregate import blend_metrics, subtract_penalty
 from rubric_integrations.scoring.length import LengthPenalty, compute_length_penalty
 from rubric_integrations.scoring.policies import (
     CannotAssess,
@@ -77,6 +77,9 @@ class Grader(ABC):
         TypeError: `judge` is nothing that can judge.
     """
 
+    # Whether it judges a response in the parts of `CallLimits.chunk_size`.
+    judges_chunks = False
+
     def __init__(
         self,
         judge: JudgeLike | None = None,
@@ -99,6 +102,8 @@ class Grader(ABC):
             if on_failure != "raise":
                 raise ValueError("`default_fallback_verdicts` and `on_failure` are two names of one thing: pass one")
             on_failure = default_fallback_verdicts
+        if not self.judges_chunks:
+            refuse_chunks(type(self).__name__, limits)
         validate_abstention_policy(cannot_assess, partial_credit)
         validate_failure_policy(on_failure)
         self.policies = ScoringPolicies(
@@ -144,10 +149,12 @@ class Grader(ABC):
 
         Raises:
             JudgeError: A criterion could not be judged and `on_failure` is `"raise"`; its `report` has the rest.
-            ValueError: There is nothing to grade.
+            ValueError: There is nothing to grade, or a criterion names a judge that the grader does not have.
         """
+        self.check_rubric(rubric)
         submission = as_submission(to_grade, query, reference)
         report = await self._report(rubric, submission, await self.judge(rubric, submission))
+        report = report_omissions(report, rubric, submission, self.call_limiter.limits)
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
         report = await self._with_penalty(rubric, submission, report)
@@ -160,6 +167,14 @@ class Grader(ABC):
     ) -> EvaluationReport:
         """`grade` for callers without an event loop, and for notebooks and threads that have one."""
         return run_sync(self.grade(rubric, to_grade, query=query, reference=reference))
+
+    def check_rubric(self, rubric: Rubric) -> None:
+        """Check, before any request, that this grader has the judges that the rubric names.
+
+        Raises:
+            ValueError: A criterion names another one.
+        """
+        require_judges(rubric, self.panel)
 
     @abstractmethod
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Any]:
@@ -246,7 +261,9 @@ class Grader(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Return those constructor arguments, as JSON, that questions and scores depend on; a subclass adds its own."""
+        limits = self.call_limiter.limits.on_texts
         return {
+            **({"limits": limits} if limits else {}),
             "voting": self.voting.model_dump(mode="json"),
             "options": self.options.model_dump(mode="json"),
             "normalize": self.policies.normalize,
@@ -267,7 +284,7 @@ class Grader(ABC):
         report = self.aggregate(rubric, submission, answers)
         if not rubric.hybrid_metrics:
             return report
-        return blend_metrics(rubric, report, self._compute_metrics(rubric, submission), self.policies)
+        return blend_metrics(rubric, report, computed_metrics(rubric, submission, self.policies), self.policies)
 
     async def _with_penalty(self, rubric: Rubric, submission: Submission, report: EvaluationReport) -> EvaluationReport:
         if self.length_penalty is None:
@@ -275,15 +292,3 @@ class Grader(ABC):
         count = partial(compute_length_penalty, submission, self.length_penalty)
         penalty = await run_on_texts(count, submission.response, submission.thinking)
         return subtract_penalty(rubric, report, penalty, self.policies)
-
-    def _compute_metrics(self, rubric: Rubric, submission: Submission) -> MetricResults:
-        """Compute the hybrid metrics; one that fails is left out where failures abstain, and is 0 in other policies."""
-        values: dict[str, float | None] = {}
-        errors: dict[str, str] = {}
-        for metric in rubric.hybrid_metrics:
-            try:
-                values[metric.name] = run_metric(metric, submission)
-            except JudgeFailure as failure:
-                values[metric.name] = None if self.policies.on_failure in ("raise", "abstain") else 0.0
-                errors[metric.name] = str(failure)
-        return MetricResults(values, errors)

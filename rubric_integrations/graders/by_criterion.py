@@ -9,11 +9,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TypeVar
 
-from rubric_integrations.checks import run_check
 from rubric_integrations.graders.base import Grader
+from rubric_integrations.graders.computed import computed_answers, is_computed
+from rubric_integrations.graders.long_texts import shown_to_judges
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
+from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.conditions import has_checks, questions
 from rubric_integrations.rubric.rubric import Rubric
@@ -48,8 +49,9 @@ class CriterionGrader(Grader):
         """
 
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
-        """Obtain each judge's answers to the criteria that have no check, in the order of the panel."""
-        indices = [index for index, question in enumerate(questions(rubric.criteria)) if question.check is None]
+        """Obtain each judge's answers to the criteria that are not computed, in the order of the panel."""
+        all_questions = questions(rubric.criteria)
+        indices = [index for index, question in enumerate(all_questions) if not is_computed(question, submission)]
         if all(criterion.applies_when is None for criterion in rubric.criteria):
             return await self.ask_panel(rubric, submission, indices)
         indices.sort(key=lambda index: index < len(rubric))  # conditions first
@@ -71,27 +73,36 @@ class CriterionGrader(Grader):
         return [answers.merged(others) for answers, others in zip(panel, more, strict=True)]
 
     async def ask_panel(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> list[JudgeAnswers]:
-        """Ask all judges about these criteria, at the same time or one after another (`voting.sequential`)."""
+        """Ask each judge about those of these criteria that it may answer (see `Criterion.judge`).
+
+        The judges are asked at the same time, or one after another (`voting.sequential`).
+        """
+
+        async def ask(member: PanelMember, indices: Sequence[int]) -> JudgeAnswers:
+            own = [index for index in indices if member.may_answer(rubric, index)]
+            if not own:
+                return JudgeAnswers({}, member.name, member.weight)
+            return await self.ask(member, rubric, submission, own)
+
         if not self.voting.sequential:
-            calls = (self.ask(member, rubric, submission, indices) for member in self.panel)
-            return list(await asyncio.gather(*calls))
+            return list(await asyncio.gather(*(ask(member, indices) for member in self.panel)))
         panel: list[JudgeAnswers] = []
         for position, member in enumerate(self.panel):
             waiting = [later.weight for later in self.panel[position:]]
             undecided = [index for index in indices if not self._is_decided(rubric, index, panel, waiting)]
-            panel.append(await self.ask(member, rubric, submission, undecided))
+            panel.append(await ask(member, undecided))
         return panel
 
     def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[JudgeAnswers]) -> EvaluationReport:
         """Turn the judges' answers, and those of the checks, into the report."""
-        checks = _run_checks(rubric, submission)
-        return aggregate_answers(rubric, answers, checks, self.policies, may_leave_open=self.may_leave_open)
+        computed = computed_answers(rubric, submission)
+        return aggregate_answers(rubric, answers, computed, self.policies, may_leave_open=self.may_leave_open)
 
     async def run_checks(self, rubric: Rubric, submission: Submission) -> JudgeAnswers:
-        """Compute the checks of the criteria and of their conditions; in a thread, because some take a second."""
+        """Compute the answers that no judge gives; in a thread if there are checks, because some take a second."""
         if not has_checks(rubric.criteria):
-            return JudgeAnswers({}, judge="check")
-        return await asyncio.to_thread(_run_checks, rubric, submission)
+            return computed_answers(rubric, submission)
+        return await asyncio.to_thread(computed_answers, rubric, submission)
 
     def question(
         self,
@@ -116,14 +127,16 @@ class CriterionGrader(Grader):
         if options and self.options.shuffle:
             options = shuffle_options(options, self.options.seed, submission.response, index, member.name)
         is_part = len(batch or (index,)) < len(rubric)
+        shown = shown_to_judges(submission, self.call_limiter.limits)
         return Question(
-            submission,
+            shown,
             criterion,
             rubric.instructions,
             options,
             self.options.may_abstain,
             batch_criteria=tuple(all_questions[other] for other in batch),
             warm_prompt_cache=(self.warm_prompt_cache or self.may_leave_open) and is_part,
+            whole_response=submission.response if shown is not submission else None,
         )
 
     @property
@@ -135,17 +148,6 @@ class CriterionGrader(Grader):
         criterion = voting_criterion(rubric, index)
         votes = [vote for vote in votes_for(index, panel) if vote.error is None]
         return vote_is_decided(criterion, votes, waiting, self.policies.strategy_for(criterion))
-
-
-def _run_checks(rubric: Rubric, submission: Submission) -> JudgeAnswers:
-    computed: dict[int, Outcome] = {}
-    for index, question in enumerate(questions(rubric.criteria)):
-        if question.check is not None:
-            try:
-                computed[index] = run_check(question.check, submission)
-            except JudgeFailure as failure:
-                computed[index] = failure
-    return JudgeAnswers(computed, judge="check")
 
 
 def shuffle_options(options: Sequence[T], seed: int, text: str, index: int, judge: str) -> tuple[T, ...]:

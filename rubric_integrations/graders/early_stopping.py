@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from rubric_integrations.graders.computed import is_computed
 from rubric_integrations.results.interpret import extreme_judgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.conditions import condition_indices, questions
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.formula import reaches_mark
+from rubric_integrations.submission.evidence import shown_trajectory
 from rubric_integrations.submission.submission import Submission
 
 
 def question_order(rubric: Rubric, submission: Submission) -> list[int]:
     """Order the criteria that a judge answers: required ones first, then by effect on the score per prompt character.
 
-    Criteria with a check are not among them: they are computed before any question is asked. A condition comes before
-    the first of its criteria.
+    Criteria that are computed are not among them: they are answered before any question is asked. A condition comes
+    before the first of its criteria.
 
     Returns:
         The indices of the criteria in the rubric, and of the conditions among its questions (`rubric.conditions`).
@@ -26,14 +28,16 @@ def question_order(rubric: Rubric, submission: Submission) -> list[int]:
     def effect(criterion: Criterion) -> float:
         low, high = (extreme_judgment(criterion, end).value or 0.0 for end in ("low", "high"))
         own = sum(map(len, (criterion.requirement, *(option.label for option in criterion.options or ()))))
-        return abs(criterion.full_weight) * (high - low) / (shared + own)
+        trajectory = shown_trajectory(submission, [criterion])
+        steps = len(trajectory.text()) if trajectory else 0
+        return abs(criterion.full_weight) * (high - low) / (shared + steps + own)
 
     all_questions, condition_of = questions(rubric.criteria), condition_indices(rubric.criteria)
     criteria = sorted(
         range(len(rubric)), key=lambda index: (not rubric.criteria[index].is_gate, -effect(rubric.criteria[index]))
     )
     order = [question for index in criteria for question in (condition_of[index], index) if question is not None]
-    return [index for index in dict.fromkeys(order) if all_questions[index].check is None]
+    return [index for index in dict.fromkeys(order) if not is_computed(all_questions[index], submission)]
 
 
 def decision_is_final(report: EvaluationReport, pass_mark: float, threshold: float | None = None) -> bool:

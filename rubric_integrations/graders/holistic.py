@@ -8,16 +8,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_VOTING, Grader
+from rubric_integrations.graders.long_texts import shown_to_judges
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.settings import CallLimits, Voting
 from rubric_integrations.judges.protocol import OverallJudge
 from rubric_integrations.judges.wrappers import innermost
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.results.usage import NO_SPEND
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import OverallAnswer, aggregate_overall
 from rubric_integrations.scoring.length import LengthPenalty
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
+from rubric_integrations.submission.evidence import missing_evidence
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ class RubricAsJudgeGrader(Grader):
     `score` is that score over 100; `raw_score` converts it to the scale of the weighted sum, so that it compares with
     other graders; `llm_raw_score` is the judge's own number; `report` is None. A rubric with required criteria never
     passes here, because nothing shows that they hold. Checks and conditions (`applies_when`) are left to the judge.
+
+    One score cannot leave a criterion out. So if the submission lacks the evidence that a criterion `needs`, the grade
+    is a failure without a call, and a rubric whose criteria name a `judge` is refused.
 
     Args:
         judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is
@@ -124,14 +130,33 @@ class RubricAsJudgeGrader(Grader):
         """Return those constructor arguments, as JSON, that questions and scores depend on."""
         return {name: value for name, value in super().settings().items() if name != "options"}
 
+    def check_rubric(self, rubric: Rubric) -> None:
+        """Check, before any request, that no criterion of the rubric names a judge.
+
+        Raises:
+            ValueError: A criterion names one.
+        """
+        for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
+            if criterion.judge is not None:
+                raise ValueError(
+                    f"`{key}` has the `judge` {criterion.judge!r}, and a score of the whole has no answers to single "
+                    "criteria: use PerCriterionGrader, or remove `judge`. Otherwise every judge would decide about it"
+                )
+
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[OverallAnswer]:
         """Obtain each judge's score."""
+        for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
+            if missing := missing_evidence(criterion, submission):
+                advice = "a score of the whole cannot leave it out, PerCriterionGrader can"
+                failure = JudgeFailure("config", f"`{key}` {missing}: {advice}")
+                return [OverallAnswer(member.name, None, str(failure), NO_SPEND) for member in self.panel]
         return await asyncio.gather(*(self._request(member, rubric, submission) for member in self.panel))
 
     async def _request(self, member: PanelMember, rubric: Rubric, submission: Submission) -> OverallAnswer:
         judge: Any = member.judge
+        shown = shown_to_judges(submission, self.call_limiter.limits)
         try:
-            overall, lost = await self.call_limiter.call(lambda: judge.judge_overall(submission, rubric))
+            overall, lost = await self.call_limiter.call(lambda: judge.judge_overall(shown, rubric))
         except JudgeFailure as failure:
             return OverallAnswer(member.name, None, str(failure), failure.spend)
         return OverallAnswer(member.name, overall.percent, overall.reason, overall.spend + lost)

@@ -10,7 +10,14 @@ from typing import Any, TypeVar, cast
 
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.graders.limits import CallLimiter
-from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question, RunStopped
+from rubric_integrations.judges.protocol import (
+    BatchResult,
+    Judge,
+    OverallResult,
+    Question,
+    RunStopped,
+    criteria_of_request,
+)
 from rubric_integrations.judges.redaction import Redactor
 from rubric_integrations.judges.spend_limit import PRICE_UNKNOWN, SpendLimitReached
 from rubric_integrations.judges.stored import StoreError, check_lease
@@ -20,9 +27,17 @@ from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import UNKNOWN_CALL
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.attachments import MAX_BYTES, Attachment
+from rubric_integrations.submission.evidence import shown_trajectory
 from rubric_integrations.submission.submission import Submission
 
 Result = TypeVar("Result", Judgment, BatchResult, OverallResult)
+
+# The most tokens of an image that we know of are 48,169 (gpt-4o-mini, high detail), and each is counted as a byte.
+_IMAGE_BYTES = 50_000
+
+# The parts of a submission whose size in a prompt is not that of their JSON.
+_COUNTED_APART: Any = {"trajectory": True, "attachments": {"__all__": {"data"}}}
 
 
 class LimitedJudge(JudgeWrapper):
@@ -54,7 +69,7 @@ class LimitedJudge(JudgeWrapper):
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria in one request; raises as `judge` does."""
         first = next(iter(questions.values()))
-        criteria = [question.criterion for question in questions.values()]
+        criteria = criteria_of_request(questions)
         return await self._call(
             partial(self.inner.judge_batch, questions), first.submission, first.guidelines, criteria
         )
@@ -92,10 +107,15 @@ class LimitedJudge(JudgeWrapper):
         bound: Any = getattr(innermost(self), "highest_cost", None)
         if not callable(bound):
             return None
-        texts = [submission.model_dump_json(), guidelines, *(criterion.model_dump_json() for criterion in criteria)]
+        texts = [submission.model_dump_json(exclude=_COUNTED_APART), guidelines]
+        texts += [criterion.model_dump_json() for criterion in criteria]
+        if trajectory := shown_trajectory(submission, criteria):
+            texts.append(trajectory.text())
         # The fence around each document.
         texts += [" " * 64] * len(submission.context)
-        cost = cast("float | None", bound(sum(len(text.encode("utf-8", "replace")) for text in texts)))
+        text_bytes = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        text_bytes += sum(_highest_bytes(file) for file in submission.attachments)
+        cost = cast("float | None", bound(text_bytes))
         if cost is None:
             raise SpendLimitReached(PRICE_UNKNOWN)
         return cost
@@ -133,6 +153,14 @@ class LimitedJudge(JudgeWrapper):
             raise redacted from error if redacted is failure else None
         concurrency.on_success()
         return redactor.result(result)
+
+
+def _highest_bytes(file: Attachment) -> int:
+    """Return as many bytes of text as a file costs at most.
+
+    Providers count an image by its size in pixels, never by its bytes. Of other files, a byte is at most a token.
+    """
+    return _IMAGE_BYTES if file.mime_type.startswith("image/") else file.size or MAX_BYTES
 
 
 def limit_judge(judge: Judge, limiter: CallLimiter) -> Judge:

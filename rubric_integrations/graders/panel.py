@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rubric_integrations.graders.limited_judge import is_limited, limit_judge
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.judges.protocol import Judge
+from rubric_integrations.rubric.rubric import Rubric
 
 
 class PanelMember(NamedTuple):
@@ -22,6 +23,10 @@ class PanelMember(NamedTuple):
     judge: Judge
     name: str
     weight: float
+
+    def may_answer(self, rubric: Rubric, index: int) -> bool:
+        """Whether the judge may answer a question of a rubric: any condition, and criteria that name no other judge."""
+        return index >= len(rubric) or rubric.criteria[index].judge in (None, self.name)
 
     def with_judge(self, judge: Judge, limiter: CallLimiter) -> PanelMember:
         """Replace the judge, under the same name and weight; one without limits is limited by `limiter`."""
@@ -49,6 +54,23 @@ def make_panel(
         PanelMember(limit_judge(judge, limiter), name, weight)
         for judge, name, weight in zip(judges, names, all_weights, strict=True)
     )
+
+
+def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
+    """Check that every judge that a criterion of a rubric names is on a panel.
+
+    Raises:
+        ValueError: One is not.
+    """
+    names = [member.name for member in panel]
+    for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
+        if criterion.judge is not None and criterion.judge not in names:
+            others = ", ".join(map(repr, names))
+            raise ValueError(
+                f"`{key}` has the `judge` {criterion.judge!r}, which is not among the grader's judges ({others}): name "
+                "one of them, where `default` is the judge of a grader with only one, or remove `judge`. Otherwise "
+                "another judge would answer in its place"
+            )
 
 
 def _unique_names(judges: Sequence[Judge]) -> list[str]:

@@ -12,6 +12,8 @@ from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.early_stopping import decision_is_final, question_order
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
+from rubric_integrations.judges.chunks import join_outcomes, split_question
+from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.applicability import applicable_criteria
@@ -65,6 +67,8 @@ class PerCriterionGrader(CriterionGrader):
         >>> rubric.grade_sync("It was 17.2%.", grader=PerCriterionGrader(judge="offline")).score
         1.0
     """
+
+    judges_chunks = True
 
     def __init__(
         self,
@@ -136,13 +140,11 @@ class PerCriterionGrader(CriterionGrader):
 
         async def answer(index: int) -> Outcome:
             try:
-                attempt = partial(self._request, member, rubric, submission, index)
-                judgment, lost = await self.call_limiter.call(attempt)
+                return await self._judge_parts(member, self.question(rubric, submission, index, member))
             except JudgeFailure as failure:
                 if self.stops_at_first_failure:
                     _cancel(tasks, but=asyncio.current_task())
                 return failure
-            return judgment.model_copy(update={"spend": judgment.spend + lost}) if lost.calls else judgment
 
         tasks: list[asyncio.Task[Outcome]] = []
         try:
@@ -156,8 +158,24 @@ class PerCriterionGrader(CriterionGrader):
         cancelled = JudgeFailure("cancelled", "another criterion had failed")
         return JudgeAnswers({i: outcomes.get(i, cancelled) for i in indices}, member.name, member.weight)
 
-    async def _request(self, member: PanelMember, rubric: Rubric, submission: Submission, index: int) -> Judgment:
-        return await member.judge.judge(self.question(rubric, submission, index, member))
+    async def _judge_parts(self, member: PanelMember, question: Question) -> Judgment:
+        """Ask one question; if `CallLimits.chunk_size` splits the response, about each part in a call of its own."""
+        chunk_size = self.call_limiter.limits.chunk_size
+        parts = [question] if chunk_size is None else split_question(question, chunk_size)
+        if len(parts) == 1:
+            return await self._request(member, question)
+
+        async def outcome(part: Question) -> Outcome:
+            try:
+                return await self._request(member, part)
+            except JudgeFailure as failure:
+                return failure
+
+        return join_outcomes(await asyncio.gather(*map(outcome, parts)))
+
+    async def _request(self, member: PanelMember, question: Question) -> Judgment:
+        judgment, lost = await self.call_limiter.call(partial(member.judge.judge, question))
+        return judgment.model_copy(update={"spend": judgment.spend + lost}) if lost.calls else judgment
 
 
 def _has_failed(tasks: Sequence[asyncio.Task[Outcome]]) -> bool:

@@ -57,11 +57,31 @@ class CallLimits(Record):
         timeout: Seconds for one attempt, above 0. Default 120.
         max_outage: Seconds for which a judgment is requested again and again while no reply arrives (the server is
             down, limits the rate, or is too slow), at least 0; beyond `max_retries`, unless that is 0. Default 300.
+        step_limit: The most characters of a tool's result in a trajectory that judges are shown, at least 1. Of a
+            longer one they are shown the beginning and the end, and how many characters are omitted; the report has
+            the sum as `omitted_characters`. Checks in code read all of it. None (the default): nothing is cut.
+
+        chunk_size: The most characters of a response that judges are shown in one call, at least 1,000. A longer one is
+            split into parts, between paragraphs or between the steps of a trajectory, and a binary criterion is judged
+            on each: it is MET if any part is MET, and UNMET if all parts are. Criteria with options or a scale are
+            judged on the whole. For `PerCriterionGrader` alone. None (the default): nothing is split.
+
+    Example:
+        >>> CallLimits(step_limit=2_000).timeout
+        120.0
     """
 
     max_concurrency: int = Field(default=64, ge=1, strict=True)
     timeout: float = Field(default=120.0, gt=0.0, allow_inf_nan=False)
     max_outage: float = Field(default=300.0, ge=0.0, allow_inf_nan=False)
+    step_limit: int | None = Field(default=None, ge=1, strict=True)
+
+    chunk_size: int | None = Field(default=None, ge=1_000, strict=True)
+
+    @property
+    def on_texts(self) -> dict[str, int]:
+        """Those limits that questions depend on, as JSON; empty if none is set."""
+        return self.model_dump(include={"step_limit", "chunk_size"}, exclude_none=True)
 
 
 class OptionDisplay(Record):

@@ -8,20 +8,24 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 import dspy
-from dspy.utils.exceptions import DSPyError
+from dspy.utils.exceptions import DSPyError, LMInvalidRequestError, LMUnsupportedFeatureError
 
 from rubric_integrations._util.threads import run_on_texts
 from rubric_integrations.judges._direct import TemplateCache, template_for
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models import settings_of
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
+from rubric_integrations.judges.models.context_limit import check_prompt_fits
 from rubric_integrations.judges.models.failures import failure_from_client_error, failure_from_error, first_line
+from rubric_integrations.judges.models.file_support import file_problem
 from rubric_integrations.judges.models.incomplete import require_answer
 from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
+from rubric_integrations.judges.prompts.attachments import with_attachments
 from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
 from rubric_integrations.judges.prompts.render import PromptInputs
-from rubric_integrations.judges.prompts.signatures import OPTIONAL_FIELDS
+from rubric_integrations.judges.prompts.shown_files import ShownFile
+from rubric_integrations.judges.prompts.signatures import OPTIONAL_FIELDS, with_evidence
 from rubric_integrations.judges.step_down import REPLY_FORMATS, StepDown
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import NO_SPEND, UNKNOWN_CALL, Spend, total_spend
@@ -67,27 +71,34 @@ class ModelCaller:
         Args:
             lm: The model.
             predict: The predictor, with its signature and few-shot examples.
-            prompt: The question's texts.
+            prompt: The question's texts and files.
             examples: Further few-shot examples.
             warm_prompt_cache: See `Question.warm_prompt_cache`.
 
         Raises:
-            JudgeFailure: There was no reply, or none that can be parsed.
+            JudgeFailure: There was no reply, or none that can be parsed; or the prompt is longer than the model reads.
         """
+        if problem := file_problem(lm, prompt.files):
+            raise JudgeFailure("config", problem, about_text=True)
+        await check_prompt_fits(lm, *prompt.inputs.values())
         refused, form = NO_SPEND, self.step_down.form
+        inputs, demos = with_attachments(prompt.inputs, prompt.files), [*predict.demos, *examples]
+        signature = select_fields(cast("Any", predict).signature, tuple(inputs), prompt.requests_evidence)
         adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
         while True:
-            adapter = adapter_type.for_inputs(prompt.inputs, prompt.quotable)
+            adapter = adapter_type.for_inputs(inputs, prompt.quotable)
             adapter.reply_format = form.reply_format
             model = self.step_down.model_for(lm, form)
             try:
-                reply = await self._send(model, predict, prompt, [*predict.demos, *examples], adapter)
+                reply = await self._send(model, predict, signature, inputs, demos, adapter)
             except JudgeFailure as failure:
                 refused = failure.spend = failure.spend + refused
                 if failure.kind == "parse":
                     self.step_down.accepted(form)
                 simpler = self.step_down.simpler(form, lm, failure)
                 if simpler is None:
+                    if prompt.files:
+                        raise _about_files(failure, prompt.files) from failure.__cause__
                     raise
                 form = simpler
             else:
@@ -95,9 +106,15 @@ class ModelCaller:
                 return reply._replace(spend=reply.spend + refused) if refused.calls else reply
 
     async def _send(
-        self, lm: dspy.BaseLM, predict: dspy.Predict, prompt: PromptInputs, demos: Sequence[Any], adapter: JudgeAdapter
+        self,
+        lm: dspy.BaseLM,
+        predict: dspy.Predict,
+        signature: Any,
+        inputs: Mapping[str, Any],
+        demos: Sequence[Any],
+        adapter: JudgeAdapter,
     ) -> ParsedReply:
-        signature, context = _with_fields(predict, prompt.inputs), partial(_isolated_context, adapter)
+        context = partial(_isolated_context, adapter)
         completions: list[Completion] = []
         fields: Any
 
@@ -113,10 +130,10 @@ class ModelCaller:
             template = None
             if not self._confidence:
                 templates = self._templates[adapter.reply_format]
-                template = await template_for(templates, predict, lm, signature, demos, prompt.inputs, context)
+                template = await template_for(templates, predict, lm, signature, demos, inputs, context)
             if template is not None:
                 adapter.has_format = template.has_format
-                receive(await template.complete(prompt.inputs))
+                receive(await template.complete(inputs))
                 text = completions[0].text
                 parse = partial(adapter.parse, signature, text)
                 fields = await run_on_texts(parse, text, *adapter.completing_texts)
@@ -128,7 +145,7 @@ class ModelCaller:
                 # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
                 recorded = with_async_call(lm.copy(num_retries=0, update_history=record))
                 with context():
-                    fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **prompt.inputs)
+                    fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **inputs)
         except JudgeFailure:
             raise
         except DSPyError as error:
@@ -148,6 +165,21 @@ class ModelCaller:
         return ParsedReply(fields, _spend_of(completions) if completions else UNKNOWN_CALL)
 
 
+def _about_files(failure: JudgeFailure, files: Sequence[ShownFile]) -> JudgeFailure:
+    """Return the failure of a request with attachments, with what to do if the server refused them."""
+    error = failure.__cause__
+    # A ValueError is that of DSPy about a format for which it has no content block.
+    is_refusal = isinstance(error, LMInvalidRequestError | LMUnsupportedFeatureError | ValueError)
+    if failure.kind != "config" or not is_refusal or getattr(error, "status", None) in (404, 405):
+        return failure
+    kinds = ", ".join(sorted({file.mime_type for file in files}))
+    message = (
+        f"{failure.message} (the request has {len(files)} attachments, {kinds}: use a judge that reads these types)"
+    )
+    # Submissions without attachments may still be judged.
+    return JudgeFailure("config", message, about_text=True, spend=failure.spend)
+
+
 def _presentable(error: Exception, lm: dspy.BaseLM) -> Exception | None:
     """Return the cause of a failure; None if a traceback would show a credential in it."""
     return error if redact(str(error), settings_of(lm)) == str(error) else None
@@ -165,18 +197,16 @@ def _isolated_context(adapter: JudgeAdapter) -> AbstractContextManager[None]:
     )
 
 
-def _with_fields(predict: dspy.Predict, inputs: Mapping[str, Any]) -> Any:
-    """Return a predictor's signature without the input fields that a question lacks."""
-    return select_fields(cast("Any", predict).signature, tuple(inputs))
-
-
 @lru_cache(maxsize=256)
-def select_fields(signature: Any, inputs: tuple[str, ...]) -> Any:
-    """Remove the input fields of a signature that are not among `inputs`, and add the optional ones that are."""
-    for name, (field, followers) in OPTIONAL_FIELDS.items():
+def select_fields(signature: Any, inputs: tuple[str, ...], requests_evidence: bool = False) -> Any:
+    """Remove the input fields of a signature that are not among `inputs`, and add the optional ones that are.
+
+    With `requests_evidence`, the numbers of the steps that an answer relies on are requested, too.
+    """
+    for name, (field, followers, kind) in OPTIONAL_FIELDS.items():
         if name in inputs and name not in signature.input_fields:
             index = next(index for index, other in enumerate(signature.input_fields) if other in followers)
-            signature = signature.insert(index, name, field, str)
+            signature = signature.insert(index, name, field, kind)
     for name in set(signature.input_fields).difference(inputs):
         signature = signature.delete(name)
-    return signature
+    return with_evidence(signature) if requests_evidence else signature

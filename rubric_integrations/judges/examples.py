@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dspy
 
+from rubric_integrations.judges.prompts.attachments import with_attachments
 from rubric_integrations.judges.prompts.render import option_code, render_question
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.labels import LabelledJudgment
@@ -28,7 +29,8 @@ def as_example(labelled: LabelledJudgment) -> dspy.Example:
         'MET'
     """
     question = Question(labelled.submission, labelled.criterion)
-    inputs = render_question(question).inputs
+    prompt = render_question(question)
+    inputs = with_attachments(prompt.inputs, prompt.files)
     field = ANSWER_FIELDS[labelled.criterion.kind]
     answer = option_code(question, labelled.verdict) if field == "choice" else labelled.verdict
     return dspy.Example(**inputs, explanation=labelled.reason, **{field: answer}).with_inputs(*inputs)

@@ -53,18 +53,25 @@ def fingerprint_model_judge(
     server, path = _split_url(url or server_url_of_environment(lm.model) or "")
     settings = cast("dict[str, Any]", _canonical({**settings, **dict.fromkeys(_URLS)}))
     readable = {name: settings.pop(name) for name in SAMPLING_SETTINGS & settings.keys()}
-    shown: list[Any] = [example.model_dump(mode="json", exclude=_NOT_SHOWN) for example in examples]
+    shown = [_describe_example(example) for example in examples]
     prompts = json.dumps([prompt_state(module), shown, max_examples, confidence], default=str, sort_keys=True)
     hidden = [path, settings] if path or settings else []
     state = [lm.model, server, readable, client, _digest(json.dumps(hidden, sort_keys=True)) if hidden else ""]
     return json.dumps([*state, _digest(prompts)], sort_keys=True)
 
 
+def _describe_example(example: LabelledJudgment) -> dict[str, Any]:
+    fields: dict[str, Any] = example.model_dump(mode="json", exclude=_NOT_SHOWN)
+    if example.submission.attachments:
+        fields["submission"]["attachments"] = [file.identity() for file in example.submission.attachments]
+    return fields
+
+
 # What no prompt shows of an example: a new field of a record must not change the keys of stored judgments.
 _NOT_SHOWN: Any = {
     **dict.fromkeys(("id", "rater", "sampled", "judged", "blind"), True),
-    "criterion": {"tags", "importance", "metadata", "applies_when", "per", "cap", "context"},
-    "submission": {"context"},
+    "criterion": {"tags", "importance", "metadata", "applies_when", "per", "cap", "context", "judge"},
+    "submission": {"context", "attachments"},
 }
 
 

@@ -23,7 +23,6 @@ from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_reply
 from rubric_integrations.judges.prompts.probabilities import read_probabilities
 from rubric_integrations.judges.prompts.render import (
-    PromptInputs,
     batch_inputs,
     render_inputs,
     render_question,
@@ -31,7 +30,7 @@ from rubric_integrations.judges.prompts.render import (
     texts_of,
 )
 from rubric_integrations.judges.prompts.signatures import judge_signatures
-from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question
+from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question, criteria_of_request
 from rubric_integrations.judges.saving import SavedPrompts
 from rubric_integrations.judges.step_down import RequestForm
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
@@ -231,7 +230,7 @@ class LMJudge(SavedPrompts):
         predict, adapter = self._predictor_for(inputs), JudgeAdapter.for_inputs(inputs)
         adapter.reply_format = form.reply_format
         lm = with_async_call(self._caller.step_down.model_for(self.lm, form))
-        signature = select_fields(cast("Any", predict).signature, tuple(inputs))
+        signature = select_fields(cast("Any", predict).signature, tuple(inputs), "trajectory" in inputs)
         return predict, {"lm": lm, "signature": signature, **inputs}, dspy.context(adapter=adapter)
 
     def _predictor_for(self, inputs: Mapping[str, Any]) -> dspy.Predict:
@@ -243,7 +242,7 @@ class LMJudge(SavedPrompts):
         Raises:
             JudgeFailure: The model did not reply, or its reply is no answer.
         """
-        kind, response = question.criterion.kind, question.submission.response
+        kind, response = question.criterion.kind, question.whole_response or question.submission.response
         prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
         examples = select_examples(self.examples, kind, self.max_examples, response)
         examples += examples_of_criterion(question.criterion, response)
@@ -268,6 +267,7 @@ class LMJudge(SavedPrompts):
             neutralized=prompt.neutralized,
             confidence=probabilities.confidence,
             expected_value=probabilities.expected_value,
+            evidence=tuple(reply.fields.get("evidence", ())),
         )
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
@@ -277,7 +277,9 @@ class LMJudge(SavedPrompts):
             JudgeFailure: The model did not reply, or its reply contains no judgments.
         """
         first = next(iter(questions.values()))
-        prompt = await self._render(first.submission, first.guidelines, batch_inputs(questions))
+        own, criteria = batch_inputs(questions), criteria_of_request(questions)
+        render = partial(render_inputs, first.submission, first.guidelines, own, criteria)
+        prompt = await run_on_texts(render, *texts_of(first.submission))
         reply = await self._caller.call(self.lm, self.criteria, prompt, warm_prompt_cache=first.warm_prompt_cache)
         return interpret_entries(questions, reply.fields["judgments"], reply.spend, prompt.neutralized)
 
@@ -287,12 +289,8 @@ class LMJudge(SavedPrompts):
         Raises:
             JudgeFailure: The model did not reply, or its reply contains no score.
         """
-        prompt = await self._render(submission, rubric.instructions, rubric_inputs(rubric))
+        render = partial(render_inputs, submission, rubric.instructions, rubric_inputs(rubric), rubric.criteria)
+        prompt = await run_on_texts(render, *texts_of(submission))
         reply = await self._caller.call(self.lm, self.whole, prompt)
         percent = cast("float", reply.fields["overall_score"])
         return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized)
-
-    @staticmethod
-    async def _render(submission: Submission, guidelines: str, own: Mapping[str, str]) -> PromptInputs:
-        render = partial(render_inputs, submission, guidelines, own)
-        return await run_on_texts(render, *texts_of(submission))

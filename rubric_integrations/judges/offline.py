@@ -37,11 +37,15 @@ class OfflineJudge:
     async def judge(self, question: Question) -> Judgment:
         """Answer one criterion: MET if every anchor occurs, UNMET if one does not, CANNOT_ASSESS without anchors.
 
+        If the submission has attachments, which may contain what its text lacks, it is CANNOT_ASSESS instead of UNMET.
+
         A penalty whose anchors all occur is CANNOT_ASSESS too, because words alone do not distinguish an error from a
         warning against it.
         """
         if question.criterion.kind != "binary":
             return _answer("CANNOT_ASSESS", "without a model only MET and UNMET can be decided")
+        if question.criterion.operator == "contradicts":
+            return _answer("CANNOT_ASSESS", "without a model a contradiction looks like silence")
         requirement, response = question.criterion.requirement, question.submission.response
         quoted = [first or second for first, second in _QUOTED.findall(requirement)]
         numbers = [number for number in read_quantities(requirement) if number.unit]
@@ -50,6 +54,8 @@ class OfflineJudge:
         stated = set(read_quantities(response))
         absent = [repr(text) for text in quoted if text.casefold() not in response.casefold()]
         absent += [_show(number) for number in numbers if number not in stated]
+        if absent and question.submission.attachments:
+            return _answer("CANNOT_ASSESS", f"the text does not mention {', '.join(absent)}; attachments are not read")
         if absent:
             return _answer("UNMET", "does not mention " + ", ".join(absent))
         named = ", ".join([*map(repr, quoted), *map(_show, numbers)])

@@ -20,7 +20,8 @@ class Question(NamedTuple):
     """One criterion about one submission.
 
     Attributes:
-        submission: The text to judge, with its query and reference.
+        submission: The text to judge, with its query and reference. In a store, an answer depends on its trajectory
+            only where `show_trajectory` shows it with this criterion: do not read it otherwise.
         criterion: The criterion.
         guidelines: The rubric's instructions for all its criteria; empty where it has none.
         options: The options of a multi-choice criterion in the order in which the judge sees them; empty for the
@@ -29,6 +30,7 @@ class Question(NamedTuple):
         batch_criteria: All criteria of the first request that contains this question, if it contains several.
         warm_prompt_cache: Whether this request is answered before the other requests about the same submission are
             sent, so that the provider should cache the part of the prompt that they share.
+        whole_response: The response, if that of `submission` was cut or is a part of it; else None.
     """
 
     submission: Submission
@@ -38,6 +40,13 @@ class Question(NamedTuple):
     may_abstain: bool = True
     batch_criteria: Sequence[Criterion] = ()
     warm_prompt_cache: bool = False
+    whole_response: str | None = None
+
+
+def criteria_of_request(questions: Mapping[int, Question]) -> Sequence[Criterion]:
+    """Return the criteria that decide what a request about these questions shows of their submission."""
+    first = next(iter(questions.values()))
+    return first.batch_criteria or [question.criterion for question in questions.values()]
 
 
 class BatchResult(NamedTuple):

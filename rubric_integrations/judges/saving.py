@@ -12,6 +12,8 @@ import dspy
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
+from rubric_integrations.judges.prompts.attachments import Attachments
+
 
 class SavedPrompts(dspy.Module):
     """A DSPy module that saves and loads its instructions and few-shot examples, never its model and the key in it."""
@@ -20,8 +22,16 @@ class SavedPrompts(dspy.Module):
         """Write the instructions and few-shot examples to a file, `.json` or `.pkl`, without the model.
 
         Raises:
-            ValueError: `save_program` is set, which would write the model and its key, too.
+            ValueError: `save_program` is set, which would write the model and its key, too; or a few-shot example has
+                attachments, which a file of DSPy has as texts, and which would be texts when it is loaded.
         """
+        for name, predictor in self.named_predictors():
+            values = (value for demo in cast("Any", predictor).demos for _, value in demo.items())
+            if any(isinstance(value, Attachments) for value in values):
+                raise ValueError(
+                    f"`{name}` has few-shot examples with attachments, which would be texts when the file is loaded: "
+                    "compile the judge on examples without attachments"
+                )
         if save_program:
             raise ValueError(
                 "`save_program=True` would write the model with its key into the file: save the judge without it, and "

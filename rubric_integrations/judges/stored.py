@@ -16,6 +16,7 @@ from rubric_integrations.judges.protocol import (
     Judge,
     OverallResult,
     Question,
+    criteria_of_request,
     fingerprint_of,
     without_cache,
 )
@@ -25,6 +26,7 @@ from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import NO_SPEND, Spend, total_spend
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.evidence import has_numbered_steps, shown_trajectory
 from rubric_integrations.submission.submission import Submission
 
 # Part of every key. Raise it when prompts change in a way that no signature shows.
@@ -135,7 +137,7 @@ class StoredJudge(JudgeWrapper):
         key = self._key("criterion", question, [])
         async with self._store.lease([key]) as lease:
             if key in lease.stored:
-                return revalidate_stored(question.criterion, lease.stored[key], question.may_abstain)
+                return revalidate_stored(question, lease.stored[key])
             try:
                 with _request_under(lease):
                     judgment = await super().judge(question)
@@ -143,7 +145,7 @@ class StoredJudge(JudgeWrapper):
                 lease.record_failure(key, failure)
                 raise
             kept = (await lease.store({key: judgment}))[key]
-            return revalidate_stored(question.criterion, kept, question.may_abstain)
+            return revalidate_stored(question, kept)
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria; those that the store lacks are requested together.
@@ -187,7 +189,7 @@ class StoredJudge(JudgeWrapper):
         Raises:
             JudgeFailure: The judge has no score.
         """
-        key = self._digest("whole", submission, rubric.instructions, _rubric_part(rubric))
+        key = self._digest("whole", submission, rubric.instructions, _rubric_part(rubric), rubric.criteria)
         async with self._store.lease([key]) as lease:
             if key in lease.stored:
                 return _stored_score(lease.stored[key])
@@ -206,9 +208,12 @@ class StoredJudge(JudgeWrapper):
     def _key(self, form: str, question: Question, batch_criteria: Sequence[object]) -> str:
         examples = [example.model_dump(mode="json") for example in question.criterion.examples]
         own_part = [criterion_inputs(question), examples, question.may_abstain, batch_criteria]
-        return self._digest(form, question.submission, question.guidelines, own_part)
+        criteria = criteria_of_request({0: question})
+        return self._digest(form, question.submission, question.guidelines, own_part, criteria)
 
-    def _digest(self, form: str, submission: Submission, guidelines: str, own_part: object) -> str:
+    def _digest(
+        self, form: str, submission: Submission, guidelines: str, own_part: object, criteria: Sequence[Criterion]
+    ) -> str:
         judge = json.dumps([PROMPT_VERSION, self.fingerprint(), self._number, form])
         # An empty text is not shown, as if it were absent.
         texts = (
@@ -217,7 +222,14 @@ class StoredJudge(JudgeWrapper):
             submission.response,
             submission.thinking or None,
         )
-        digest = _shared_digest(judge, *texts, guidelines, *submission.context).copy()
+        trajectory = shown_trajectory(submission, criteria)
+        # A judge to whom the response is the trajectory is requested to cite steps, too.
+        steps = trajectory.text() if trajectory else "response" if has_numbered_steps(submission, criteria) else None
+        digest = _shared_digest(judge, *texts, guidelines, steps, *submission.context).copy()
+        if submission.attachments:
+            # Of a URL the bytes are not known: if they change, the stored judgment is about the earlier ones.
+            files = json.dumps([file.identity() for file in submission.attachments], sort_keys=True)
+            digest.update(f"{files}, ".encode())
         digest.update(f"{json.dumps(own_part, sort_keys=True)}]".encode())
         return digest.hexdigest()
 
@@ -230,12 +242,15 @@ def _shared_digest(
     response: str,
     thinking: str | None,
     guidelines: str,
+    steps: str | None,
     *context: str,
 ) -> Any:
     """Hash what all questions about one submission share, as the beginning of a JSON array."""
     texts: dict[str, Any] = {"query": query, "reference": reference, "response": response, "thinking": thinking}
     if context:
         texts["context"] = context
+    if steps:
+        texts["trajectory"] = steps
     return sha256(f"{judge[:-1]}, {json.dumps(texts)}, {json.dumps(guidelines)}, ".encode())
 
 
@@ -256,7 +271,7 @@ def _stored_batch(questions: Mapping[int, Question], stored: Mapping[int, Judgme
     for number, judgment in stored.items():
         question = questions[number]
         try:
-            valid = revalidate_stored(question.criterion, judgment, question.may_abstain)
+            valid = revalidate_stored(question, judgment)
         except JudgeFailure as failure:
             faults[number] = str(failure).removeprefix(f"{failure.kind}: ")
         else:

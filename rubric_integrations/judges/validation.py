@@ -8,7 +8,7 @@ fault, and an overall score lies between 0 and 100. Anything else is a `JudgeFai
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question
@@ -32,7 +32,8 @@ class ValidatedJudge(JudgeWrapper):
         Raises:
             JudgeFailure: Of kind `parse` for an invalid answer, `config` for an object that is no judgment.
         """
-        return validate_judgment(question.criterion, await super().judge(question), question.may_abstain)
+        judgment = await super().judge(question)
+        return validate_judgment(question.criterion, judgment, question.may_abstain, question.submission)
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria in one request; raises as `judge` does where nothing of the reply is usable."""
@@ -43,28 +44,31 @@ class ValidatedJudge(JudgeWrapper):
         return validate_overall(await super().judge_overall(submission, rubric))
 
 
-def validate_judgment(criterion: Criterion, judgment: object, may_abstain: bool = True) -> Judgment:
-    """Check one judgment, and make its verdict and value canonical.
+def validate_judgment(
+    criterion: Criterion, judgment: object, may_abstain: bool = True, submission: Submission | None = None
+) -> Judgment:
+    """Check one judgment, and make its verdict, its value and the numbers of the steps that it cites canonical.
 
     Without `may_abstain`, CANNOT_ASSESS answers no criterion with options unless one of them is marked `na`.
 
     Raises:
-        JudgeFailure: Of kind `parse`: the verdict is no answer to the criterion, or its value is another one; of kind
-            `config`: this is no `Judgment`.
+        JudgeFailure: Of kind `parse`: the verdict is no answer to the criterion, its value is another one, or it cites
+            a step that the submission's trajectory does not have; of kind `config`: this is no `Judgment`.
     """
     if not isinstance(judgment, Judgment):
         message = f"a judge must return a Judgment, got {type(judgment).__name__}: make one with `to_judgment`"
         raise JudgeFailure("config", message)
     try:
         verdict, value = interpret_answer(criterion, judgment.verdict, may_abstain)
+        evidence = _existing_steps(judgment.evidence, submission)
     except ValueError as error:
         raise JudgeFailure("parse", str(error), retryable=True, spend=judgment.spend) from None
     if not _same_value(value, judgment.value):
         message = f"the verdict {judgment.verdict!r} came with the value {judgment.value!r}, and is worth {value!r}"
         raise JudgeFailure("parse", message, retryable=True, spend=judgment.spend)
-    if verdict == judgment.verdict and value == judgment.value:
+    if verdict == judgment.verdict and value == judgment.value and evidence == judgment.evidence:
         return judgment
-    return judgment.model_copy(update={"verdict": verdict, "value": value})
+    return judgment.model_copy(update={"verdict": verdict, "value": value, "evidence": evidence})
 
 
 def validate_batch(questions: Mapping[int, Question], batch: object) -> BatchResult:
@@ -86,7 +90,9 @@ def validate_batch(questions: Mapping[int, Question], batch: object) -> BatchRes
         else:
             try:
                 answer = batch.answers[number]
-                answers[number] = validate_judgment(question.criterion, answer, question.may_abstain)
+                answers[number] = validate_judgment(
+                    question.criterion, answer, question.may_abstain, question.submission
+                )
             except JudgeFailure as failure:
                 faults[number] = failure.message
     return BatchResult(answers, faults, batch.spend)
@@ -109,17 +115,34 @@ def validate_overall(overall: object) -> OverallResult:
     return overall
 
 
-def revalidate_stored(criterion: Criterion, judgment: Judgment, may_abstain: bool) -> Judgment:
+def revalidate_stored(question: Question, judgment: Judgment) -> Judgment:
     """Give a stored verdict the value that the criterion has for it now.
 
     Raises:
-        JudgeFailure: Of kind `parse`: the stored verdict is no answer to the criterion any more.
+        JudgeFailure: Of kind `parse`: the stored verdict is no answer to the criterion any more, or it cites a step
+            that does not exist.
     """
     try:
-        verdict, value = interpret_answer(criterion, judgment.verdict, may_abstain)
+        verdict, value = interpret_answer(question.criterion, judgment.verdict, question.may_abstain)
+        _existing_steps(judgment.evidence, question.submission)
     except ValueError as error:
         raise JudgeFailure("parse", f"a stored judgment is not valid: {error}") from None
     return judgment.model_copy(update={"verdict": verdict, "value": value})
+
+
+def _existing_steps(numbers: Sequence[int], submission: Submission | None) -> tuple[int, ...]:
+    """Return the numbers of steps in order, each once.
+
+    Raises:
+        ValueError: The submission has no step of such a number. It is never left out silently: what else the judge
+            says may rest on it.
+    """
+    count = len(submission.trajectory.steps) if submission and submission.trajectory else 0
+    for number in numbers:
+        if not 1 <= number <= count:
+            steps = f"steps 1 to {count}" if count else "no trajectory"
+            raise ValueError(f"the judge cites the step {number}, and the submission has {steps}")
+    return tuple(sorted(set(numbers)))
 
 
 def _same_value(one: float | None, other: float | None) -> bool:

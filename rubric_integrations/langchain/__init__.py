@@ -2,7 +2,7 @@
 
 - LangSmith: `RubricEvaluator` for evaluation runs, `compare_by_rubric` for two experiments, `offline_client` for runs
   that upload nothing, `annotation_queue_rubric` and `labels_from_feedback` for human annotators, `assert_rubric` for
-  pytest.
+  pytest, `create_trajectory_match_evaluator` for users of agentevals.
 - LangChain: `RubricRunnable` for chains, `RubricMiddleware` for agents, `RubricStringEvaluator` and
   `RubricPairwiseStringEvaluator` for `langchain_classic.evaluation`.
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from rubric_integrations.langchain.pairwise import compare_by_rubric
     from rubric_integrations.langchain.runnable import RubricInput, RubricRunnable
     from rubric_integrations.langchain.strings import RubricPairwiseStringEvaluator, RubricStringEvaluator
+    from rubric_integrations.langchain.trajectory_match import (
+        create_async_trajectory_match_evaluator,
+        create_trajectory_match_evaluator,
+    )
 
 _MODULES = {
     "RubricEvaluator": "evaluator",
@@ -36,6 +40,8 @@ _MODULES = {
     "annotation_queue_rubric": "annotation",
     "assert_rubric": "assertion",
     "compare_by_rubric": "pairwise",
+    "create_async_trajectory_match_evaluator": "trajectory_match",
+    "create_trajectory_match_evaluator": "trajectory_match",
     "labels_from_feedback": "annotation",
     "offline_client": "offline",
 }
@@ -50,6 +56,8 @@ __all__ = [
     "annotation_queue_rubric",
     "assert_rubric",
     "compare_by_rubric",
+    "create_async_trajectory_match_evaluator",
+    "create_trajectory_match_evaluator",
     "labels_from_feedback",
     "offline_client",
 ]

@@ -59,7 +59,8 @@ def labels_from_feedback(
         key_prefix: The part before the dot in the feedback keys.
         output_key: The key of the graded response in the outputs, or a function of them, as for `RubricEvaluator`.
         input_key: The key of the task in the inputs, or a function of the inputs.
-        respond: Which part of a conversation was graded: the `"last"` answer or the whole `"transcript"`.
+        respond: Which part of a conversation was graded: the `"last"` answer, the whole `"transcript"`, or the
+            `"trajectory"`.
 
     Raises:
         ValueError: A score is not a possible answer to its criterion.
@@ -87,7 +88,7 @@ def _criteria_by_feedback_key(rubric: RubricLike, key_prefix: str) -> dict[str, 
 def _queue_item(key: str, criterion: Criterion) -> AnnotationQueueRubricItem:
     return AnnotationQueueRubricItem(
         feedback_key=key,
-        description=criterion.requirement,
+        description=criterion.full_requirement,
         score_descriptions=_score_descriptions(criterion),
         is_required=criterion.is_gate,
     )

@@ -92,7 +92,7 @@ def _failure_message(report: EvaluationReport, rubric: Rubric, min_score: float 
 
 def _criterion_line(row: CriterionReport) -> str:
     verdict = row.verdict or "NOT JUDGED"
-    return f"- {row.name} (weight {row.weight:g}) {verdict}: {row.requirement}: {row.error or row.reason}"
+    return f"- {row.name} (weight {row.weight:g}) {verdict}: {row.requirement}: {row.explanation}"
 
 
 def _log_feedback(report: EvaluationReport, key_prefix: str) -> None:
@@ -105,7 +105,7 @@ def _log_feedback(report: EvaluationReport, key_prefix: str) -> None:
             rows.append(_feedback_error(key, row.error))
         else:
             answer = _answer(row)
-            rows.append({"key": key, **answer, "comment": row.reason})
+            rows.append({"key": key, **answer, "comment": row.explanation})
     try:
         for fields in rows:
             _log(fields)

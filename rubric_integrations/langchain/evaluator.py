@@ -15,6 +15,7 @@ from langsmith.schemas import Example, Run
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.formats.rubric_like import RubricLike
+from rubric_integrations.langchain.attachments import attachments_of
 from rubric_integrations.langchain.feedback import feedback_key, to_feedback
 from rubric_integrations.langchain.fields import FieldKey, FieldSelector
 from rubric_integrations.langchain.resolve import own_rubric, resolve_grader, without_rubric
@@ -38,6 +39,8 @@ class RubricEvaluator(RunEvaluator):
     UNMET. An abstention has no score and the value `"CANNOT_ASSESS"`. A run whose target failed gets no score, and
     a criterion that could not be judged is an error row; neither counts as 0.
 
+    The attachments of an example are sent to the judge with the output, with the bytes that LangSmith has loaded.
+
     Each evaluation is one run in LangSmith, with the calls of a LangChain judge below it, and the feedback is linked to
     that run.
 
@@ -57,8 +60,8 @@ class RubricEvaluator(RunEvaluator):
             chosen likewise.
         context_key: The key of documents, such as retrieved passages, in the inputs, the outputs or the example's
             outputs, or a function of the inputs. By default there are none.
-        respond: Which part of an output that is a list of messages is graded: the `"last"` answer or the whole
-            `"transcript"`.
+        respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
+            `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
 
     Raises:
@@ -116,34 +119,50 @@ class RubricEvaluator(RunEvaluator):
         with self._trace(run, example, evaluator_run_id) as traced_run:
             return _link(traced_run, evaluator_run_id, await self._evaluate(run, example))
 
-    # openevals evaluators accept any further keyword, and callers that are written for them pass some (`attachments`,
-    # prompt variables). They are ignored, so that this evaluator can replace an openevals evaluator.
+    # openevals evaluators accept any further keyword, and callers that are written for them pass some, such as prompt
+    # variables. They are ignored, so that this evaluator can replace an openevals evaluator. LangSmith loads the
+    # attachments of a dataset only for evaluators with a positional parameter of this name.
     def __call__(
-        self, *, inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, **_more: Any
+        self,
+        attachments: Any = None,
+        *,
+        inputs: Any = None,
+        outputs: Any = None,
+        reference_outputs: Any = None,
+        **_more: Any,
     ) -> dict[str, Any]:
         """Grade one output and return the dict of an openevals evaluator: `key`, `score`, `comment`, `metadata`.
 
         `metadata` contains `passed`, `coverage`, the calls, tokens and cost, and under `criteria` the feedback of each
         criterion. The score is None if no criterion was assessed. Further keywords are ignored.
 
+        `attachments` are files for the judge: `{"mime_type": ..., "data": ...}` with base64 or a `data:` URI, a URL, a
+        list of these, or the attachments of a LangSmith example.
+
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: The outputs hold no text, or several of which none is selected.
+            ValueError: The outputs hold no text, or several of which none is selected; or an attachment is invalid.
         """
-        return run_sync(self.acall(inputs=inputs, outputs=outputs, reference_outputs=reference_outputs))
+        return run_sync(self.acall(attachments, inputs=inputs, outputs=outputs, reference_outputs=reference_outputs))
 
     async def acall(
-        self, *, inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, **_more: Any
+        self,
+        attachments: Any = None,
+        *,
+        inputs: Any = None,
+        outputs: Any = None,
+        reference_outputs: Any = None,
+        **_more: Any,
     ) -> dict[str, Any]:
         """Grade one output asynchronously, as `__call__` does.
 
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: The outputs hold no text, or several of which none is selected.
+            ValueError: The outputs hold no text, or several of which none is selected; or an attachment is invalid.
         """
         values = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs}
         with evaluation_run(type(self).__name__, values) as traced_run:
-            submission = self._select(inputs, outputs, reference_outputs)
+            submission = self._select(inputs, outputs, reference_outputs, attachments)
             if submission is None:
                 raise ValueError(f"`outputs` is {outputs!r}: there is nothing to grade")
             rubric = self._rubric(inputs, reference_outputs, None, inputs)
@@ -160,8 +179,9 @@ class RubricEvaluator(RunEvaluator):
                 traced_run.end(outputs=result)
             return result
 
-    def _select(self, inputs: Any, outputs: Any, references: Any) -> Submission | None:
-        return self.fields.select(without_rubric(inputs), outputs, without_rubric(references))
+    def _select(self, inputs: Any, outputs: Any, references: Any, attachments: Any) -> Submission | None:
+        files = attachments_of(attachments)
+        return self.fields.select(without_rubric(inputs), outputs, without_rubric(references), files)
 
     def _rubric(self, example: Any, references: Any, metadata: Any, inputs: Any) -> Rubric:
         own = own_rubric(references, metadata, *([] if self.rubrics.shared else [inputs]))
@@ -183,7 +203,8 @@ class RubricEvaluator(RunEvaluator):
     async def _evaluate(self, run: Run, example: Example | None) -> EvaluationResults:
         references, metadata = (example.outputs, example.metadata) if example else (None, None)
         rubric = self._rubric(example, references, metadata, run.inputs)
-        submission = None if run.error else self._select(run.inputs, run.outputs, references)
+        attachments = example.attachments if example else None
+        submission = None if run.error else self._select(run.inputs, run.outputs, references, attachments)
         if submission is None:
             problem = f"the target failed: {run.error}" if run.error else "the target returned nothing"
             return EvaluationResults(results=[EvaluationResult(key=self.key_prefix, comment=f"not graded: {problem}")])

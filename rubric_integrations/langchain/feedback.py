@@ -93,10 +93,10 @@ def _criterion_feedback(criterion: Criterion, row: CriterionReport, key_prefix: 
     if row.error:
         return EvaluationResult(key=key, comment=f"not judged: {row.error}", extra={"error": True})
     if row.not_applicable:
-        return EvaluationResult(key=key, comment=row.reason)
+        return EvaluationResult(key=key, comment=row.explanation)
     if row.value is None:
-        return EvaluationResult(key=key, value="CANNOT_ASSESS", comment=row.reason, feedback_config=config)
-    comment = row.reason if criterion.kind == "binary" else f"{row.verdict}: {row.reason}"
+        return EvaluationResult(key=key, value="CANNOT_ASSESS", comment=row.explanation, feedback_config=config)
+    comment = row.explanation if criterion.kind == "binary" else f"{row.verdict}: {row.explanation}"
     score = feedback_score(row.value, is_penalty=criterion.is_penalty)
     return EvaluationResult(key=key, score=score, comment=comment, feedback_config=config)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations.submission.documents import document_texts
@@ -37,7 +37,9 @@ class FieldSelector(NamedTuple):
         reference_key: Selects an exemplary answer from the reference outputs.
         context_key: Selects documents, such as retrieved passages: the key of the inputs, the outputs or the reference
             outputs, whichever has it first, or a function of the inputs. By default there are none.
-        respond: Which part of a conversation is the response: the `"last"` answer or the whole `"transcript"`.
+        respond: Which part of a conversation is the response: the `"last"` answer, the whole `"transcript"`, or the
+            `"trajectory"`, which is the transcript with numbered steps. The steps are the submission's trajectory in
+            any case, also those of a state with a `structured_response`.
 
     Example:
         >>> FieldSelector().select({"question": "6 x 7?"}, {"answer": "42", "tokens": 3}, None).response
@@ -50,10 +52,12 @@ class FieldSelector(NamedTuple):
     respond: Respond = "last"
     context_key: FieldKey | None = None
 
-    def select(self, inputs: Any, outputs: Any, reference_outputs: Any) -> Submission | None:
+    def select(
+        self, inputs: Any, outputs: Any, reference_outputs: Any, attachments: Sequence[Any] = ()
+    ) -> Submission | None:
         """Return the submission to grade, or None if the outputs hold no text.
 
-        Values that are not mappings are used as they are.
+        Values that are not mappings are used as they are. The attachments are those of `attachments_of`.
 
         Raises:
             ValueError: A mapping does not have the named key, or no key is named and the outputs hold several values,
@@ -73,6 +77,8 @@ class FieldSelector(NamedTuple):
                 "reference": as_gradable(self._pick("reference_key", reference_outputs)),
                 "context": self._documents(inputs, outputs, reference_outputs),
                 "respond": self.respond,
+                **({"attachments": list(attachments)} if attachments else {}),
+                **({} if isinstance(response, list) else _steps_of_state(graded)),
             }
         )
 
@@ -157,6 +163,13 @@ def task_of_state(state: Any) -> list[Any] | None:
     roles = [message_role(message) for message in messages]
     last = max((index for index, role in enumerate(roles) if role == "assistant"), default=len(roles))
     return messages[:last] or None
+
+
+def _steps_of_state(state: Any) -> dict[str, Any]:
+    """Return the fields of a submission for the messages of a state whose structured response is graded."""
+    if not is_state(state) or not is_conversation(state.get("messages")):
+        return {}
+    return {"trajectory": list(state["messages"]), "show_trajectory": "if_needed"}
 
 
 def _is_chat_prompt(value: Any) -> bool:

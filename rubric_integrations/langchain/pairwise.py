@@ -53,8 +53,8 @@ def compare_by_rubric(
         reference_key: The key of an exemplary answer in the example's outputs, or a function of them.
         context_key: The key of documents in the inputs, the output or the example's outputs, or a function of the
             inputs.
-        respond: Which part of an output that is a list of messages is graded: the `"last"` answer or the whole
-            `"transcript"`.
+        respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
+            `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
 
     Returns:
         A function of the runs and the example. It returns the feedback as a dict: `key`, `scores` by run id, and

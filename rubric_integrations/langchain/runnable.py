@@ -75,8 +75,8 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
-        respond: Which part of an output that is a list of messages is graded: the `"last"` answer or the whole
-            `"transcript"`.
+        respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
+            `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
         name: The name of the runs in the trace.
         library: Rubrics by name, or the path of a file with such a mapping, for inputs whose `rubric` is a name.
 

@@ -122,5 +122,5 @@ async def _grade(rubric: Rubric, grader: Grader, prediction: Any, texts: dict[st
 
 
 def _reasoning(report: EvaluationReport) -> str:
-    rows = [f"{row.name}: {row.verdict}: {row.reason}" for row in report.criteria]
+    rows = [f"{row.name}: {row.verdict}: {row.explanation}" for row in report.criteria]
     return "; ".join([*rows, *([report.reason] if report.reason else [])])

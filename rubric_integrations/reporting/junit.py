@@ -94,7 +94,7 @@ def _details(graded: Graded) -> str:
 
 def _line(row: CriterionReport) -> str:
     required = ", required" if row.required else ""
-    reason = row.error or row.reason
+    reason = row.explanation
     line = f"{row.verdict or 'FAILED'} {row.name} (weight {row.weight:g}{required}): {row.requirement}"
     return f"{line}: {reason}" if reason else line
 

@@ -27,8 +27,7 @@ def report_table(graded: Graded) -> Table:
     table.add_column("requirement", ratio=3)
     table.add_column("reason", ratio=4)
     for row in report.criteria if report else ():
-        reason = row.error or row.reason
-        table.add_row(_verdict(row), f"{row.weight:g}", plain(row.requirement), plain(reason))
+        table.add_row(_verdict(row), f"{row.weight:g}", plain(row.requirement), plain(row.explanation))
     return table
 
 
@@ -101,7 +100,9 @@ def _headline(graded: Graded) -> str:
     verdict = "passed" if report.passed else "not passed"
     unmet = [row.name for row in report.criteria if row.required and not row.passed]
     gate = f" (required: {', '.join(unmet)})" if unmet else ""
-    return f"{_score(graded)}, {verdict}{gate}"
+    omitted = report.omitted_characters
+    cut = f", {omitted:,} characters of tool results omitted" if omitted else ""
+    return f"{_score(graded)}, {verdict}{gate}{cut}"
 
 
 def _verdict(row: CriterionReport) -> Text:

@@ -88,7 +88,7 @@ def read_labels(path: str | Path, rubric: Rubric | Mapping[str, Rubric]) -> list
             if criterion is None:
                 raise LabelsError(f"the rubric has no criterion {fields['criterion']!r}; it has {list(criteria)!r}")
             requirement = fields.get("requirement", criterion.requirement)
-            if requirement != criterion.requirement:
+            if requirement not in (criterion.requirement, criterion.full_requirement):
                 raise ValueError(
                     f"the requirement of `{fields['criterion']}` was {requirement!r} when it was labelled, and is "
                     f"{criterion.requirement!r} in the rubric"

@@ -29,7 +29,7 @@ class CriterionReport(SparseRecord):
 
     Attributes:
         name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by its position.
-        requirement: The criterion's requirement.
+        requirement: The criterion's requirement, with what its `operator` means in words.
         weight: The weight of the value 1 in the score: the criterion's weight, for `per: occurrence` times its `cap`.
         verdict: The verdict that was scored, CANNOT_ASSESS or NOT_APPLICABLE; None for a failure without a fallback
             verdict.
@@ -86,6 +86,20 @@ class CriterionReport(SparseRecord):
         yield ("error", self.error) if self.error else ("reason", self.reason)
 
     @property
+    def explanation(self) -> str:
+        """The error, or the judge's reason with the steps that it cites, as readers of a report get it.
+
+        Example:
+            >>> row = {"name": "c1", "requirement": "r", "weight": 1.0, "verdict": "MET", "value": 1.0}
+            >>> CriterionReport(**row, reason="It looked.", evidence=(2, 5)).explanation
+            'It looked. (steps 2, 5)'
+        """
+        if self.error or not self.evidence:
+            return self.error or self.reason
+        steps = f"({'step' if len(self.evidence) == 1 else 'steps'} {', '.join(map(str, self.evidence))})"
+        return f"{self.reason} {steps}".strip()
+
+    @property
     def was_asked(self) -> bool:
         """Whether a judgment was requested; False if `stop_when_decided` decided without this criterion."""
         return self.verdict is not None or self.error is not None
@@ -130,9 +144,11 @@ class EvaluationReport(SparseRecord):
         tags: The score by tag, over the criteria that carry it, before metrics and the length penalty. None if it is
             undefined, or if one of these criteria is open or the score could not be computed. Empty for a holistic
             judge, which does not answer the criteria one by one.
+        omitted_characters: The number of characters of the trajectory that no judge was shown, because
+            `CallLimits.step_limit` cut long results of tools; 0 if the judges were shown all.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags",)
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags", "omitted_characters")
 
     score: float | None
     score_range: tuple[float | None, float] | None = None
@@ -153,12 +169,15 @@ class EvaluationReport(SparseRecord):
     report: tuple[CriterionReport, ...] | None
     reason: EncodableText = ""
     tags: dict[str, float | None] = Field(default_factory=dict[str, float | None])
+    omitted_characters: int = Field(default=0, ge=0)
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
         yield ("score_range", self.score_range) if self.score_range else ("score", self.score)
         yield "passed", self.passed
         yield "coverage", round(self.coverage, 3)
+        if self.omitted_characters:
+            yield "omitted_characters", self.omitted_characters
         if self.error:
             yield "error", self.error
         yield "report", self.report
@@ -166,18 +185,23 @@ class EvaluationReport(SparseRecord):
     def _repr_html_(self) -> str:
         score = "..".join(map(str, self.score_range)) if self.score_range else self.score
         title = f"score {score}, {'passed' if self.passed else 'not passed'}, coverage {self.coverage:.0%}"
-        rows = [(row.name, row.weight, row.verdict, row.requirement, row.error or row.reason) for row in self.criteria]
+        title += f", {self.omitted_characters:,} characters omitted" if self.omitted_characters else ""
+        rows = [(row.name, row.weight, row.verdict, row.requirement, row.explanation) for row in self.criteria]
         columns = ["criterion", "weight", "verdict", "requirement", "reason"]
         return html_table(f"{title}. {self.error or ''}", columns, rows)
 
     def to_dataframe(self) -> DataFrame:
-        """Return the report as a pandas DataFrame with one row per criterion; `tags` and `metadata` only if used.
+        """Return the report as a pandas DataFrame with one row per criterion.
+
+        It has the columns `tags`, `metadata` and `evidence` only if they are used.
 
         Raises:
             ImportError: pandas is not installed.
         """
         columns = ["name", "requirement", "weight", "required", "verdict", "value", "passed", "reason", "error"]
-        columns += [name for name in ("tags", "metadata") if any(getattr(row, name) for row in self.criteria)]
+        columns += [
+            name for name in ("tags", "metadata", "evidence") if any(getattr(row, name) for row in self.criteria)
+        ]
         return data_frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
 
     @property

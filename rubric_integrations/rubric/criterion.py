@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,13 +15,16 @@ from pydantic import (
     model_validator,
 )
 
-from rubric_integrations._util.records import MAX_WEIGHT, Record, UnitScore, Weight
+from rubric_integrations._util.records import MAX_WEIGHT, Record, SparseRecord, UnitScore, Weight
 from rubric_integrations.rubric.answers import Option, Scale, counting_scale
 from rubric_integrations.rubric.check import Check
 from rubric_integrations.rubric.importance import DEFAULT_WEIGHT, Importance, weight_of
 
 Kind = Literal["binary", "ordinal", "nominal", "scaled"]
 """The kind of answer: MET or UNMET, one of ordered (`ordinal`) or unordered (`nominal`) options, or a number."""
+
+Evidence = Literal["trajectory", "reference", "query", "image", "context"]
+"""What a criterion may need of a submission, beside its response."""
 
 VOTE_STRATEGIES: dict[Kind, tuple[str, ...]] = {
     "binary": ("majority", "weighted", "unanimous", "any", "worst_case", "best_case"),
@@ -30,6 +33,12 @@ VOTE_STRATEGIES: dict[Kind, tuple[str, ...]] = {
     "nominal": ("mode", "weighted_mode", "unanimous"),
 }
 """For each kind of criterion, the names of the strategies that join the votes of several judges into one answer."""
+
+
+_OPERATORS = {
+    "supports": "States or implies this (silence about it is not enough): ",
+    "contradicts": "Contradicts this (silence about it is no contradiction): ",
+}
 
 
 class Aspect(Record):
@@ -65,10 +74,10 @@ class WorkedExample(Record):
 TagName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-def _without_repetition(tags: tuple[str, ...]) -> tuple[str, ...]:
-    if repeated := next((tag for tag in tags if tags.count(tag) > 1), None):
+def _without_repetition(texts: tuple[str, ...]) -> tuple[str, ...]:
+    if repeated := next((text for text in texts if texts.count(text) > 1), None):
         raise ValueError(f"has {repeated!r} twice: remove one of them")
-    return tags
+    return texts
 
 
 def _form_of(condition: Any) -> str:
@@ -79,7 +88,7 @@ def _form_of(condition: Any) -> str:
 _Condition = Annotated[Annotated[str, Tag("<words>")] | Annotated[Check, Tag("<check>")], Discriminator(_form_of)]
 
 
-class Criterion(Record):
+class Criterion(SparseRecord):
     """One requirement for a response, with its weight.
 
     Attributes:
@@ -107,11 +116,18 @@ class Criterion(Record):
         aspects: Aspects to consider, shown to the judge.
         examples: Responses with their right answers, shown to the judge.
         aggregation: The strategy that joins a panel's votes on this criterion, in place of the grader's strategy.
+        needs: The evidence without which the criterion cannot be assessed: `trajectory`, `reference`, `query`, `image`
+            (an attachment) or `context`. If the submission lacks it, the verdict is CANNOT_ASSESS without a call.
+        operator: Makes the requirement a statement. `supports`: MET if the submission states or implies it.
+            `contradicts`: MET if it states or implies that the statement is not so. Silence is UNMET for both.
+        judge: The name of the judge in the grader's panel that alone answers this criterion.
 
     Example:
         >>> Criterion(requirement="States the margin as 17.2%", weight=10, name="margin").weight
         10.0
     """
+
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("needs", "operator", "judge")
 
     name: str | None = Field(default=None, min_length=1, max_length=200)
     weight: Weight = DEFAULT_WEIGHT
@@ -132,6 +148,9 @@ class Criterion(Record):
     aspects: tuple[Aspect, ...] = ()
     examples: tuple[WorkedExample, ...] = ()
     aggregation: str | None = None
+    needs: Annotated[tuple[Evidence, ...], AfterValidator(_without_repetition)] = ()
+    operator: Literal["supports", "contradicts"] | None = None
+    judge: str | None = Field(default=None, min_length=1)
 
     @field_validator("options")
     @classmethod
@@ -157,6 +176,12 @@ class Criterion(Record):
             kinds += ["`per`", *(["`scale`"] if self.scale not in (None, counting_scale(self.cap)) else [])]
         if len(kinds) > 1:
             raise ValueError(f"has {' and '.join(kinds)}: keep only one of them")
+        if kinds and self.operator is not None:
+            raise ValueError(
+                f"has {kinds[0]} and an `operator`, which is for MET and UNMET by a judge: remove one of them"
+            )
+        if self.check is not None and self.judge is not None:
+            raise ValueError("has a `check` and a `judge`, which would never be asked: remove one of them")
         if self.aggregation is not None and self.aggregation not in VOTE_STRATEGIES[self.kind]:
             strategies = ", ".join(VOTE_STRATEGIES[self.kind])
             raise ValueError(f"has the `aggregation` {self.aggregation!r}: a {self.kind} criterion takes {strategies}")
@@ -167,8 +192,10 @@ class Criterion(Record):
     def _is_yes_or_no(cls, condition: str | Check | None) -> str | Check | None:
         if isinstance(condition, str) and not condition.strip():
             raise ValueError("is empty: write when the criterion applies, or remove it")
-        if isinstance(condition, Check) and condition.metric is not None:
-            raise ValueError("has a `metric`, whose value is neither yes nor no: use another check, or words")
+        if isinstance(condition, Check) and condition.measure is not None:
+            raise ValueError(
+                f"has a `{condition.measure}`, whose value is neither yes nor no: use another check, or words"
+            )
         return condition
 
     @model_validator(mode="wrap")
@@ -199,6 +226,11 @@ class Criterion(Record):
     def full_weight(self) -> float:
         """The weight in the score: the `weight`, for `per: occurrence` multiplied by the `cap`."""
         return self.weight * (self.cap or 1)
+
+    @property
+    def full_requirement(self) -> str:
+        """The requirement as judges and readers of reports get it: with what its `operator` means, in words."""
+        return _OPERATORS.get(self.operator or "", "") + self.requirement
 
     @property
     def is_penalty(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.formats.rubric_like import RubricLike
-from rubric_integrations.graders import GRADERS, Grader, OptionDisplay, Voting
+from rubric_integrations.graders import GRADERS, CallLimits, Grader, OptionDisplay, Voting
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.report import EvaluationReport
@@ -102,6 +102,8 @@ def _grader(
     settings["voting"] = Voting.model_validate(settings["voting"])
     if "options" in settings:
         settings["options"] = OptionDisplay.model_validate(settings["options"])
+    if "limits" in settings:
+        settings["limits"] = CallLimits.model_validate(settings["limits"])
     if cannot_assess is not None:
         settings["cannot_assess"] = cannot_assess
     make_grader: Any = GRADERS[configuration["grader"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
 from typing import Any, cast
 
 from rubric_integrations._util.threads import run_in_thread
@@ -49,13 +49,16 @@ def as_row(item: Any, number: int) -> Row:
         return Row(str(number), None, f"row {number}: {error_line(error)}")
 
 
-async def find_rubric(rubrics: RowRubrics, item: Any, row: Row) -> tuple[Row, Rubric | None, Rubric | None]:
+async def find_rubric(
+    rubrics: RowRubrics, item: Any, row: Row, check_rubric: Callable[[Rubric], None]
+) -> tuple[Row, Rubric | None, Rubric | None]:
     """Find the rubric of a row, if the row has something to grade.
 
     Args:
         rubrics: The rubrics of the run.
         item: The row as the caller passed it, for a function.
         row: The row.
+        check_rubric: Raises a ValueError for a rubric that the grader cannot use.
 
     Returns:
         The row; the rubric that it brings, if it brings one; and the rubric by which it is graded. A row without a
@@ -69,6 +72,7 @@ async def find_rubric(rubrics: RowRubrics, item: Any, row: Row) -> tuple[Row, Ru
             # In a thread, because it may be a file, or a function of the user's.
             own = await run_in_thread(lambda: rubrics.own_of(item, row.rubric))
         rubric = rubrics.join(own)
+        check_rubric(rubric)
         if row.labels is None and rubrics.shared is None and (met := labels_of(row.rubric)):
             row = row._replace(labels={name: "MET" if is_met else "UNMET" for name, is_met in met.items()})
     except Exception as error:  # noqa: BLE001 -- whatever a row or a function holds stops no other row

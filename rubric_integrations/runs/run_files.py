@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from rubric_integrations._util.json_lines import parse_json, read_json_lines
 from rubric_integrations.results.report import CriterionReport, EvaluationReport
+from rubric_integrations.submission.stored_attachments import StoredAttachment
 from rubric_integrations.submission.submission import Submission
 
 # A file of responses may have an `id` on each line too, but no line of it says whether the row passed.
@@ -36,11 +37,12 @@ class GradedRow(NamedTuple):
 
     Attributes:
         id: The row's id.
-        submission: What was graded; None if there was nothing to grade.
+        submission: What was graded, without its attachments; None if there was nothing to grade.
         report: The grade, which may be incomplete; None if there is none.
         error: Why there is no grade, or why it is not complete.
         tags: The score of each tag of the row's criteria; None for one without an answer.
         criterion_tags: The tags of each criterion, in the order of the report; empty if there is no report.
+        attachments: The submission's attachments, as the line has them.
     """
 
     id: str
@@ -49,6 +51,7 @@ class GradedRow(NamedTuple):
     error: str | None
     tags: Mapping[str, float | None] = MappingProxyType({})
     criterion_tags: tuple[tuple[str, ...], ...] = ()
+    attachments: tuple[StoredAttachment, ...] = ()
 
     @property
     def is_graded(self) -> bool:
@@ -199,7 +202,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _row(fields: dict[str, Any]) -> GradedRow:
-    submission = Submission.model_validate(fields["submission"]) if fields.get("submission") else None
+    submission, attachments = _submission(fields["submission"]) if fields.get("submission") else (None, ())
     tags: dict[str, float | None] = fields.get("tags") or {}
     entries: list[dict[str, Any]] = fields.get("report") or []
     # A line also holds the row's own fields, and the tags, which the report's model does not know.
@@ -209,7 +212,15 @@ def _row(fields: dict[str, Any]) -> GradedRow:
         report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
     report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
     criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
-    return GradedRow(str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags)
+    return GradedRow(
+        str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments
+    )
+
+
+def _submission(fields: dict[str, Any]) -> tuple[Submission, tuple[StoredAttachment, ...]]:
+    attachments = tuple(StoredAttachment.model_validate(entry) for entry in fields.get("attachments") or ())
+    others = {name: value for name, value in fields.items() if name != "attachments"}
+    return Submission.model_validate(others), attachments
 
 
 def _text(value: object) -> str | None:

@@ -74,6 +74,8 @@ class Run:
         if max_concurrency < 1:
             raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
         self._submissions, self._rubrics, self._ledger = submissions, RowRubrics(rubric, library), ledger
+        if self._rubrics.shared is not None:
+            grader.check_rubric(self._rubrics.shared)
         self._spend_limit = SpendLimit(max_calls, max_cost)
         self._grader = grader.for_run(max_concurrency, self._spend_limit)
         # More submissions than calls: while one waits for its last call, the others use the free slots.
@@ -116,14 +118,16 @@ class Run:
     def to_dataframe(self) -> DataFrame:
         """Grade everything, and return one row per submission: its grade, the scores of tags, verdicts per criterion.
 
+        `omitted_characters` is a column only if `CallLimits.step_limit` has cut anything.
+
         Raises:
             ImportError: pandas is not installed.
         """
         shared = self._rubrics.shared
         names = [*map(tag_key, shared.tags), *shared.keys] if shared else []
-        return data_frame(
-            [graded.to_record() for graded in self], ["id", "score", "passed", "coverage", "cost", "error", *names]
-        )
+        records = [graded.to_record() for graded in self]
+        cut = [name for name in ("omitted_characters",) if any(record[name] for record in records)]
+        return data_frame(records, ["id", "score", "passed", "coverage", "cost", "error", *cut, *names])
 
     async def _stream(self) -> AsyncGenerator[Graded]:
         start = time.monotonic()
@@ -176,7 +180,7 @@ class Run:
                         break
                     if next_row is None:
                         break
-                    row, own, rubric = await find_rubric(self._rubrics, *next_row)
+                    row, own, rubric = await find_rubric(self._rubrics, *next_row, grader.check_rubric)
                     if ledger and row.submission:
                         ledger.record_submission(row.id, row.submission, own)
                     window.start(self._grade(grader, row, rubric))
@@ -272,7 +276,7 @@ def grade_many(
     Raises:
         TypeError: `submissions` is a single submission. When the iteration begins: there is a ledger, and a judge has
             no `fingerprint`.
-        ValueError: A limit is out of range, or the rubric is invalid (`RubricError`).
+        ValueError: A limit is out of range, the rubric is invalid (`RubricError`), or the grader cannot use it.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric

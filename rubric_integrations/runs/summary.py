@@ -12,6 +12,8 @@ from rubric_integrations.results.report import EvaluationReport, tag_key
 from rubric_integrations.results.usage import Spend
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.files import Row
+from rubric_integrations.submission.stored_attachments import store_attachments
+from rubric_integrations.submission.submission import Submission
 
 # Rows may bring tags of their own without end.
 _MAX_TAGS = 1_000
@@ -41,7 +43,7 @@ class Graded(NamedTuple):
         """Return the row and the fields of its report as JSON values, as `grade --out` writes them."""
         row, report = self.row, self.report
         line: dict[str, Any] = {"id": row.id}
-        line["submission"] = row.submission.model_dump(mode="json", exclude_none=True) if row.submission else None
+        line["submission"] = _stored(row.submission) if row.submission else None
         line |= report.model_dump(mode="json") if report else {"score": None, "passed": False, "error": row.error}
         if self.judge_error:
             # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
@@ -59,9 +61,19 @@ class Graded(NamedTuple):
             "coverage": report.coverage if report else None,
             "cost": report.cost if report else None,
             "error": self.judge_error or self.row.error,
+            "omitted_characters": report.omitted_characters if report else None,
             **{tag_key(tag): score for tag, score in (report.tags if report else {}).items()},
             **{criterion.name: criterion.verdict for criterion in (report.criteria if report else ())},
         }
+
+
+def _stored(submission: Submission) -> dict[str, Any]:
+    """Return a submission as a run file stores it: with small attachments, and a description of large ones."""
+    fields = submission.model_dump(mode="json", exclude_none=True, exclude={"attachments"})
+    attachments = store_attachments(submission.attachments)
+    if attachments:
+        fields["attachments"] = [attachment.model_dump(mode="json") for attachment in attachments]
+    return fields
 
 
 class RunSummary(Record):
@@ -77,6 +89,8 @@ class RunSummary(Record):
         score_sum: The sum of the scores of the `scored` rows.
         scored: Rows with a score.
         tag_sums: For each tag, the sum of its scores and their number; for the first 1,000 tags of a run.
+        omitted_characters: Characters of trajectories that no judge was shown, over all rows (see
+            `CallLimits.step_limit`).
         spend: Calls, tokens and cost of this run, failed attempts included; judgments from the ledger cost nothing.
             Its `usage` and `cost` are None where the tokens or the price of a call are unknown.
         reused: Judgments that came from the ledger.
@@ -94,6 +108,7 @@ class RunSummary(Record):
     score_sum: float = 0.0
     scored: int = 0
     tag_sums: dict[str, tuple[float, int]] = Field(default_factory=dict[str, tuple[float, int]], repr=False)
+    omitted_characters: int = 0
     spend: Spend = Spend()
     reused: int = 0
     seconds: float = 0.0
@@ -127,6 +142,7 @@ class RunSummary(Record):
                 "failed": self.failed + (graded.judge_error is not None),
                 "ungradable": self.ungradable + (report is None),
                 "abstentions": self.abstentions + (report.cannot_assess_count if report else 0),
+                "omitted_characters": self.omitted_characters + (report.omitted_characters if report else 0),
                 "score_sum": self.score_sum + (score or 0.0),
                 "scored": self.scored + (score is not None),
                 "tag_sums": self._add_tags(report.tags) if report and is_complete and report.tags else self.tag_sums,

@@ -104,12 +104,13 @@ def report_by_condition(
     report = partial(
         CriterionReport,
         name=name,
-        requirement=criterion.requirement,
+        requirement=criterion.full_requirement,
         weight=criterion.full_weight,
         required=criterion.is_gate,
         neutralized=condition.neutralized,
         tags=criterion.tags,
         metadata=criterion.metadata,
+        evidence=condition.evidence,
     )
     if condition.error:
         fallback = fallback_judgment(criterion, policies.on_failure)

@@ -33,16 +33,19 @@ def report_criterion(
         policies: How failures and votes are resolved.
         is_open: Whether no judge was asked about the criterion, because the decision did not need it.
     """
+    is_panel = len(panel) > 1
+    if is_panel and criterion.judge is not None:
+        panel = [answers for answers in panel if answers.judge == criterion.judge]
     votes = votes_for(index, panel)
     outcomes = [answers.outcomes[index] for answers in panel if index in answers.outcomes]
     fields: dict[str, Any] = {
         "name": name,
-        "requirement": criterion.requirement,
+        "requirement": criterion.full_requirement,
         "weight": criterion.full_weight,
         "required": criterion.is_gate,
         "spend": total_spend(outcome.spend for outcome in outcomes),
         "neutralized": any(isinstance(outcome, Judgment) and outcome.neutralized for outcome in outcomes),
-        "votes": tuple(votes) if len(panel) > 1 else (),
+        "votes": tuple(votes) if is_panel else (),
         "tags": criterion.tags,
         "metadata": criterion.metadata,
         "not_asked": tuple(answers.judge for answers in panel if index not in answers.outcomes),
@@ -61,6 +64,7 @@ def report_criterion(
         verdict=result.verdict,
         value=result.value,
         reason=_reason(votes, result.verdict),
+        evidence=_evidence(outcomes, result.verdict),
         passed=criterion_holds(criterion, result.value),
         agreement=result.agreement,
         confidence=single.confidence if single else None,
@@ -120,6 +124,13 @@ def _vote(answers: JudgeAnswers, outcome: Outcome) -> Vote:
         value=outcome.value,
         reason=outcome.reason,
     )
+
+
+def _evidence(outcomes: Sequence[Outcome], verdict: str) -> tuple[int, ...]:
+    """Return the steps that the judges of the verdict cite; where there are none, those of the first judge."""
+    judgments = [outcome for outcome in outcomes if isinstance(outcome, Judgment)]
+    agreeing = [judgment for judgment in judgments if judgment.verdict == verdict] or judgments[:1]
+    return tuple(sorted({number for judgment in agreeing for number in judgment.evidence}))
 
 
 def _reason(votes: Sequence[Vote], verdict: str) -> str:

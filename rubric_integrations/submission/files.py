@@ -45,6 +45,9 @@ def read_responses(
     A row may bring its own rubric: as lists and objects, as their JSON in a cell, or as the path of a file in the
     folder of the rows or below it. What it brings as `labels` (answers by criterion) and `metadata` is carried along.
 
+    The column `attachments` has files for the judge: a list of objects with a `path`, relative to the file and in its
+    folder, or `data` (base64 or a `data:` URI), or a `url`; and optionally `mime_type`, `name` and `detail`.
+
     Args:
         path: The file.
         query: The task of every row that has no `query` of its own.
@@ -97,7 +100,7 @@ def _convert(path: Path, entries: Iterator[Entry], query: str | None, columns: C
             is_right = is_right or missing is None
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
-            row = _with_rubric_file(read_row(entry.fields, entry.number, query, columns), path.parent)
+            row = _with_rubric_file(read_row(entry.fields, entry.number, query, columns, path.parent), path.parent)
         if (first := places.setdefault(row.id, entry.place)) != entry.place:
             repeated = repeated or (
                 f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "

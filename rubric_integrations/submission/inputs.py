@@ -7,8 +7,9 @@ from typing import Any, TypedDict, cast
 
 from pydantic import ValidationError
 
+from rubric_integrations.submission.dialects.registry import dialect_of
 from rubric_integrations.submission.messages import Messages, Respond, split_conversation
-from rubric_integrations.submission.submission import Submission, error_line, render_if_messages
+from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.submission.thinking import output_block, split_parts, split_thinking, thinking_blocks
 
 
@@ -20,7 +21,7 @@ class ThinkingOutputDict(TypedDict, total=False):
 
 
 ToGradeInput = str | ThinkingOutputDict | Mapping[str, Any] | Messages | Submission
-"""The types that can be graded: text, `{"thinking": ..., "output": ...}`, chat messages, or a `Submission`."""
+"""The types that can be graded: text, `{"thinking": ..., "output": ...}`, messages of any dialect, a `Submission`."""
 
 
 def parse_thinking_output(text: str) -> ThinkingOutputDict:
@@ -48,8 +49,8 @@ def normalize_to_grade_input(to_grade: str | ThinkingOutputDict | Mapping[str, A
     """Convert a response in any accepted form to its thinking and its output.
 
     A text is split by `split_thinking`: only at markers that it begins with. The output of chat messages is the last
-    answer, or the whole conversation for `{"messages": [...], "respond": "transcript"}`. The output is empty if a
-    thinking block has no end.
+    answer, or the whole conversation for `{"messages": [...], "respond": "transcript"}` or `"trajectory"`. The output
+    is empty if a thinking block has no end.
 
     Raises:
         TypeError: `to_grade` is neither a text nor a mapping nor a list.
@@ -88,12 +89,8 @@ def as_submission(
         >>> as_submission({"thinking": "hm", "output": "42"}).response
         '42'
     """
-    context = {
-        "query": render_if_messages(query, "query"),
-        "reference": render_if_messages(reference, "reference"),
-    }
     try:
-        return _to_submission(to_grade, context)
+        return _to_submission(to_grade, {"query": query, "reference": reference})
     except ValidationError as error:
         raise ValueError(error_line(error)) from None
 
@@ -102,8 +99,9 @@ def _to_submission(to_grade: ToGradeInput, context: dict[str, Any]) -> Submissio
     if isinstance(to_grade, Submission):
         replaced = {name: text for name, text in context.items() if text is not None}
         # Only these are validated: the response was split when it was, and is not split again.
-        valid = Submission.model_validate({"response": "-", **replaced}) if replaced else to_grade
-        return to_grade.model_copy(update={name: getattr(valid, name) for name in replaced})
+        own = {"response": "-", "attachments": to_grade.attachments}
+        valid = Submission.model_validate({**own, **replaced}) if replaced else to_grade
+        return to_grade.model_copy(update={name: getattr(valid, name) for name in (*replaced, "attachments")})
     if conversation := _find_conversation(to_grade):
         return Submission.from_messages(*conversation, **context)
     if not isinstance(to_grade, str | Mapping):
@@ -118,12 +116,10 @@ def _wrong_type(to_grade: object) -> TypeError:
     )
 
 
-def _find_conversation(to_grade: object) -> tuple[Messages, Respond] | None:
+def _find_conversation(to_grade: object) -> tuple[Any, Respond] | None:
     """Return the messages of an input and its `respond`; None if it is not a conversation."""
-    if isinstance(to_grade, list | tuple):
-        return cast("Messages", to_grade), "last"
     if isinstance(to_grade, Mapping) and "messages" in to_grade and set(to_grade) <= {"messages", "respond"}:
         fields = cast("Mapping[str, Any]", to_grade)
         respond = fields.get("respond")
         return fields["messages"], "last" if respond is None else respond
-    return None
+    return None if dialect_of(to_grade) is None else (to_grade, "last")

@@ -6,11 +6,14 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
 from rubric_integrations._util.json_lines import parse_json
+from rubric_integrations.submission.attachment_inputs import attachment_fields, read_paths
+from rubric_integrations.submission.dialects.registry import dialect_of
 from rubric_integrations.submission.submission import Submission, error_line
 
 COLUMNS = {
@@ -19,6 +22,8 @@ COLUMNS = {
     "query": ("query", "input", "prompt", "question"),
     "reference": ("reference", "reference_output", "reference_answer", "expected_output"),
     "context": ("context", "documents"),
+    "attachments": ("attachments",),
+    "trajectory": ("trajectory",),
     "respond": ("respond",),
     "id": ("id",),
     "rubric": ("rubric", "rubrics"),
@@ -63,18 +68,26 @@ class Columns(NamedTuple):
 USUAL_COLUMNS = Columns()
 
 
-def read_row(data: Mapping[str, Any], number: int, query: str | None = None, columns: Columns = USUAL_COLUMNS) -> Row:
+def read_row(
+    data: Mapping[str, Any],
+    number: int,
+    query: str | None = None,
+    columns: Columns = USUAL_COLUMNS,
+    folder: Path | None = None,
+) -> Row:
     """Convert one row of named fields, from a file or a caller, to a submission.
 
     Names of columns are compared without regard to case, outer white space, and to spaces for underscores. None and NaN
     are missing values.
 
     Args:
-        data: A `response` and optionally a `query`, `reference`, `context`, `thinking`, `id`, `rubric`, `labels` and
-            `metadata`, each under any usual name. The last three are lists or mappings, or texts with these as JSON.
+        data: A `response` and optionally a `query`, `reference`, `context`, `attachments`, `trajectory`, `thinking`,
+            `id`, `rubric`, `labels` and `metadata`, each under any usual name. Attachments, the trajectory and the last
+            three are lists or mappings, or texts with these as JSON.
         number: The number of the row, from 1; its id if it has none.
         query: The task, if the row has none.
         columns: The names of columns that replace the usual ones.
+        folder: The folder in which an attachment may name a file by its `path`; None where it may name none.
 
     Example:
         >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
@@ -89,7 +102,10 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
     _warn_of_other_response(data, names_of["response"])
     row_id = str(fields.pop("id", "")).strip() or str(number)
     rubric, labels, metadata = (fields.pop(name, None) for name in ("rubric", "labels", "metadata"))
-    if not isinstance(fields.get("response"), list | tuple):
+    if "trajectory" in fields:
+        fields["trajectory"] = _parsed(fields["trajectory"])
+    has_steps = "trajectory" in fields and fields.get("respond") == "trajectory"
+    if dialect_of(fields.get("response")) is None and not has_steps:
         # `respond` is only for conversations: beside a text, it is a column without a meaning here, with any content.
         fields.pop("respond", None)
     missing = missing_column(data, columns)
@@ -101,6 +117,12 @@ def read_row(data: Mapping[str, Any], number: int, query: str | None = None, col
     if "response" not in fields or isinstance(fields["response"], bool | int | float):
         column = names_of["response"][0]
         return Row(row_id, None, f"row {row_id}: `{column}` {_not_a_text(fields.get('response', data[column]))}")
+    try:
+        if "attachments" in fields:
+            entries = attachment_fields(fields["attachments"])
+            fields["attachments"] = entries if folder is None else read_paths(entries, folder)
+    except ValueError as error:
+        return Row(row_id, None, f"row {row_id}: `attachments` {error}")
     try:
         submission = Submission.model_validate({"query": query, **fields})
     except ValidationError as error:
@@ -173,11 +195,17 @@ def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124
 
 
+def _parsed(value: object) -> object:
+    """Return the value that a text holds as JSON; any other value unchanged."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        with suppress(ValueError):
+            return parse_json(value)
+    return value
+
+
 def _mapping(value: object) -> Mapping[str, Any] | None:
     """Return a mapping, or the one that a text holds as JSON; None for a column of another meaning."""
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        with suppress(ValueError):
-            value = parse_json(value)
+    value = _parsed(value)
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
 
 

@@ -8,16 +8,10 @@ from typing import Any, ClassVar, Literal, Self, cast
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rubric_integrations._util.records import EncodableText, SparseRecord
-from rubric_integrations.submission.attachments import Attachment
+from rubric_integrations.submission.attachments import Attachment, check_attachments, refuse_paths
+from rubric_integrations.submission.conversations import convert_conversations
 from rubric_integrations.submission.documents import document_texts
-from rubric_integrations.submission.messages import (
-    Messages,
-    Respond,
-    check_respond,
-    render_conversation,
-    split_conversation,
-)
-from rubric_integrations.submission.thinking import SplitResponse, split_parts, split_thinking
+from rubric_integrations.submission.messages import Messages, Respond, check_respond
 from rubric_integrations.submission.trajectory import Trajectory
 
 # About 250,000 tokens. Judges cannot read more, and grading a truncated text would penalize what was cut off.
@@ -27,9 +21,10 @@ MAX_CHARS = 1_000_000
 class Submission(SparseRecord):
     """One response to grade, with the task it answers.
 
-    `response`, `query` and `reference` also accept lists of chat messages. If `response` is such a list, its last
-    answer is graded and the rest is appended to the query as context; with an additional `respond="transcript"` the
-    whole conversation is graded.
+    `response`, `query`, `reference` and `trajectory` also accept conversations in any dialect. If `response` is one,
+    its last answer is graded and the rest is appended to the query as context; with an additional
+    `respond="transcript"` the whole conversation is graded, and with `respond="trajectory"` the same with numbered
+    steps, which a judge can cite. Its steps become the `trajectory`, and its files the `attachments`.
 
     A response that begins with a thinking block, `<think>` or `<thinking>`, is split into `thinking` and `response`,
     unless `thinking` is set: then the response is not changed. `{"thinking": ..., "output": ...}` is accepted too.
@@ -48,8 +43,8 @@ class Submission(SparseRecord):
         trajectory: The steps of the agent that led to the response, for checks in code and for judges.
         show_trajectory: When judges are shown the trajectory: `always`, beside the response; `if_needed`, only for
             criteria that need it; or never beside the response, because the response is the trajectory (`as_response`).
-        attachments: Images, PDFs, recordings and other files, shown to the judge. `[attachment 1]` in a text is the
-            first of them.
+        attachments: Images, PDFs, recordings and other files, shown to the judge; at most 100, with 30,000,000 bytes in
+            all. `[attachment 1]` in a text is the first of them.
 
     Raises:
         pydantic.ValidationError: (a ValueError) The response is blank or has nothing after its thinking, a text is too
@@ -77,7 +72,7 @@ class Submission(SparseRecord):
     @classmethod
     def from_messages(
         cls,
-        messages: Messages,
+        messages: Any,
         respond: Respond = "last",
         *,
         query: str | Messages | None = None,
@@ -86,41 +81,43 @@ class Submission(SparseRecord):
         """Create a submission from a conversation.
 
         Args:
-            messages: Dictionaries with a `role` and `content`, or LangChain messages.
-            respond: What is graded: the `last` answer, with the rest as context, or the whole `transcript`.
+            messages: Messages in any dialect that `Trajectory.from_messages` reads.
+            respond: What is graded: the `last` answer, with the rest as context; the whole `transcript`; or the
+                `trajectory`, which is the transcript with numbered steps.
             query: The task; the context is appended to it.
             reference: An exemplary response.
 
         Raises:
-            TypeError: `messages` is not a list.
-            ValueError: `messages` is not a conversation, or does not end with an answer.
+            TypeError: `messages` is not a conversation.
+            ValueError: A message or a block cannot be read, or the conversation does not end with an answer (`last`).
 
         Example:
             >>> chat = [{"role": "user", "content": "6 x 7?"}, {"role": "assistant", "content": "It is 42."}]
             >>> Submission.from_messages(chat).response
             'It is 42.'
         """
-        response, context = split_conversation(messages, respond)
-        query_text, reference_text = render_if_messages(query, "query"), render_if_messages(reference, "reference")
-        return cls(response=response, query=_append_context(query_text, context), reference=reference_text)
+        check_respond(respond)
+        fields = {"response": messages, "respond": respond, "query": query, "reference": reference}
+        return cls.model_validate(convert_conversations(fields, is_conversation=True))
+
+    def shortened(self, step_limit: int) -> Self:
+        """Return this submission with the long results of its trajectory cut (see `Trajectory.shortened`).
+
+        A response that is the trajectory (`show_trajectory="as_response"`) becomes the text of the shorter one.
+
+        Raises:
+            ValueError: `step_limit` is less than 1.
+        """
+        trajectory = self.trajectory.shortened(step_limit) if self.trajectory else None
+        if trajectory is None or trajectory is self.trajectory:
+            return self
+        response = trajectory.text() if self.show_trajectory == "as_response" else self.response
+        return self.model_copy(update={"trajectory": trajectory, "response": response})
 
     @model_validator(mode="before")
     @classmethod
-    def _convert_response(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            return data
-        fields = dict(cast("Mapping[str, Any]", data))
-        fields |= {name: render_if_messages(fields[name], name) for name in ("query", "reference") if name in fields}
-        respond, response = fields.pop("respond", None), fields.get("response")
-        if isinstance(response, Mapping) and "messages" in response and set(response) <= {"messages", "respond"}:
-            conversation = cast("Mapping[str, Any]", response)
-            fields["response"], respond = conversation["messages"], conversation.get("respond") or respond
-        if respond is not None:
-            check_respond(respond)
-        if isinstance(fields.get("response"), list | tuple):
-            fields["response"], context = split_conversation(fields["response"], respond or "last")
-            fields["query"] = _append_context(fields.get("query"), context)
-        return fields | _split_response(fields.get("response"), fields.get("thinking"))
+    def _convert_conversations(cls, data: Any) -> Any:
+        return convert_conversations(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else data
 
     @field_validator("context", mode="before")
     @classmethod
@@ -137,6 +134,16 @@ class Submission(SparseRecord):
             )
         return value
 
+    @field_validator("attachments", mode="before")
+    @classmethod
+    def _refuse_paths(cls, value: Any) -> Any:
+        return refuse_paths(value)
+
+    @field_validator("attachments")
+    @classmethod
+    def _limit_attachments(cls, value: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
+        return check_attachments(value)
+
     @field_validator("response")
     @classmethod
     def _require_text(cls, value: str) -> str:
@@ -144,15 +151,27 @@ class Submission(SparseRecord):
             raise ValueError("is empty: there is nothing to grade")
         return value
 
-    @field_validator("response", "thinking", "query", "reference")
+    @field_validator("thinking", "query", "reference")
     @classmethod
-    def _limit_length(cls, value: str | None) -> str | None:
+    def _limit_text(cls, value: str | None) -> str | None:
         if value is not None and len(value) > MAX_CHARS:
-            raise ValueError(
-                f"has {len(value):,} characters, more than {MAX_CHARS:,}: "
-                "shorten it, or a judge would grade a text that it cannot read completely"
-            )
+            raise ValueError(_too_long(value))
         return value
+
+    @model_validator(mode="after")
+    def _limit_response(self) -> Self:
+        # The steps of a trajectory may be longer, because `step_limit` may cut them before a judge reads them.
+        is_trajectory = self.show_trajectory == "as_response" and self.trajectory is not None
+        if len(self.response) > MAX_CHARS and not is_trajectory:
+            raise ValueError(f"`response` {_too_long(self.response)}")
+        return self
+
+
+def _too_long(text: str) -> str:
+    return (
+        f"has {len(text):,} characters, more than {MAX_CHARS:,}: "
+        "shorten it, or a judge would grade a text that it cannot read completely"
+    )
 
 
 def error_line(error: Exception) -> str:
@@ -164,48 +183,3 @@ def error_line(error: Exception) -> str:
     # Errors about a conversation have no location, because their message names the place in the conversation.
     field = f"`{'.'.join(map(str, details['loc']))}` " if details["loc"] else ""
     return f"{field}{message[:1].lower()}{message[1:]}"
-
-
-def render_if_messages(value: Any, name: str) -> Any:
-    """Render a list of messages as text; return any other value unchanged, for pydantic to validate.
-
-    Raises:
-        ValueError: The list is not a conversation; the message begins with the name of the field.
-    """
-    if not isinstance(value, list | tuple):
-        return value
-    try:
-        return render_conversation(cast("Messages", value))
-    except ValueError as error:
-        raise ValueError(f"in the `{name}`: {error}") from None
-
-
-def _split_response(response: Any, thinking: Any) -> dict[str, Any]:
-    """Return the fields that change if a response is a dictionary, or begins with a thinking block.
-
-    Raises:
-        ValueError: There is thinking without an answer, there are two thinkings, or the dictionary has other keys.
-    """
-    if isinstance(response, Mapping):
-        parts = split_parts(cast("Mapping[str, Any]", response))
-        if parts.thinking and thinking:
-            raise ValueError("`response` has a `thinking` of its own beside the field `thinking`: remove one of them")
-    elif isinstance(response, str) and not thinking:
-        parts = split_thinking(response)
-    else:
-        return {}
-    if parts.block and not parts.output:
-        raise ValueError(_no_answer(parts))
-    return {"response": parts.output, "thinking": parts.thinking or thinking or None}
-
-
-def _no_answer(parts: SplitResponse) -> str:
-    unclosed = "" if parts.is_closed else ", which is not closed (was it cut off by a token limit?)"
-    return f"`response` has no answer after its `<{parts.block}>` block{unclosed}: there is nothing to grade"
-
-
-def _append_context(query: Any, context: str | None) -> Any:
-    """Append the earlier part of a conversation to the query."""
-    if context is None or not isinstance(query, str | None):
-        return query
-    return f"{query}\n\n{context}" if query else context

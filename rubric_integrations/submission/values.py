@@ -38,7 +38,7 @@ def value_text(value: object, simplify: Simplify = _no_special_type) -> str:
         ('{"answer": 42}', '')
     """
     if simplify(value) is None and is_conversation(value):
-        return render_conversation(cast("list[Any]", value))
+        return render_conversation(cast("list[Any]", value), files_as_placeholders=True)
     plain = plain_value(value, simplify)
     if plain is None or isinstance(plain, str):
         return plain or ""

@@ -58,7 +58,7 @@ def test_metric_type_without_a_function_is_a_failure(monkeypatch: pytest.MonkeyP
 
 def test_missing_library_of_a_metric_is_a_failure_that_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
-    with pytest.raises(JudgeFailure, match="pip install rouge-score sacrebleu"):
+    with pytest.raises(JudgeFailure, match="pip install rapidfuzz rouge-score sacrebleu"):
         run_metric(Metric(type="bleu"), Submission(response="x", reference="x"))
 
 

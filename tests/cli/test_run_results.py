@@ -32,7 +32,7 @@ def test_grade_writes_each_row_when_it_is_done_and_sorts_the_files_at_the_end(
     def one_row_hangs(call: Call) -> Reply:
         if f"number {COUNT - 1} of" in call.prompt:
             written.extend(line["id"] for line in read_lines(partial))
-        return Reply("MET", delay=1.5 if "number 2 of" in call.prompt else 0)
+        return Reply("MET", delay=0.6 if "number 2 of" in call.prompt else 0)
 
     server.script = one_row_hangs
     options = ("--judge", "openai/m", "--api-base", server.url, "--max-concurrency", 2, "--junit", rows / "junit.xml")

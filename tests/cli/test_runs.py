@@ -88,10 +88,10 @@ def test_two_processes_on_one_ledger_request_each_judgment_once(server: OpenAISe
 def test_interrupted_run_prints_the_command_that_resumes_it(
     server: OpenAIServer, tmp_path: Path, number: signal.Signals
 ) -> None:
-    server.script = right_verdicts(delay=0.05)
+    server.script = right_verdicts(delay=0.03)
     inputs, out = write_inputs(tmp_path, 20), tmp_path / "run.jsonl"
     run = Command(tmp_path, *arguments(inputs, server, out, "--query", "a b"))
-    while len(server.calls) < 40:
+    while len(server.calls) < 20:
         time.sleep(0.001)
     run.interrupt(number)
     interrupted = run.wait()

@@ -15,6 +15,7 @@ from pydantic import BaseModel, RootModel
 
 from rubric_integrations import Criterion, Rubric
 from rubric_integrations.dspy import RubricMetric
+from rubric_integrations.dspy.attached_values import AttachedValues
 from rubric_integrations.dspy.field_text import field_text
 from rubric_integrations.judges import lm_from_fn
 from tests.dspy.programs import metric_at
@@ -130,11 +131,12 @@ def test_text_that_only_mentions_a_data_uri_is_unchanged() -> None:
     assert field_text(text) == text
 
 
-def test_images_of_a_megabyte_in_query_response_and_reference_are_graded_as_placeholders(server: OpenAIServer) -> None:
-    image = dspy.Image(f"data:image/png;base64,{'A' * 1_500_000}")
+def test_images_in_query_and_response_are_attachments_and_placeholders_in_the_reference(server: OpenAIServer) -> None:
+    photo = dspy.Image(f"data:image/png;base64,{'A' * 1_500_000}")
+    online = dspy.Image("http://127.0.0.1:9/drawing")
     metric = metric_at(server, ONE_CRITERION, reference="gold")
-    example = dspy.Example(photo=image, question="Q", gold=[image]).with_inputs("photo", "question")
-    pred = dspy.Prediction(drawing=image, answer="A")
+    example = dspy.Example(photo=photo, question="Q", gold=[photo]).with_inputs("photo", "question")
+    pred = dspy.Prediction(drawings=[online, photo], answer="A")
 
     class Painter(dspy.Module):
         def forward(self, **_inputs: Any) -> dspy.Prediction:
@@ -142,10 +144,26 @@ def test_images_of_a_megabyte_in_query_response_and_reference_are_graded_as_plac
 
     result = dspy.Evaluate(devset=[example], metric=metric, display_progress=False)(Painter())
     assert result.score == 100.0
-    prompt = server.calls[-1].prompt
-    assert len(prompt) < 5_000
-    for text in ("photo: [image]", "drawing: [image]", '["[image]"]'):
-        assert text in prompt
+    blocks = server.calls[-1].body["messages"][-1]["content"]
+    for text in ("photo: [attachment 1]", 'drawings: ["[attachment 2]", "[attachment 1]"]', '["[image]"]'):
+        assert text in blocks[0]["text"]
+    assert [block["image_url"]["url"] for block in blocks if block["type"] == "image_url"] == [photo.url, online.url]
+
+
+def test_image_audio_and_file_are_collected_wherever_they_are() -> None:
+    files = AttachedValues()
+    report = Report(title="t", chart=dspy.Image(PNG), findings=[])
+    audio, paper = dspy.Audio(data="AAAA", audio_format="wav"), dspy.File(file_data="data:application/pdf;base64,AAAA")
+    assert field_text({"a": [report, audio], "b": paper}, files) == (
+        '{"a": [{"title": "t", "chart": "[attachment 1]", "findings": []}, "[attachment 2]"], "b": "[attachment 3]"}'
+    )
+    assert field_text(report.chart, files) == "[attachment 1]"
+    assert field_text(dspy.History(messages=[{"chart": dspy.Image(PNG)}]), files) == '{"chart": "[attachment 4]"}'
+    # What is only a reference to a provider's file cannot be sent.
+    assert field_text(dspy.File(file_id="file-1"), files) == "[file]"
+    assert field_text(dspy.Image("gs://bucket/a.png"), files) == "[image]"
+    types = [file.mime_type for file in files.attachments]
+    assert types == ["image/png", "audio/wav", "application/pdf", "image/png"]
 
 
 class Typed(dspy.Signature):

@@ -102,7 +102,10 @@ def test_on_abstain_sets_what_an_abstention_counts(server: OpenAIServer) -> None
         ({"judge": "offline", "max_outage": float("nan")}, "max_outage"),
         ({"judge": "offline", "cache_size": -1}, "`cache_size` must be at least 0 reports, got -1"),
         ({"judge": "offline", "on_abstain": "ignore"}, "'ignore'"),
-        ({"judge": "offline", "respond": "first"}, "`respond` must be 'last' or 'transcript', got 'first'"),
+        (
+            {"judge": "offline", "respond": "first"},
+            "`respond` must be 'last', 'transcript' or 'trajectory', got 'first'",
+        ),
         ({"grader": PerCriterionGrader("offline"), "on_abstain": "skip"}, "goes with `judge`"),
     ],
 )

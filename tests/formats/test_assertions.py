@@ -13,6 +13,7 @@ from rubric_integrations import Rubric, RubricError
 from rubric_integrations.formats import load_eval_cases, write_document
 from rubric_integrations.formats.documents import reading_losses
 from rubric_integrations.formats.registry import detect
+from rubric_integrations.rubric.check import CONDITIONS
 
 AGENTV: dict[str, Any] = {
     "name": "summaries",
@@ -115,6 +116,21 @@ def test_assertion_that_is_not_read_is_warned_of_and_listed() -> None:
         Rubric.from_dict(PROMPTFOO)
     [loss] = reading_losses(PROMPTFOO)
     assert loss.startswith("`tests[0].assert[0]`: `contains` is not read")
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition"),
+    [
+        ("trajectory:tool-used", "tool_used"),
+        ("not-trajectory:tool-used", "tool_forbidden"),
+        ("tool_trajectory", "tool_calls"),
+        ("latency", "max_seconds"),
+    ],
+)
+def test_assertion_on_a_trajectory_that_is_not_read_names_the_condition_of_a_check(kind: str, condition: str) -> None:
+    [loss] = reading_losses({"assert": [{"type": kind, "value": "search"}, {"type": "llm-rubric", "value": "Is kind"}]})
+    assert condition in CONDITIONS
+    assert f"a `check` with `{condition}` may decide the same" in loss
 
 
 def test_threshold_of_a_promptfoo_test_replaces_the_gates() -> None:

@@ -247,3 +247,13 @@ def test_no_advice_takes_a_criterion_or_a_weight_out(example: str) -> None:
 def test_single_criterion_and_many_criteria_are_no_mistake() -> None:
     assert lint(Rubric.from_dict([{"requirement": "Says why"}])) == []
     assert rules_for(*(f"Gives the figure of year {year}" for year in range(60))) == []
+
+
+def test_statement_that_may_be_supported_or_contradicted_is_no_duplicate_and_no_absent_error() -> None:
+    rubric = Rubric.from_dict(
+        [
+            {"requirement": "The text does not contain errors", "operator": "supports"},
+            {"requirement": "The text does not contain errors", "operator": "contradicts", "weight": -5},
+        ]
+    )
+    assert lint(rubric) == []

@@ -20,7 +20,7 @@ from tests.formats.mutation import SEEDS, mutate
 pytestmark = pytest.mark.filterwarnings("ignore:.*not graded, or not as there:UserWarning")
 
 
-@settings(max_examples=1500, deadline=1000)
+@settings(max_examples=500, deadline=1000)
 @given(st.sampled_from(SEEDS), st.integers(0, 2**32), st.integers(1, 6))
 def test_mutated_document_is_read_or_raises_a_rubric_error(seed: Any, chance: int, times: int) -> None:
     document = mutate(seed, random.Random(chance), times)
@@ -36,7 +36,7 @@ def test_mutated_document_is_read_or_raises_a_rubric_error(seed: Any, chance: in
     lint(rubric)
 
 
-@settings(max_examples=400, deadline=1000)
+@settings(max_examples=200, deadline=1000)
 @given(st.sampled_from(SEEDS), st.integers(0, 2**32))
 def test_mutated_text_is_read_or_raises_a_rubric_error(seed: Any, chance: int) -> None:
     source = random.Random(chance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from rubric_integrations import Rubric, RubricError
 from tests.rubric.strategies import rubrics
@@ -105,6 +105,7 @@ def test_refusal_of_a_file_with_several_faults_lists_them_all() -> None:
     ]  # fmt: skip
 
 
+@settings(max_examples=50)
 @given(rubrics)
 def test_written_rubric_is_read_as_an_equal_rubric(rubric: Rubric) -> None:
     assert Rubric.from_dict(rubric.to_dict()) == rubric

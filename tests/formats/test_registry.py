@@ -44,7 +44,7 @@ def test_example_file_is_detected_graded_and_equal_after_writing(path: Path, ser
 
 
 @pytest.mark.parametrize("to", FORMATS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rubric=rubrics)
 def test_conversion_of_any_rubric_is_lossless_or_reports_its_losses(rubric: Rubric, to: Format) -> None:
     try:
@@ -85,6 +85,15 @@ def test_conversion_lists_tags_importance_and_metadata_as_losses(name: str) -> N
     for field in ("tags", "importance", "metadata"):
         assert any(loss.startswith(f"`a`: `{field}` has no place in the") for loss in losses)
     assert FORMATS[name].read(document, "file").criteria[0].requirement == "r"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_evidence_operator_and_judge_are_kept_or_listed_as_losses(name: Format) -> None:
+    rubric = Rubric([Criterion(name="a", requirement="r", needs=("query",), operator="supports", judge="second")])
+    document, losses = write_document(rubric, name)
+    lost = [field for field in ("needs", "operator", "judge") if any(f"`a`: `{field}`" in loss for loss in losses)]
+    assert lost == ([] if name == "native" else ["needs", "operator", "judge"])
+    assert read_document(document, "file").criteria[0].operator == (None if lost else "supports")
 
 
 def test_conversion_to_agentv_writes_bands_that_cover_its_scale_as_score_ranges() -> None:

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from rubric_integrations.formats.schema import json_schema
 from tests.formats.test_linting import EXAMPLES
+from tests.rubric.test_trajectory_checks import TRAJECTORY
 from tests.rubric.test_tree import TREE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +21,8 @@ def test_published_schema_is_current_and_agrees_with_the_reader() -> None:
     published = json.loads((ROOT / "schema/rubric.schema.json").read_text(encoding="utf-8"))
     assert published == json_schema()
     validator: Any = Draft202012Validator(published)
-    for text in (TREE, (ROOT / "examples/quarterly_margin/rubric.yaml").read_text(), *EXAMPLES.values()):
+    examples = (TREE, (ROOT / "examples/quarterly_margin/rubric.yaml").read_text(), TRAJECTORY, *EXAMPLES.values())
+    for text in examples:
         assert list(validator.iter_errors(yaml.safe_load(text))) == []
     for text in ("- {wieght: 3, requirement: a}", "[]", "- {weight: 3}", "- {requirement: a, check: {max_wrds: 3}}"):
         assert list(validator.iter_errors(yaml.safe_load(text)))

@@ -67,7 +67,7 @@ def test_thinking_reaches_the_judge_apart_and_no_check(server: OpenAIServer) -> 
 # -- one judge after another
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     st.lists(st.sampled_from(["MET", "UNMET", "CANNOT_ASSESS", "FAIL"]), min_size=1, max_size=6),
     st.sampled_from(VOTE_STRATEGIES["binary"]),

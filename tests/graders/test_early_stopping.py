@@ -61,7 +61,7 @@ def rubrics(draw: st.DrawFn) -> Rubric:
     st.sampled_from([True, 0.2, 0.5, 0.9]),
     st.sampled_from([None, LengthPenalty(free_budget=1, max_cap=6, penalty_at_cap=0.5)]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_stopping_early_changes_neither_passed_nor_the_side_of_the_threshold(
     rubric: Rubric, words: list[str], policy: str, on_failure: object, stop: float, penalty: LengthPenalty | None
 ) -> None:
@@ -95,7 +95,7 @@ async def test_stopping_early_saves_more_than_a_third_of_the_calls(
         ]
     )
     calls = made = 0
-    for _ in range(200):
+    for _ in range(100):
         answers = {f"r{position}": "MET" if dice.random() < 0.6 else "UNMET" for position in range(12)}
         # On one event loop, which takes half as long as `grade_sync`.
         short = await rubric.grade("text", PerCriterionGrader(judge_with(answers), stop_when_decided=True))

@@ -31,8 +31,8 @@ NO_ANSWER = BatchResult({}, {1: "no answer"}, Spend())
 UNREADABLE = JudgeFailure("parse", "prose", retryable=True)
 
 
-async def send(state: Endpoint, outcome: object) -> object:
-    """Make one call with this outcome, and return what comes of it."""
+async def send(state: Endpoint, outcome: object, timeout: float = 1.0) -> object:  # noqa: ASYNC109
+    """Make one call with this outcome, and return what comes of it; a `TimeoutError` if it is held."""
 
     async def request() -> object:
         if isinstance(outcome, Exception):
@@ -40,7 +40,7 @@ async def send(state: Endpoint, outcome: object) -> object:
         return outcome
 
     try:
-        return await asyncio.wait_for(state.call(request), 1)
+        return await asyncio.wait_for(state.call(request), timeout)
     except (JudgeFailure, JudgeUnusable, TimeoutError) as error:
         return error
 
@@ -61,13 +61,14 @@ class Clock:
 async def test_outage_holds_calls_and_probes_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "FIRST_PROBE", 10.0)
     clock = Clock()
-    state, sent = Endpoint(300.0, clock=clock), list[int]()
+    state, sent, is_sent = Endpoint(300.0, clock=clock), list[int](), asyncio.Event()
     for _ in range(LOST_CALLS):
         assert await send(state, LOST) is LOST
     assert state.down_since == 100.0
 
     async def request(number: int, answer: asyncio.Future[str]) -> str:
         sent.append(number)
+        is_sent.set()
         return await answer
 
     answer = asyncio.get_running_loop().create_future()
@@ -75,7 +76,8 @@ async def test_outage_holds_calls_and_probes_with_one(monkeypatch: pytest.Monkey
     await asyncio.sleep(0.05)
     assert sent == []
     clock.now += 11.0
-    await asyncio.wait(tasks, timeout=0.5)
+    await asyncio.wait_for(is_sent.wait(), 5)
+    await asyncio.sleep(0.05)
     assert len(sent) == 1
     answer.set_result("MET")
     assert await asyncio.gather(*tasks) == ["MET"] * 5
@@ -91,7 +93,7 @@ async def test_probe_that_is_lost_is_followed_by_another_after_a_longer_wait(mon
         await send(state, LOST)
     while clock.now < 120:
         outcome = await asyncio.gather(
-            asyncio.wait_for(state.call(partial(send_lost, probes, clock)), 0.02), return_exceptions=True
+            asyncio.wait_for(state.call(partial(send_lost, probes, clock)), 0.005), return_exceptions=True
         )
         assert isinstance(outcome[0], JudgeFailure | TimeoutError)
         clock.now += 0.5
@@ -110,7 +112,7 @@ async def test_server_says_when_to_probe() -> None:
     for _ in range(LOST_CALLS):
         await send(state, JudgeFailure("transport", "busy", retryable=True, retry_after=30.0))
     clock.now += 29.0
-    assert isinstance(await send(state, "MET"), TimeoutError)
+    assert isinstance(await send(state, "MET", timeout=0.1), TimeoutError)
     clock.now += 1.0
     assert await send(state, "MET") == "MET"
 

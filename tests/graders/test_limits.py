@@ -154,7 +154,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_single_fault_is_retried_and_its_cost_is_counted(server: OpenAIServer, fault: str) -> None:
     server.script = lambda call: FAULTS[fault] if call.number == 0 else Reply("MET")
-    call_limits = CallLimits(timeout=2 if fault == "hang" else 60)
+    call_limits = CallLimits(timeout=0.75 if fault == "hang" else 60)
     report = await ONE.grade("text", grader=grader_for(server, limits=call_limits))
     assert (report.criteria[0].verdict, report.complete) == ("MET", True)
     assert report.spend.calls == len(server.calls) == 2

@@ -26,7 +26,9 @@ def test_settings_have_the_documented_defaults() -> None:
     assert Voting().model_dump() == {
         "weights": None, "binary": "majority", "ordinal": "mean", "nominal": "mode", "sequential": False,
     }  # fmt: skip
-    assert CallLimits().model_dump() == {"max_concurrency": 64, "timeout": 120.0, "max_outage": 300.0}
+    assert CallLimits().model_dump() == {
+        "max_concurrency": 64, "timeout": 120.0, "max_outage": 300.0, "step_limit": None, "chunk_size": None,
+    }  # fmt: skip
     assert OptionDisplay().model_dump() == {"shuffle": True, "seed": 0, "may_abstain": True}
 
 
@@ -47,7 +49,7 @@ def test_voting_out_of_range_is_refused(settings: dict[str, Any], words: str) ->
 
 @pytest.mark.parametrize(
     "settings", [{"max_concurrency": 0}, {"max_concurrency": True}, {"max_concurrency": 2.0}, {"timeout": 0},
-                 {"timeout": float("inf")}],
+                 {"timeout": float("inf")}, {"step_limit": 0}, {"step_limit": True}, {"chunk_size": 4}],
 )  # fmt: skip
 def test_call_limits_out_of_range_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):

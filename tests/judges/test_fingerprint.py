@@ -101,3 +101,12 @@ def test_tags_of_an_example_which_no_judge_sees_do_not_change_the_fingerprint() 
         return LMJudge("openai/mock", examples=[label]).fingerprint()
 
     assert fingerprint() == fingerprint("axis:accuracy")
+
+
+def test_field_of_an_example_changes_the_fingerprint_only_if_a_prompt_shows_it() -> None:
+    def fingerprint(**fields: Any) -> str | None:
+        criterion = Criterion(requirement="Says 42", **fields)
+        label = LabelledJudgment(submission=Submission(response="It is 42."), criterion=criterion, verdict="MET")
+        return LMJudge("openai/mock", examples=[label]).fingerprint()
+
+    assert fingerprint() == fingerprint(judge="second") != fingerprint(operator="supports")

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import cycle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations.judges import Question
@@ -110,6 +110,7 @@ def test_room_for_rows_is_what_the_most_expensive_row_leaves() -> None:
     assert [SpendLimit(max_cost=0.7).has_room_for(rows, row) for rows in (1, 2, 3)] == [True, True, False]
 
 
+@settings(max_examples=50)
 @given(costs=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60), max_cost=st.floats(0.0, 10.0))
 async def test_max_cost_is_never_exceeded_where_the_highest_cost_of_a_call_is_known(
     costs: list[float], max_cost: float

@@ -57,7 +57,7 @@ def test_evaluator_failing_judge_gives_an_error_row_without_score(server: OpenAI
 def test_evaluator_called_with_keywords_returns_the_dict_of_openevals(server: OpenAIServer) -> None:
     evaluator = RubricEvaluator(NUMBER_RUBRIC, judge=chat_model(server, number_script))
     result = evaluator(
-        inputs={"question": "2 x 3?"}, outputs=number_text(6), reference_outputs="6", attachments={"ignored": b""}
+        inputs={"question": "2 x 3?"}, outputs=number_text(6), reference_outputs="6", rubric_notes="ignored"
     )
     assert (result["key"], result["score"]) == ("rubric", 1.0)
     assert "passed" in result["comment"]

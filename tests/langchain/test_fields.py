@@ -14,7 +14,7 @@ from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from pydantic import BaseModel
 
 from rubric_integrations import Rubric
-from rubric_integrations.dspy.examples import response_of
+from rubric_integrations.dspy.examples import response_fields, response_text
 from rubric_integrations.langchain import RubricEvaluator, RubricRunnable
 from rubric_integrations.langchain.fields import FieldSelector
 from rubric_integrations.submission.values import value_text
@@ -96,7 +96,7 @@ def test_typed_output_has_the_same_text_as_in_dspy(value: Any) -> None:
     submission = FieldSelector().select({}, {"output": value}, {"output": value})
     assert submission is not None
     assert submission.response == submission.reference == value_text(value)
-    assert response_of(None, dspy.Prediction(answer=value)) == value_text(value)
+    assert response_text(response_fields(None, dspy.Prediction(answer=value)) or {}) == value_text(value)
 
 
 def test_structured_response_has_the_conversation_before_it_as_its_task() -> None:

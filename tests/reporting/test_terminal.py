@@ -40,6 +40,14 @@ def test_report_table_of_a_passing_submission_has_a_row_per_criterion() -> None:
     assert [line.split("│")[1].strip() for line in table if line.startswith("│")] == ["MET", "UNMET", "plain"]
 
 
+def test_report_table_says_how_many_characters_judges_were_not_shown() -> None:
+    graded = grades("right=MET error=UNMET tone=plain")[0]
+    assert graded.report is not None
+    cut = graded._replace(report=graded.report.model_copy(update={"omitted_characters": 9_900}))
+    tables = [" ".join(" ".join(lines_of(report_table(row))).split()) for row in (graded, cut)]
+    assert ["passed, 9,900 characters of tool results omitted" in table for table in tables] == [False, True]
+
+
 def test_report_table_names_the_required_criterion_that_is_unmet() -> None:
     assert "not passed (required: right)" in lines_of(report_table(grades("right=UNMET error=UNMET tone=x")[0]))[0]
 

@@ -35,12 +35,11 @@ FAULTS: dict[str, Reply] = {
 HANG_RATE, MOST_HANGS = 0.01, 2
 
 
-@pytest.mark.parametrize(("rate", "retries"), [(0.05, 20), (0.2, 80)])
 def test_run_with_every_fault_gets_each_right_judgment_once(
-    server: OpenAIServer, tmp_path: Path, rate: float, retries: int, record_property: Any
+    server: OpenAIServer, tmp_path: Path, record_property: Any
 ) -> None:
     chance, hits, answered = random.Random(5), Counter[str](), Counter[tuple[int, int]]()
-    rates = dict.fromkeys(FAULTS, rate) | {"hang": HANG_RATE}
+    rates = dict.fromkeys(FAULTS, 0.2) | {"hang": HANG_RATE}
 
     def script(call: Call) -> Reply:
         for name, fault in FAULTS.items():
@@ -52,7 +51,7 @@ def test_run_with_every_fault_gets_each_right_judgment_once(
 
     server.script = script
     judge = LMJudge("openai/m", api_base=server.url)
-    grader = PerCriterionGrader(judge, max_retries=retries, limits=CallLimits(timeout=4.0))
+    grader = PerCriterionGrader(judge, max_retries=80, limits=CallLimits(timeout=3.0))
     run = grade_many(texts(25), RUBRIC, grader, ledger=tmp_path / "run.sqlite", max_concurrency=12)
     scores = [graded.score for graded in run]
     assert scores == pytest.approx([score(i) for i in range(25)])
@@ -60,7 +59,7 @@ def test_run_with_every_fault_gets_each_right_judgment_once(
     assert min(hits.values()) > 0
     assert set(hits) == set(FAULTS)
     faults = ", ".join(f"{count} {name}" for name, count in hits.items())
-    record_property("shown", f"faults at {rate:.0%} each: 300 of 300 judgments, none twice, through {faults}")
+    record_property("shown", f"faults at 20% each: 300 of 300 judgments, none twice, through {faults}")
 
 
 def test_run_whose_server_often_hangs_gets_each_judgment(server: OpenAIServer) -> None:

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Rubric
@@ -63,7 +63,6 @@ def test_coverage_counts_only_criteria_that_apply(forest: list[dict[str, Any]], 
     assert math.isclose(coverage(rubric, assessed, left_out), expected, abs_tol=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
 @given(forests(2), st.data(), POLICIES, st.sampled_from([0.0, 0.3, 1.0]))
 def test_score_range_includes_that_open_criteria_do_not_apply(
     forest: list[dict[str, Any]], data: st.DataObject, policy: Any, credit: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Option, Rubric, Scale
@@ -43,7 +43,6 @@ def possible_values(criterion: Criterion) -> list[float | None]:
     st.sampled_from(["skip", "zero", "partial", "fail"]),
     st.sampled_from([0.0, 0.3, 1.0]),
 )
-@settings(max_examples=300, deadline=None)
 def test_score_range_equals_the_extremes_of_all_possible_answers(
     criteria: list[Criterion], data: st.DataObject, policy: CannotAssess, credit: float
 ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission
@@ -198,7 +198,6 @@ def completions(rubric: Rubric, known: dict[int, float | None]) -> Iterator[list
     return (list(values) for values in itertools.product(*places))
 
 
-@settings(max_examples=300, deadline=None)
 @given(forests(), st.data(), POLICIES, st.sampled_from([0.0, 0.3, 1.0]))
 def test_score_range_of_a_tree_equals_the_extremes_of_all_possible_answers(
     forest: list[dict[str, Any]], data: st.DataObject, policy: Any, credit: float

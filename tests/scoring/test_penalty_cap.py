@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rubric_integrations import Rubric
@@ -108,7 +108,6 @@ def test_score_many_of_groups_with_penalties_equals_compute_score(
     assert is_close(None if math.isnan(score) else float(score), expected)
 
 
-@settings(max_examples=200, deadline=None)
 @given(forests(), st.data(), POLICIES, st.sampled_from([0.0, 0.3, 1.0]))
 def test_score_range_of_groups_with_penalties_equals_the_extremes_of_all_answers(
     forest: list[dict[str, Any]], data: st.DataObject, policy: Any, credit: float

@@ -74,8 +74,10 @@ async def _store_after_release(self: Any, judgments: Mapping[str, Judgment]) -> 
     return judgments
 
 
-def _ignore_criterion(self: StoredJudge, form: str, submission: Any, guidelines: str, _own_part: object) -> str:
-    return _digest(self, form, submission, guidelines, "the same")
+def _ignore_criterion(
+    self: StoredJudge, form: str, submission: Any, guidelines: str, _own_part: object, _criteria: Any
+) -> str:
+    return _digest(self, form, submission, guidelines, "the same", ())
 
 
 def _sleep_in_the_loop(self: concurrency.AdaptiveConcurrency, sent_at: float, wait: float = 0.0) -> None:
@@ -116,3 +118,22 @@ BREAKAGES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a call has no timeout": lambda: patch.object(limited_judge.asyncio, "timeout", _NoTimeout),
     "a row is graded twice": lambda: patch.object(runner, "as_rows", _repeat_last_row),
 }
+
+SEEDS_THAT_FIND: dict[str, int] = {
+    "a slot is not released": 26,
+    "a lease is not released": 39,
+    "heartbeats are not sent": 27,
+    "everybody else is taken for dead": 15,
+    "a lease ends before its judgment is stored": 38,
+    "the key of a judgment ignores its criterion": 38,
+    "calls are counted after they are sent": 37,
+    "nothing is reserved for a call": 77,
+    "failed calls are not counted": 19,
+    "a lease is not checked before sending": 194,
+    "judgments are not validated": 17,
+    "a server's request to wait is ignored": 14,
+    "a wait blocks the event loop": 10,
+    "a call has no timeout": 37,
+    "a row is graded twice": 38,
+}
+"""For each fault, a seed that finds it quickly. The tests play it first, and all others only if it no longer does."""

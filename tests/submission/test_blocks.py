@@ -1,4 +1,4 @@
-"""Blocks of content: tool calls and results of every provider are rendered as OpenAI's are; nothing is lost."""
+"""Blocks of content: calls of every provider are rendered alike, with their results; nothing is lost."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 
-from rubric_integrations.submission.messages import render_conversation, split_conversation
+from rubric_integrations.submission.messages import (
+    is_conversation,
+    is_message,
+    render_conversation,
+    split_conversation,
+)
 from tests.submission.conversations import ANSWER, CHAT, QUESTION, parsed_lines
 
 CALL_LINE = {
     "role": "assistant",
     "content": "",
-    "tool_calls": [{"id": "c1", "name": "look", "arguments": {"year": 2024}}],
+    "tool_calls": [{"name": "look", "arguments": {"year": 2024}}],
 }
-RESULT_LINE = {"role": "tool", "content": "17.2%", "tool_call_id": "c1"}
+JOINED_LINE = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"name": "look", "arguments": {"year": 2024}, "result": "17.2%"}],
+}
+GIF = "R0lGODlh"
 
 ANTHROPIC = [
     {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {"year": 2024}}]},
@@ -41,9 +51,9 @@ RESPONSES = [
 @pytest.mark.parametrize("exchange", [ANTHROPIC, ANTHROPIC_BLOCKS, LANGCHAIN, RESPONSES])
 def test_call_and_result_in_any_format_give_the_same_lines(exchange: list[Any]) -> None:
     lines = parsed_lines(render_conversation([QUESTION, *exchange, ANSWER]))
-    assert lines == [QUESTION, CALL_LINE, RESULT_LINE, ANSWER]
+    assert lines == [QUESTION, JOINED_LINE, ANSWER]
     response, context = split_conversation([QUESTION, *exchange, ANSWER])
-    assert (response, parsed_lines(context)) == (ANSWER["content"], lines[:3])
+    assert (response, parsed_lines(context)) == (ANSWER["content"], lines[:2])
 
 
 def test_call_in_the_content_and_in_the_tool_calls_is_rendered_once() -> None:
@@ -61,11 +71,18 @@ def test_result_beside_a_users_text_is_its_own_line_with_its_error() -> None:
         render_conversation([{"role": "user", "content": [result, {"type": "text", "text": "Well?"}]}])
     )
     assert lines == [
-        {"role": "tool", "content": "no such year", "tool_call_id": "c1", "is_error": True},
+        {"role": "tool", "content": "[error]\nno such year"},
         {"role": "user", "content": "Well?"},
     ]
     failed = ToolMessage("no such year", tool_call_id="c1", status="error")
     assert parsed_lines(render_conversation([failed])) == lines[:1]
+    joined = parsed_lines(render_conversation([*ANTHROPIC[:1], failed]))
+    assert joined[0]["tool_calls"][0] == {
+        "name": "look",
+        "arguments": {"year": 2024},
+        "result": "no such year",
+        "is_error": True,
+    }
 
 
 SERVER_CALLS = [
@@ -84,22 +101,25 @@ def test_server_call_and_result_are_context_of_the_answer(call: Any, result: Any
     answer = AIMessage([call, result, {"type": "text", "text": "It was 17.2%."}])
     response, context = split_conversation([HumanMessage("What was the margin?"), answer])
     assert response == "It was 17.2%."
-    assert parsed_lines(context) == [QUESTION, CALL_LINE, RESULT_LINE]
-    assert parsed_lines(render_conversation([QUESTION, answer])) == [QUESTION, CALL_LINE, RESULT_LINE, ANSWER]
+    assert parsed_lines(context) == [QUESTION, JOINED_LINE]
+    assert parsed_lines(render_conversation([QUESTION, answer])) == [QUESTION, JOINED_LINE, ANSWER]
 
 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
         (None, ""),
-        ([{"type": "text", "text": "a"}, {"type": "image", "source": {"data": "AAAA"}}, "b"], "a\n[image]\nb"),
+        (
+            [{"type": "text", "text": "a"}, {"type": "image", "data": GIF, "mimeType": "image/gif"}, "b"],
+            "a\n[attachment 1]\nb",
+        ),
         ({"stdout": "a", "return_code": 0}, '{"stdout": "a", "return_code": 0}'),
         (
             [{"type": "web_search_result", "title": "T", "url": "u", "encrypted_content": "AAAA"}],
             '{"type": "web_search_result", "title": "T", "url": "u"}',
         ),
-        ([{"type": "document", "source": {"type": "base64", "data": "AAAA"}}], "[document]"),
-        ([{"type": "computer_screenshot", "image_url": "data:AAAA"}], "[computer_screenshot]"),
+        ([{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Fine."}}], "Fine."),
+        ([{"type": "computer_screenshot", "image_url": f"data:image/gif;base64,{GIF}"}], "[attachment 1]"),
         (["a", 3], "a\n3"),
     ],
 )
@@ -118,7 +138,8 @@ def test_failed_server_result_is_marked() -> None:
         },
     ]
     first, second = parsed_lines(render_conversation([AIMessage(blocks)]))
-    assert first == {"role": "tool", "content": "down", "tool_call_id": "c1", "is_error": True}
+    assert first == {"role": "tool", "content": "[error]\ndown"}
+    assert second["content"].startswith("[error]")
     assert "max_uses_exceeded" in second["content"]
 
 
@@ -128,27 +149,25 @@ def test_other_items_of_a_response_are_rendered() -> None:
         {"type": "web_search_call", "id": "w", "status": "completed", "action": {"type": "search", "query": "margin"}},
         {"type": "mcp_call", "id": "m", "name": "look", "arguments": '{"year": 2024}', "output": "17.2%"},
         {"type": "custom_tool_call", "call_id": "c", "name": "run", "input": "print(1)"},
-        {"type": "image_generation_call", "id": "i", "result": "AAAA"},
+        {"type": "image_generation_call", "id": "i", "result": GIF},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It was 17.2%."}]},
     ]
+    search = {"name": "web_search", "arguments": {"action": {"type": "search", "query": "margin"}}}
     lines = parsed_lines(render_conversation(items))
     assert lines == [
-        {"role": "assistant", "content": "[reasoning]"},
+        {
+            "role": "assistant",
+            "content": "[reasoning]",
+            "tool_calls": [search, {"name": "look", "arguments": {"year": 2024}, "result": "17.2%"}],
+        },
         {
             "role": "assistant",
             "content": "",
             "tool_calls": [
-                {"id": "w", "name": "web_search", "arguments": {"action": {"type": "search", "query": "margin"}}}
+                {"name": "run", "arguments": "print(1)"},
+                {"name": "image_generation", "arguments": {}, "result": "[attachment 1]"},
             ],
         },
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"id": "m", "name": "look", "arguments": {"year": 2024}}],
-        },
-        {"role": "tool", "content": "17.2%", "name": "look", "tool_call_id": "m"},
-        {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "name": "run", "arguments": "print(1)"}]},
-        {"role": "assistant", "content": "[image_generation_call]"},
         ANSWER,
     ]
     assert split_conversation([QUESTION, *items])[0] == "It was 17.2%."
@@ -169,12 +188,22 @@ def test_reasoning_between_calls_is_never_graded() -> None:
         SERVER_RESULTS[0],
         {"type": "thinking", "thinking": "so"},
         {"type": "text", "text": "It was 17.2%."},
-        {"type": "image", "url": "u"},
+        {"type": "image", "url": "https://example.com/a.png"},
     ]
-    assert split_conversation([QUESTION, AIMessage(blocks)])[0] == "It was 17.2%.\n[image]"
+    assert split_conversation([QUESTION, AIMessage(blocks)])[0] == "It was 17.2%.\n[attachment 1]"
 
 
-def test_calls_without_a_name_are_placeholders() -> None:
+def test_call_without_a_name_is_an_error_with_its_place() -> None:
     chunk = {"role": "assistant", "content": [{"type": "tool_call_chunk", "args": '{"a"', "index": 0}, "x"]}
-    assert parsed_lines(render_conversation([chunk]))[0]["content"] == "[tool_call_chunk]\nx"
-    assert parsed_lines(render_conversation(CHAT))[1] == CALL_LINE
+    with pytest.raises(ValueError, match=r"`messages\[0\].content\[0\]` is a block of the type 'tool_call_chunk'"):
+        render_conversation([chunk])
+    assert is_conversation([chunk])
+    assert is_message(chunk)
+    assert parsed_lines(render_conversation(CHAT))[1] == JOINED_LINE
+
+
+def test_calls_with_one_id_in_one_message_are_all_kept() -> None:
+    calls: list[Any] = [{"type": "tool_call", "name": "look", "args": {"n": n}, "id": "c"} for n in (1, 2)]
+    for message in (AIMessage(calls, tool_calls=calls), AIMessage("", tool_calls=calls), AIMessage(calls)):
+        (line,) = parsed_lines(render_conversation([message]))
+        assert [call["arguments"] for call in line["tool_calls"]] == [{"n": 1}, {"n": 2}]

@@ -12,7 +12,7 @@ import pytest
 
 from rubric_integrations.submission import ResponsesError, Row, Submission, read_responses
 from rubric_integrations.submission.files import read_row
-from rubric_integrations.submission.messages import render_conversation
+from rubric_integrations.submission.trajectory import Trajectory
 from tests.submission.conversations import ANSWER, CHAT, QUESTION
 
 
@@ -35,8 +35,34 @@ def test_jsonl_rows_with_conversations_are_converted(tmp_path: Path) -> None:
     last, transcript, with_prompt, text = [row.submission for row in rows]
     assert last == Submission.from_messages(CHAT, query="Q")
     assert transcript == Submission.from_messages(CHAT, "transcript", query="Be exact.")
-    assert with_prompt == Submission(response="It was 17.2%.", query=render_conversation([QUESTION]))
+    assert with_prompt == Submission.from_messages([ANSWER], query=[QUESTION])
     assert text == Submission(response="text", query="Q")
+
+
+def test_jsonl_rows_with_a_trajectory_are_converted(tmp_path: Path) -> None:
+    react = {"thought_0": "Look.", "tool_name_0": "look", "tool_args_0": {}, "observation_0": "17.2%"}
+    rows = write_rows(
+        tmp_path,
+        {"response": "17.2%", "trajectory": CHAT},
+        {"response": "17.2%", "trajectory": json.dumps(CHAT)},
+        {"response": "17.2%", "trajectory": react, "respond": "trajectory"},
+        {"response": CHAT, "respond": "trajectory"},
+        {"response": "17.2%", "trajectory": None, "respond": "trajectory"},
+        {"response": "17.2%", "trajectory": "I looked."},
+        {"response": "17.2%", "trajectory": [{"role": "user", "content": [{"type": "hologram"}]}]},
+    )
+    beside, as_json, whole, messages, nothing, *_ = [row.submission for row in rows]
+    trajectory = Trajectory.from_messages(CHAT)
+    assert beside == as_json == Submission(response="17.2%", query="Q", trajectory=trajectory)
+    assert whole is not None
+    assert whole.show_trajectory == "as_response"
+    assert [json.loads(line)["step"] for line in whole.response.splitlines()] == [1, 2]
+    assert messages == Submission.from_messages(CHAT, "trajectory", query="Q")
+    assert nothing == Submission(response="17.2%", query="Q")
+    assert (rows[5].error or "").startswith("row 6: in the `trajectory`: `messages` must be a list of messages")
+    assert "row 7: in the `trajectory`: `messages[0].content[0]` is a block of the type 'hologram'" in (
+        rows[6].error or ""
+    )
 
 
 def test_jsonl_rows_with_invalid_conversations_have_an_error(tmp_path: Path) -> None:

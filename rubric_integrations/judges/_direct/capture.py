@@ -39,7 +39,7 @@ class CapturedRequest(NamedTuple):
 
 
 async def capture_request(
-    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, str]
+    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, Any]
 ) -> CapturedRequest | None:
     """Capture what a predictor would send to an OpenAI-compatible endpoint.
 
@@ -72,7 +72,7 @@ class _Rendered(Exception):  # noqa: N818 -- no error, but the way out of the pr
 
 
 async def _render_messages(
-    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, str]
+    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     async def render(prompt: object = None, *, messages: object = None, **options: object) -> None:
         raise _Rendered(messages, options)

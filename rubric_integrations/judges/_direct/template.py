@@ -8,8 +8,6 @@ place of its texts, up to the bytes of the HTTP request; the others put their te
 from __future__ import annotations
 
 import json
-import re
-import secrets
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -22,7 +20,7 @@ import dspy
 from dspy import lm15
 from dspy.utils.exceptions import DSPyError
 
-from rubric_integrations._util.text_cache import cache_by_text
+from rubric_integrations.judges._direct.slots import find_slots, form_of, slot_inputs
 from rubric_integrations.judges.models.completion import Completion
 
 if TYPE_CHECKING:
@@ -31,15 +29,12 @@ if TYPE_CHECKING:
 # The releases of DSPy whose internals this package was tested with.
 TESTED_DSPY = ("3.4.1",)
 
-_SLOT = f"slot{secrets.token_hex(12)}"
-_SLOTS = re.compile(rf"{_SLOT}(\w+){_SLOT}".encode())
-
 # Where there are more forms of questions, examples are chosen for each question, and older forms do not come again.
 _MAX_TEMPLATES = 256
 
 
 class PromptTemplate:
-    """A request to an OpenAI-compatible endpoint with slots in place of the texts.
+    """A request to an OpenAI-compatible endpoint with slots in place of the texts and files.
 
     Attributes:
         has_format: Whether it requests a JSON format.
@@ -48,18 +43,14 @@ class PromptTemplate:
     def __init__(self, lm: dspy.LM, request: CapturedRequest):
         self._lm, self._request = lm, request
         self.has_format = "response_format" in json.loads(request.body)
-        # By turns, bytes that are the same in all requests, and the name of a slot.
-        self._parts = _SLOTS.split(request.body)
-        self._names = [name.decode() for name in self._parts[1::2]]
+        self._slots = find_slots(request.body)
 
-    def body(self, inputs: Mapping[str, str]) -> bytes:
-        """Fill in the texts, and return the bytes of the request."""
-        parts = list(self._parts)
-        parts[1::2] = [_encode(inputs[name]) for name in self._names]
-        return b"".join(parts)
+    def body(self, inputs: Mapping[str, Any]) -> bytes:
+        """Fill in the texts and files, and return the bytes of the request."""
+        return self._slots.fill(inputs)
 
-    def complete(self, inputs: Mapping[str, str]) -> Awaitable[Completion]:
-        """Send the request with these texts, once.
+    def complete(self, inputs: Mapping[str, Any]) -> Awaitable[Completion]:
+        """Send the request with these texts and files, once.
 
         Raises:
             dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
@@ -86,7 +77,7 @@ async def template_for(
     lm: dspy.BaseLM,
     signature: type[dspy.Signature],
     demos: Sequence[Any],
-    inputs: Mapping[str, str],
+    inputs: Mapping[str, Any],
     context: Callable[[], AbstractContextManager[None]],
 ) -> PromptTemplate | None:
     """Return the template for questions of this form, from the cache or made with DSPy.
@@ -97,7 +88,7 @@ async def template_for(
         lm: The model.
         signature: The signature without the fields that the question lacks.
         demos: The few-shot examples.
-        inputs: The question's texts.
+        inputs: The question's texts and files.
         context: Makes the `dspy.context` in which the predictor would be called.
 
     Returns:
@@ -108,7 +99,7 @@ async def template_for(
         return None
     try:
         examples = tuple(tuple(demo.items()) for demo in demos)
-        key = (signature, tuple(inputs), examples, repr(predict.config), lm.model, lm.model_type, repr(lm.kwargs))
+        key = (signature, form_of(inputs), examples, repr(predict.config), lm.model, lm.model_type, repr(lm.kwargs))
         if key in cached.templates:
             return cached.templates[key]
     except TypeError:  # a few-shot example with a field that is no text
@@ -121,13 +112,12 @@ async def template_for(
 
 
 async def _make_template(
-    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, str]
+    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, Any]
 ) -> PromptTemplate | None:
     from rubric_integrations.judges._direct.capture import capture_request
 
-    slots = {name: f"{_SLOT}{name}{_SLOT}" for name in inputs}
     try:
-        request = await capture_request(predict, lm, signature, demos, slots)
+        request = await capture_request(predict, lm, signature, demos, slot_inputs(inputs))
         if request is None:
             return None
         template = PromptTemplate(lm, request)
@@ -180,10 +170,3 @@ def _warn_slow(reason: str) -> None:
     """Warn once for each reason."""
     message = f"judgments are requested through DSPy itself, at about eight times the CPU: {reason}"
     warnings.warn(message, RuntimeWarning, stacklevel=2)
-
-
-@cache_by_text
-def _encode(text: str) -> bytes:
-    from rubric_integrations.judges._direct.capture import encode_json_text
-
-    return encode_json_text(text)

@@ -17,6 +17,7 @@ from dspy.utils.exceptions import (
 )
 
 from rubric_integrations.judges.credentials import redact
+from rubric_integrations.judges.models.context_limit import REMEDY, says_too_long
 from rubric_integrations.judges.models.error_responses import (
     ErrorResponse,
     describe_response,
@@ -62,9 +63,10 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
         return JudgeFailure(
             "transport", message, retryable=True, retry_after=error.retry_after, rate_limited=limited, spend=spend
         )
+    if isinstance(error, ContextWindowExceededError) or says_too_long(message):
+        return _too_long(message, spend)
     kind = "transport" if type(error) is LMProviderError else "config"
-    about_text = isinstance(error, ContextWindowExceededError)
-    return JudgeFailure(kind, message, about_text=about_text, spend=spend)
+    return JudgeFailure(kind, message, spend=spend)
 
 
 def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
@@ -77,7 +79,13 @@ def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[
             retry_after=sorted_error.retry_after, rate_limited=limited, spend=spend,
         )  # fmt: skip
     message = first_line(sorted_error) if sorted_error is not error else f"{type(error).__name__}: {first_line(error)}"
-    return JudgeFailure("config", redact(message, settings), spend=spend)
+    message = redact(message, settings)
+    return _too_long(message, spend) if says_too_long(message) else JudgeFailure("config", message, spend=spend)
+
+
+def _too_long(message: str, spend: Spend) -> JudgeFailure:
+    # About this text, so that it does not end a run whose other texts are shorter.
+    return JudgeFailure("config", f"{message.rstrip('.')}: {REMEDY}", about_text=True, spend=spend)
 
 
 def _says_more(response: ErrorResponse, error: DSPyError) -> bool:

@@ -52,6 +52,11 @@ def identify_function(function: object) -> str | None:
     return f"{function.__module__}.{function.__qualname__}"
 
 
+def is_function_model(lm: dspy.BaseLM) -> bool:
+    """Whether an LM calls a function of two texts."""
+    return isinstance(getattr(lm, "engine", None), _FunctionEngine)
+
+
 class _AsyncFunctionEngine:
     def __init__(self, generate_fn: GenerateFn, fingerprint: str | None):
         self._generate_fn = generate_fn
@@ -100,4 +105,8 @@ class _FunctionEngine:
 
 
 def _text(parts: Any) -> str:
+    if any(part.type != "text" for part in parts):
+        raise TypeError(
+            "a function of two texts cannot be sent attachments: use a `dspy.LM` or a chat model as the judge"
+        )
     return "".join(part.text for part in parts)

@@ -78,6 +78,12 @@ def chat_model_settings(lm: dspy.BaseLM) -> dict[str, Any]:
     return engine.settings if isinstance(engine, _Engine) else {}
 
 
+def chat_model_of(lm: dspy.BaseLM) -> BaseChatModel | None:
+    """Return the chat model behind an LM; None for an LM without a chat model."""
+    engine = getattr(lm, "engine", None)
+    return engine.original if isinstance(engine, _Engine) else None
+
+
 def _settings_of(model: Any) -> dict[str, Any]:
     settings = {name: getattr(model, name, None) for name in type(model).model_fields if name not in _NO_SETTINGS}
     settings = {
@@ -223,12 +229,28 @@ def _messages(request: lm15.Request) -> list[Any]:
 
     kinds: dict[str, Any] = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
     system = request.system if isinstance(request.system, str) else _text(request.system or ())
-    turns = [kinds.get(message.role, SystemMessage)(_text(message.parts)) for message in request.messages]
+    turns = [kinds.get(message.role, SystemMessage)(_content(message.parts)) for message in request.messages]
     return [SystemMessage(system), *turns] if system else turns
 
 
 def _text(parts: Any) -> str:
     return "".join(part.text for part in parts)
+
+
+def _content(parts: Any) -> Any:
+    """Return the parts of a message as a text, or as LangChain's content blocks if some are files."""
+    return _text(parts) if all(part.type == "text" for part in parts) else [_block(part) for part in parts]
+
+
+def _block(part: Any) -> dict[str, Any]:
+    if part.type == "text":
+        return {"type": "text", "text": part.text}
+    kind = "file" if part.type == "document" else part.type
+    source = {"url": part.url} if part.url is not None else {"base64": part.data, "mime_type": part.media_type}
+    # OpenAI refuses a file without a name.
+    filename = {"filename": "document.pdf"} if kind == "file" else {}
+    detail = {"extras": {"detail": part.detail}} if getattr(part, "detail", None) else {}
+    return {"type": kind, **source, **filename, **detail}
 
 
 def _response(request: lm15.Request, raw: Any, has_format: bool, is_strict_tool: bool) -> lm15.Response:

@@ -23,6 +23,12 @@ def is_priced(lm: dspy.BaseLM) -> bool:
     return isinstance(getattr(lm, "engine", None), str)
 
 
+def provider_and_model(lm: dspy.BaseLM) -> tuple[str, str]:
+    """Return the names under which the price list may have a model; OpenAI is the provider of one without a prefix."""
+    provider, slash, model = lm.model.partition("/")
+    return (provider, model) if slash else ("openai", lm.model)
+
+
 async def load_prices(lm: dspy.BaseLM) -> None:
     """Load the price list once, in a thread, if it may have this model.
 
@@ -44,7 +50,7 @@ def highest_cost(lm: dspy.BaseLM, prompt_bytes: int) -> float | None:
     """
     if not is_priced(lm):
         return None
-    provider, _, model = lm.model.partition("/") if "/" in lm.model else ("openai", "", lm.model)
+    provider, model = provider_and_model(lm)
     info: Any = model_metadata.model_info(provider, model)
     settings: Any = lm.kwargs
     limits = (settings.get("max_completion_tokens"), settings.get("max_tokens"), info.get("max_output_tokens"))

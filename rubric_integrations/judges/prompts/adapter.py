@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 import dspy
 
+from rubric_integrations.judges.prompts.attachments import texts_of_inputs
 from rubric_integrations.judges.prompts.parse import parse_reply
 from rubric_integrations.judges.prompts.quotation import looks_quotable
 
@@ -56,7 +57,7 @@ class JudgeAdapter(dspy.JSONAdapter):
             inputs: The inputs of the signature.
             quotable: Whether a judge could quote a verdict from them; by default they are searched.
         """
-        texts = [str(text) for text in inputs.values()]
+        texts = texts_of_inputs(inputs)
         if quotable is None:
             quotable = looks_quotable(*texts)
         return cls(quotable, frozenset(map(int, _NUMBERED.findall(str(inputs.get("criteria", ""))))), texts)

@@ -7,7 +7,7 @@ share it follow once this one is answered.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import dspy
 from dspy.lm15 import CacheConfig
@@ -18,7 +18,7 @@ from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 # The least that any Anthropic model caches, at four characters a token.
 _MIN_CACHED_CHARS = 4 * 1024
 
-_SHARED_FIELDS = ("guidelines", "query", "reference", "context", "submission")
+_SHARED_FIELDS = ("guidelines", "query", "reference", "context", "submission", "attachments")
 
 
 class CacheControlAdapter(JudgeAdapter):
@@ -37,9 +37,13 @@ class CacheControlAdapter(JudgeAdapter):
         """Send the request with a breakpoint; without one where the prompt is short or its route takes none."""
         own = next((name for name in signature.input_fields if name not in _SHARED_FIELDS), None)
         messages = super().format(signature, demos, inputs)
-        shared, header, rest = messages[-1]["content"].partition(f"[[ ## {own} ## ]]")
-        if header and len(shared) + sum(len(message["content"]) for message in messages[:-1]) >= _MIN_CACHED_CHARS:
-            self._parts = [{"role": "user", "content": shared.rstrip()}, {"role": "user", "content": header + rest}]
+        shared, rest = _split(messages[-1]["content"], f"[[ ## {own} ## ]]")
+        if (
+            rest
+            and sum(_length(content) for content in (shared, *(m["content"] for m in messages[:-1])))
+            >= _MIN_CACHED_CHARS
+        ):
+            self._parts = [{"role": "user", "content": shared}, {"role": "user", "content": rest}]
             # The index does not count the system message.
             breakpoint_after = CacheConfig(prefix_until_index=len(messages) - 2)
             try:
@@ -56,6 +60,24 @@ class CacheControlAdapter(JudgeAdapter):
         """Render the messages; where there is a breakpoint, the last one in two parts."""
         messages = super().format(signature, demos, inputs)
         return messages if self._parts is None else [*messages[:-1], *self._parts]
+
+
+def _split(content: Any, header: str) -> tuple[Any, str]:
+    """Split a message's text, or the last text of its content blocks, before a header; an empty rest if it has none."""
+    if isinstance(content, str):
+        shared, own, rest = content.partition(header)
+        return shared.rstrip(), own + rest
+    *blocks, last = cast("list[dict[str, Any]]", content)
+    shared, rest = _split(last["text"], header) if last["type"] == "text" else ("", "")
+    return [*blocks, *([{**last, "text": shared}] if shared else [])], rest
+
+
+def _length(content: Any) -> int:
+    """Return the characters of a message; a file counts as long enough, since an image has thousands of tokens."""
+    if isinstance(content, str):
+        return len(content)
+    blocks = cast("list[dict[str, Any]]", content)
+    return sum(len(block["text"]) if block["type"] == "text" else _MIN_CACHED_CHARS for block in blocks)
 
 
 def supports_cache_control(lm: dspy.BaseLM) -> bool:

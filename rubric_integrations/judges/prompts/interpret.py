@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from rubric_integrations.judges.prompts.render import describe_option, option_codes, options_of
-from rubric_integrations.judges.prompts.signatures import CriterionJudgment
+from rubric_integrations.judges.prompts.signatures import CitedJudgment, CriterionJudgment
 from rubric_integrations.judges.protocol import BatchResult, Question
 from rubric_integrations.results.interpret import Interpretation, interpret_answer
 from rubric_integrations.results.judgment import Judgment, parse_verdict
@@ -89,6 +89,9 @@ def interpret_entries(
         except ValueError as error:
             faults[number] = str(error)
             continue
-        reason = candidates[0].explanation
-        answers[number] = Judgment(verdict=verdict, value=value, reason=reason, neutralized=neutralized)
+        entry = candidates[0]
+        evidence = tuple(entry.evidence) if isinstance(entry, CitedJudgment) else ()
+        answers[number] = Judgment(
+            verdict=verdict, value=value, reason=entry.explanation, neutralized=neutralized, evidence=evidence
+        )
     return BatchResult(answers, faults, spend)

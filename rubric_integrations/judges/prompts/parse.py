@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 from dspy.utils.exceptions import AdapterParseError
 from pydantic import TypeAdapter, ValidationError
 
+from rubric_integrations.judges.prompts.citations import parse_citations
 from rubric_integrations.judges.prompts.quotation import may_be_completed, prose_problem
 from rubric_integrations.results.judgment import normalize_word, parse_verdict
 
@@ -38,6 +39,9 @@ _ALIASES = {
 # HealthBench's grader answers with true or false under this name. A custom `system_prompt` may request it.
 _IS_MET = "criteria_met"
 _IS_MET_VERDICTS = {True: "MET", False: "UNMET"}
+
+# Weak models leave it out, and their answer is one without citations.
+_EVIDENCE = "evidence"
 
 # An entry of a list may hold its answer under any of these names; under two of them it answers twice.
 _ENTRY_ANSWERS = ("answer", "verdict", "criterion_status")
@@ -90,7 +94,7 @@ def parse_reply(
         reply = parse_object(text, strict)
         outputs = {
             name: _parse_entries(reply.fields, name, get_args(annotation)[0], strict, expected_ids)
-            if get_origin(annotation) is list
+            if get_origin(annotation) is list and name != _EVIDENCE
             else _parse_field(reply.fields, name, annotation)
             for name, annotation in _outputs(signature)
         }
@@ -144,7 +148,7 @@ def _require_own_answer(reply: ReplyObject, signature: Any, outputs: Mapping[str
     """
     if not (reply.before.strip() or reply.after.strip()):
         return
-    missing = [name for name in outputs if name not in reply.fields]
+    missing = [name for name in outputs if name not in reply.fields and name != _EVIDENCE]
     verdicts = [outputs[name] for name, annotation in _outputs(signature) if get_origin(annotation) is Literal]
     problem = f"its JSON object has no `{missing[0]}`" if missing else None
     problem = problem or prose_problem(reply.before, reply.after, verdicts)
@@ -189,6 +193,8 @@ _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_unique)
 
 
 def _parse_field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
+    if name == _EVIDENCE:
+        return parse_citations(reply.get(name))
     if name not in reply:
         # A verdict without its explanation is still the judge's verdict.
         if name == "explanation":

@@ -8,13 +8,15 @@ from typing import NamedTuple
 from rubric_integrations._util.text_cache import cache_by_text
 from rubric_integrations.judges.prompts.quotation import looks_quotable
 from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code
+from rubric_integrations.judges.prompts.shown_files import ShownFile, show_files
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import normalize_word
+from rubric_integrations.results.judgment import JudgeFailure, normalize_word
 from rubric_integrations.rubric.answers import Option, Scale, band_of, level_text
 from rubric_integrations.rubric.conditions import describe_condition
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.submission.submission import Submission
+from rubric_integrations.submission.evidence import has_numbered_steps, shown_trajectory
+from rubric_integrations.submission.submission import MAX_CHARS, Submission
 
 
 class PromptInputs(NamedTuple):
@@ -24,45 +26,84 @@ class PromptInputs(NamedTuple):
         inputs: The texts by field, sanitized and fenced, in the order of the prompt.
         neutralized: Whether sanitizing changed any of them.
         quotable: Whether a judge could quote a verdict from any of them.
+        requests_evidence: Whether the judge sees numbered steps, so that it is requested to cite them.
+        files: The attachments. They are no texts: no marker in a text can become one of them.
     """
 
     inputs: dict[str, str]
     neutralized: bool
     quotable: bool
+    requests_evidence: bool = False
+    files: tuple[ShownFile, ...] = ()
 
 
-def render_inputs(submission: Submission, guidelines: str, own: Mapping[str, str]) -> PromptInputs:
+def render_inputs(
+    submission: Submission, guidelines: str, own: Mapping[str, str], criteria: Sequence[Criterion] = ()
+) -> PromptInputs:
     """Render the inputs that all questions about a submission share, followed by a question's own.
 
     Args:
         submission: The submission; texts that it lacks are left out.
         guidelines: The rubric's instructions for all criteria.
         own: The question's own texts, by field.
+        criteria: The criteria of the request, which may need the trajectory.
+
+    Raises:
+        JudgeFailure: An attachment is of a type that no judge reads, or the steps of the trajectory are too long.
     """
+    trajectory = shown_trajectory(submission, criteria)
+    _check_length(submission.response, trajectory.text() if trajectory else "")
     shared, code = _render_shared(
         submission.response,
         guidelines,
         submission.query,
         submission.reference,
         submission.thinking,
+        trajectory.text() if trajectory else None,
         *submission.context,
     )
     fenced = {name: fence(text, code) for name, text in own.items()}
+    files = show_files(submission.attachments, code)
     return PromptInputs(
         {**shared.inputs, **{name: text.text for name, text in fenced.items()}},
-        shared.neutralized or any(text.neutralized for text in fenced.values()),
-        shared.quotable or looks_quotable(*own.values()),
+        shared.neutralized or any(part.neutralized for part in (*fenced.values(), *files)),
+        shared.quotable or looks_quotable(*own.values(), *(text for file in files for text in file.texts)),
+        requests_evidence=has_numbered_steps(submission, criteria),
+        files=files,
     )
 
 
+def _check_length(*texts: str) -> None:
+    """Refuse steps that are longer than any other text of a submission may be.
+
+    Raises:
+        JudgeFailure: Of kind `config`, about this text.
+    """
+    if (length := max(map(len, texts))) > MAX_CHARS:
+        message = (
+            f"the steps have {length:,} characters, more than {MAX_CHARS:,}, and were not sent: cut long results of "
+            "tools with `CallLimits(step_limit=...)`"
+        )
+        raise JudgeFailure("config", message, about_text=True)
+
+
 def texts_of(submission: Submission) -> tuple[str | None, ...]:
-    """Return the texts of a submission that a judge reads."""
-    return submission.response, submission.thinking, submission.query, submission.reference, *submission.context
+    """Return the texts of a submission that a judge may read, and its files as base64."""
+    steps = submission.trajectory.text() if submission.trajectory else None
+    files = (file.data for file in submission.attachments)
+    texts = submission.response, submission.thinking, submission.query, submission.reference, steps
+    return *texts, *submission.context, *files
 
 
 @cache_by_text
 def _render_shared(
-    response: str, guidelines: str, query: str | None, reference: str | None, thinking: str | None, *context: str
+    response: str,
+    guidelines: str,
+    query: str | None,
+    reference: str | None,
+    thinking: str | None,
+    trajectory: str | None,
+    *context: str,
 ) -> tuple[PromptInputs, str]:
     """Render the shared inputs, and the code of their fences.
 
@@ -75,12 +116,15 @@ def _render_shared(
     if context:
         documents = (fence(text, f"{code} document {number}") for number, text in enumerate(context, start=1))
         fenced["context"] = _join(*documents)
+    if trajectory:
+        fenced["trajectory"] = fence(trajectory, code)
     fenced["submission"] = fence(response, code)
     if thinking:
         fenced["submission"] = _join(fence(thinking, f"{code} thinking"), fence(response, f"{code} output"))
     inputs = {name: text.text for name, text in fenced.items()}
     neutralized = any(text.neutralized for text in fenced.values())
-    return PromptInputs(inputs, neutralized, looks_quotable(response, thinking, *texts.values(), *context)), code
+    quotable = looks_quotable(response, thinking, trajectory, *texts.values(), *context)
+    return PromptInputs(inputs, neutralized, quotable), code
 
 
 def _join(*parts: FencedText) -> FencedText:
@@ -106,14 +150,14 @@ def render_question(question: Question) -> PromptInputs:
     own = criterion_inputs(question)
     # Ours, not the rubric author's: it needs no fence.
     kind = {"kind": own.pop("kind")} if "kind" in own else {}
-    texts = render_inputs(question.submission, question.guidelines, own)
+    texts = render_inputs(question.submission, question.guidelines, own, [question.criterion])
     return texts._replace(inputs=texts.inputs | kind)
 
 
 def describe_criterion(criterion: Criterion) -> str:
     """Describe a criterion: its requirement and its aspects."""
     aspects = [f"- {aspect.name}: {aspect.description}".rstrip(": ") for aspect in criterion.aspects]
-    return "\n".join([criterion.requirement, *(["Consider:", *aspects] if aspects else [])])
+    return "\n".join([criterion.full_requirement, *(["Consider:", *aspects] if aspects else [])])
 
 
 def polarity(criterion: Criterion) -> str:
@@ -185,7 +229,7 @@ def batch_inputs(questions: Mapping[int, Question]) -> dict[str, str]:
 
 def rubric_inputs(rubric: Rubric) -> dict[str, str]:
     """Return the texts of a question on a whole rubric, by field."""
-    return criteria_inputs(describe_rubric(rubric), ((_one_line(c.requirement), c) for c in rubric.criteria))
+    return criteria_inputs(describe_rubric(rubric), ((_one_line(c.full_requirement), c) for c in rubric.criteria))
 
 
 def describe_batch(questions: Mapping[int, Question]) -> str:

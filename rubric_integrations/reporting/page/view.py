@@ -16,8 +16,10 @@ from typing import Any
 from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
 from rubric_integrations.reporting.page.comparison import changed_answers
 from rubric_integrations.reporting.page.figures import desirability
+from rubric_integrations.reporting.page.steps import Thumbnails, shown_steps
 from rubric_integrations.results.report import CriterionReport
 from rubric_integrations.runs.run_files import GradedRow, RowKey
+from rubric_integrations.submission.trajectory import Trajectory
 
 # Characters of JSON. A larger block takes longer to open, and compresses no better.
 _BLOCK = 500_000
@@ -36,6 +38,7 @@ class PageData:
     def __init__(self, names: Sequence[str]):
         self.blocks: list[str] = []
         self._names = list(names)
+        self._thumbnails = Thumbnails()
         self._rows: list[dict[str, Any]] = []
         # Each distinct answer once: its state, verdict and desirability.
         self._answers: dict[tuple[str, str | None, float | None], int] = {}
@@ -52,9 +55,8 @@ class PageData:
             shared: The criteria that may become columns.
         """
         row_id, number = key
-        submission = next(row for row in grades if row is not None).submission
-        texts = submission.model_dump(mode="json", exclude_none=True, exclude={"logprobs"}) if submission else {}
-        details = _json({**texts, "grades": [row and self._details(row) for row in grades]})
+        shown = next(row for row in grades if row is not None)
+        details = _json({**self._texts(shown), "grades": [row and self._details(row, shown) for row in grades]})
         entry: dict[str, Any] = {"id": row_id, "grades": [row and self._grade(row, shared) for row in grades]}
         if number > 1:
             entry["copy"] = number
@@ -124,8 +126,20 @@ class PageData:
         }
         return {name: value for name, value in grade.items() if value is not None}
 
-    def _details(self, row: GradedRow) -> dict[str, Any]:
-        """Return what the page of a submission shows, beyond what is in the index."""
+    def _texts(self, row: GradedRow) -> dict[str, Any]:
+        """Return what was graded: the texts, the steps, and the attachments."""
+        if row.submission is None:
+            return {}
+        others = {"logprobs", "trajectory", "show_trajectory", "attachments"}
+        texts = row.submission.model_dump(mode="json", exclude_none=True, exclude=others)
+        if row.submission.trajectory is not None:
+            texts["steps"] = shown_steps(row.submission.trajectory)
+        if row.attachments:
+            texts["files"] = self._thumbnails.of(row.attachments)
+        return texts
+
+    def _details(self, row: GradedRow, shown: GradedRow) -> dict[str, Any]:
+        """Return what the page of a submission shows, beyond what is in the index and in the row that is shown."""
         report = row.report
         if report is None:
             return {"error": row.error or "not graded"}
@@ -139,12 +153,20 @@ class PageData:
             ("note" if row.is_graded else "error"): row.error,
             "coverage": round(report.coverage, 4),
             "penalty": report.length_penalty or None,
+            # How much of a long trajectory the judge did not see.
+            "omitted": report.omitted_characters or None,
+            # The steps of another run are not on the page, so that what it cites cannot be shown.
+            "unlinked": (row is not shown and _steps_of(row) != _steps_of(shown)) or None,
             "metrics": report.metrics or None,
             "tags": row.tags or None,
             "reason": report.reason or None,
             "answers": answers,
         }
         return {name: value for name, value in details.items() if value is not None}
+
+
+def _steps_of(row: GradedRow) -> Trajectory | None:
+    return row.submission and row.submission.trajectory
 
 
 def _answer(row: CriterionReport) -> tuple[str, str | None, float | None]:
@@ -162,7 +184,7 @@ def _kind(state: str, _verdict: str | None, desirable: float | None) -> str:
 
 
 def _more(row: CriterionReport) -> dict[str, Any]:
-    """Return what few answers have: votes, sanitized text and confidence."""
+    """Return what few answers have: votes, sanitized text, confidence and the numbers of the steps that it cites."""
     more: dict[str, Any] = {}
     if row.votes:
         more["votes"] = [[vote.judge, vote.verdict, vote.reason or vote.error] for vote in row.votes]
@@ -171,6 +193,8 @@ def _more(row: CriterionReport) -> dict[str, Any]:
         more["neutralized"] = True
     if row.confidence is not None:
         more["confidence"] = row.confidence
+    if row.evidence:
+        more["evidence"] = row.evidence
     return more
 
 

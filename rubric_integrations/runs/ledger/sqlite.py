@@ -38,6 +38,8 @@ ADDED = (
     # The rubrics that rows have brought, once each, and which row has brought which.
     "CREATE TABLE IF NOT EXISTS rubrics (hash TEXT PRIMARY KEY, rubric TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS row_rubrics (submission TEXT PRIMARY KEY, rubric TEXT NOT NULL)",
+    # The bytes of attachments, once each, by their SHA-256; a submission has the SHA-256 in their place.
+    "CREATE TABLE IF NOT EXISTS files (sha256 TEXT PRIMARY KEY, content BLOB NOT NULL)",
 )
 
 # Seconds to wait for the transaction of another process, which usually takes microseconds.

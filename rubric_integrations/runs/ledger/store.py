@@ -21,6 +21,7 @@ from rubric_integrations.runs.ledger.batching import Batcher
 from rubric_integrations.runs.ledger.leases import Leases
 from rubric_integrations.runs.ledger.rows import store_rows
 from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
+from rubric_integrations.runs.ledger.submissions import PAGE, dump_submission, load_submission, store_files
 from rubric_integrations.submission.rows import Row
 from rubric_integrations.submission.submission import Submission
 
@@ -146,11 +147,12 @@ class Ledger:
             submission: The submission.
             rubric: The rubric that the row brought, in place of that of an earlier run; None if it brought none.
         """
-        text = json.dumps(submission.model_dump(mode="json", exclude_none=True))
+        text = dump_submission(submission)
         row_id = encodable(row_id)
         digest = sha256(f"{row_id}\n{text}".encode()).hexdigest()
         query = "INSERT OR IGNORE INTO submissions (hash, id, submission) VALUES (?, ?, ?)"
         with self._file.working() as db:
+            store_files(db, submission)
             db.execute(query, (digest, row_id, text))
             if rubric is not None:
                 rubric_text = rubric.to_json()
@@ -163,19 +165,14 @@ class Ledger:
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
         """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
         last = 0
-        query = (
-            "SELECT number, id, submissions.submission, rubrics.rubric FROM submissions"
-            " LEFT JOIN row_rubrics ON row_rubrics.submission = submissions.hash"
-            " LEFT JOIN rubrics ON rubrics.hash = row_rubrics.rubric"
-            " WHERE number > ? ORDER BY number LIMIT 500"
-        )
         while True:
             with self._file.working() as db:
-                rows = db.execute(query, (last,)).fetchall()
+                rows = db.execute(PAGE, (last,)).fetchall()
             if not rows:
                 return
             for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`
-                submission = Submission.model_validate_json(text)
+                with self._file.working() as db:
+                    submission = load_submission(db, text)
                 yield Row(row_id, submission, rubric=rubric), submission
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:

@@ -94,7 +94,7 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(st.sampled_from(MODELS), bodies())
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_reply_is_read_and_priced_as_by_dspy(
     monkeypatch: pytest.MonkeyPatch, model: str, body: dict[str, Any]
 ) -> None:

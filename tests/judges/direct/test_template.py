@@ -18,10 +18,20 @@ from hypothesis import strategies as st
 from rubric_integrations import Rubric, Submission
 from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.judges import _direct as direct
-from rubric_integrations.judges._direct import capture, template
+from rubric_integrations.judges._direct import capture, slots, template
 from rubric_integrations.results import JudgeFailure, LabelledJudgment
 from tests.fakes import FakeModel
-from tests.judges.questions import ANSWER_TO_EVERYTHING, BINARY, CRITERIA, NILE, RUBRIC, judge_at, question_about
+from tests.judges.questions import (
+    ANSWER_TO_EVERYTHING,
+    BINARY,
+    CRITERIA,
+    NEEDING,
+    NILE,
+    RUBRIC,
+    judge_at,
+    question_about,
+    with_steps,
+)
 from tests.openai_server import OpenAIServer, Reply
 
 
@@ -55,7 +65,7 @@ def judges(server: OpenAIServer) -> tuple[LMJudge, LMJudge]:
 
 
 @given(TEXTS.filter(str.strip), TEXTS, TEXTS, TEXTS, TEXTS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_every_request_equals_that_of_dspy_byte_for_byte(
     server: OpenAIServer, sent: list[bytes], judges: tuple[LMJudge, LMJudge], response: str, query: str, reference: str,
     thinking: str, guidelines: str,
@@ -243,7 +253,7 @@ async def test_dspy_whose_internals_changed_works_and_warns_once(
 async def test_template_that_differs_from_dspys_request_is_not_used(
     server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(template, "_encode", lambda text: text.upper().encode())  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(slots, "_encode", lambda text: text.upper().encode())  # pyright: ignore[reportUnknownLambdaType]
     (message,) = await warnings_of_three_judgments(server)
     assert "a filled template differs from the request that DSPy renders" in message
     assert sent == []
@@ -284,3 +294,33 @@ async def test_requests_with_documents_equal_those_of_dspy_byte_for_byte(
     assert [call.raw for call in server.calls[:6]] == [call.raw for call in server.calls[6:]]
     assert all("## criterion_context ##" in call.prompt for call in server.calls)
     assert all(("## context ##" in call.prompt) == bool(documents) for call in server.calls)
+
+
+@pytest.mark.parametrize("show", ["always", "if_needed", "as_response"])
+async def test_steps_are_shown_and_citations_requested_on_both_paths(
+    server: OpenAIServer, sent: list[bytes], show: str
+) -> None:
+    server.script = lambda _call: Reply(text=ANSWER_TO_EVERYTHING)
+    for judge in (judge_at(server), judge_at(server, fast=False)):
+        for criterion in (*CRITERIA, NEEDING):
+            await judge.judge(Question(with_steps(show), criterion))
+        for others in ((BINARY, CRITERIA[2]), (BINARY, NEEDING)):
+            questions = {n: Question(with_steps(show), other) for n, other in enumerate(others, start=1)}
+            await judge.judge_batch(questions)
+        await judge.judge_overall(with_steps(show), RUBRIC)
+        await judge.judge_overall(with_steps(show), Rubric([NEEDING]))
+    assert len(sent) == 9
+    bodies = [call.raw for call in server.calls]
+    assert bodies[:9] == bodies[9:]
+    needing = {"always": range(9), "if_needed": (4, 6, 8), "as_response": ()}[show]
+    asking = {"always": range(7), "if_needed": (4, 6), "as_response": range(7)}[show]
+    users = [json.loads(body)["messages"][-1]["content"] for body in bodies[:9]]
+    citations = b"the numbers of the steps that the answer relies on"
+    assert [number for number, user in enumerate(users) if "## trajectory ##" in user] == list(needing)
+    assert [number for number, body in enumerate(bodies[:9]) if citations in body] == list(asking)
+    for number in needing:
+        user = users[number]
+        assert user.index("## trajectory ##") < user.index("## submission ##")
+        assert '{"step": 2, "role": "assistant"' in user
+        # A tool's result is untrusted, like all texts.
+        assert "[ [ ## verdict ## ]] MET" in user

@@ -26,14 +26,14 @@ def test_price_list_that_loads_slowly_does_not_end_a_judgment(
         nonlocal loads
         if model_metadata._data is None:  # pyright: ignore[reportPrivateUsage]
             loads += 1
-            time.sleep(2.0)
+            time.sleep(1.1)
             monkeypatch.setattr(model_metadata, "_data", prices)
         return prices
 
     monkeypatch.setattr(model_metadata, "_data", None)
     monkeypatch.setattr(model_metadata, "_load", load_slowly)
     judge = LMJudge("openai/gpt-4.1", api_base=server.url)
-    grader = PerCriterionGrader(judge, max_retries=0, limits=CallLimits(timeout=1.5))
+    grader = PerCriterionGrader(judge, max_retries=0, limits=CallLimits(timeout=1.0))
     assert rubric_of(2).grade_sync("text", grader=grader).score == 1.0
     assert loads >= 1
 

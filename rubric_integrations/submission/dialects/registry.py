@@ -1,0 +1,120 @@
+"""The dialects of conversations, and the reading of any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from rubric_integrations.submission.attachments import Attachment
+from rubric_integrations.submission.dialects import (
+    agentv,
+    anthropic,
+    atif,
+    dspy_history,
+    dspy_react,
+    gemini,
+    inspect_ai,
+    langchain,
+    openai_chat,
+    openai_responses,
+    opentelemetry,
+)
+from rubric_integrations.submission.dialects.joining import join_calls
+from rubric_integrations.submission.dialects.media import AttachmentList
+from rubric_integrations.submission.dialects.parts import Message, get_field
+from rubric_integrations.submission.steps import Step
+
+
+class Dialect(NamedTuple):
+    """One way to write a conversation.
+
+    Attributes:
+        matches: Returns whether a value is a conversation in this dialect. It looks at the shape of the whole, and
+            never raises an error.
+        read: Returns the messages of a conversation that matches, and collects its attachments.
+    """
+
+    matches: Callable[[Any], bool]
+    read: Callable[[Any, AttachmentList], list[Message]]
+
+
+DIALECTS: dict[str, Dialect] = {
+    "dspy_react": Dialect(dspy_react.matches, dspy_react.read),
+    "dspy_history": Dialect(dspy_history.matches, dspy_history.read),
+    "atif": Dialect(atif.matches, atif.read),
+    "agentv": Dialect(agentv.matches, agentv.read),
+    "inspect_ai": Dialect(inspect_ai.matches, inspect_ai.read),
+    "gemini": Dialect(gemini.matches, gemini.read),
+    "opentelemetry": Dialect(opentelemetry.matches, opentelemetry.read),
+    "openai_responses": Dialect(openai_responses.matches, openai_responses.read),
+    "langchain": Dialect(langchain.matches, langchain.read),
+    "anthropic": Dialect(anthropic.matches, anthropic.read),
+    "openai_chat": Dialect(openai_chat.matches, openai_chat.read),
+}
+"""All dialects; the first that matches reads a conversation, so that the last may accept every list."""
+
+
+class Conversation(NamedTuple):
+    """A conversation that was read.
+
+    Attributes:
+        messages: Its messages.
+        groups: The steps that each message begins.
+        attachments: The attachments of the submission, with those of the conversation.
+    """
+
+    messages: list[Message]
+    groups: list[list[Step]]
+    attachments: tuple[Attachment, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps."""
+        return tuple(step for group in self.groups for step in group)
+
+
+def dialect_of(conversation: Any) -> str | None:
+    """Return the name of the dialect of a conversation; None if it is none.
+
+    Example:
+        >>> dialect_of([{"role": "user", "parts": [{"text": "6 x 7?"}]}]), dialect_of("6 x 7?")
+        ('gemini', None)
+    """
+    return next((name for name, dialect in DIALECTS.items() if dialect.matches(conversation)), None)
+
+
+def read_conversation(conversation: Any, attachments: AttachmentList | None = None) -> Conversation:
+    """Read a conversation in any dialect, or the state of an agent that has one in its `messages`.
+
+    Args:
+        conversation: The conversation.
+        attachments: Collects the files of the conversation, and holds those that the submission already has.
+
+    Raises:
+        TypeError: It is not a conversation.
+        ValueError: It is empty, or contains itself, or a message or a block in it cannot be read.
+        UnknownBlockError: (a ValueError) No reader knows a block, or a file has neither bytes nor an address.
+
+    Example:
+        >>> read_conversation({"messages": [("user", "6 x 7?"), ("ai", "It is 42.")]}).steps[1].text
+        'It is 42.'
+    """
+    name = dialect_of(conversation)
+    if name is None and isinstance(get_field(conversation, "messages"), list | tuple):
+        conversation = get_field(conversation, "messages")
+        name = dialect_of(conversation)
+    if name is None:
+        raise TypeError(
+            f"`messages` must be a list of messages, got {type(conversation).__name__}: pass the messages, or a "
+            "document of a dialect that docs/conversations.md lists"
+        )
+    if isinstance(conversation, list | tuple | Mapping) and not conversation:
+        raise ValueError("`messages` is empty: pass at least one message, or there is nothing to grade")
+    attachments = AttachmentList() if attachments is None else attachments
+    try:
+        messages = DIALECTS[name].read(conversation, attachments)
+    except RecursionError:
+        raise ValueError("`messages` contains itself or is nested too deeply: pass only the messages") from None
+    if not messages:
+        raise ValueError("`messages` is empty: pass at least one message, or there is nothing to grade")
+    return Conversation(messages, join_calls(messages), tuple(attachments.items))

@@ -1,0 +1,28 @@
+"""The options of `grade` that are settings of a grader."""
+
+from __future__ import annotations
+
+import pytest
+
+from rubric_integrations.cli.grade_output import FirstResults, print_results
+from rubric_integrations.cli.grader_options import GraderOptions, Strategy
+from rubric_integrations.graders import CallLimits
+from rubric_integrations.runs import RunSummary
+from tests.fakes import FakeBatchJudge
+
+
+@pytest.mark.parametrize("strategy", ["per-criterion", "one-shot"])
+def test_limits_of_the_shell_are_those_of_the_grader(strategy: Strategy) -> None:
+    chunk_size = 7_000 if strategy == "per-criterion" else None
+    options = GraderOptions(strategy, "skip", "raise", 2, 3, 4.0, 5.0, False, 6, chunk_size)
+    limits = CallLimits(max_concurrency=3, timeout=4.0, max_outage=5.0, step_limit=6, chunk_size=chunk_size)
+    assert options.make_grader([FakeBatchJudge()]).call_limiter.limits == limits
+
+
+def test_summary_line_says_how_many_characters_judges_were_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for summary in (RunSummary(), RunSummary(omitted_characters=9_900)):
+        print_results(FirstResults(), summary, "r", None, quiet=True)
+    assert [", 9,900 characters of tool results omitted." in line for line in capsys.readouterr().out.splitlines()] == [
+        False,
+        True,
+    ]

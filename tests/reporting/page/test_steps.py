@@ -1,0 +1,154 @@
+"""Steps, the evidence that judges cite, and attachments on the report page: shown as text and small images only."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rubric_integrations.reporting import report_page
+from rubric_integrations.reporting.page import steps
+from rubric_integrations.runs import RunFile
+from tests.reporting.page.runs import FIRST, Line, own_line
+from tests.reporting.page.test_browser import EVIL
+from tests.reporting.page.test_view import data_of
+
+
+def png() -> bytes:
+    """Return an image of one red pixel."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0")) + chunk(b"IEND", b"")
+
+
+def encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" onload="window.hacked = 1"><script>window.hacked = 2</script></svg>'
+CALL = {"name": "look", "arguments": {"year": 2024}, "result": "8.4%", "is_error": True}
+STEPS = [
+    {"role": "user", "text": "What was the margin?"},
+    {"role": "assistant", "text": "", "calls": [CALL, {"name": "wait"}]},
+    {"role": "assistant", "name": "analyst", "text": "It was 8.4%."},
+]
+FILES = [
+    {"mime_type": "image/png", "name": "chart.png", "data": encoded(png())},
+    {"mime_type": "image/svg+xml", "name": "evil.svg", "data": encoded(SVG)},
+    {"mime_type": "image/png", "name": "svg.png", "data": encoded(SVG)},
+    {"mime_type": "application/pdf", "name": "large.pdf", "size": 300_000, "sha256": "ab" * 32},
+    {"mime_type": "image/png", "url": "https://example.com/x.png"},
+]
+
+
+def run_with(steps: list[dict[str, Any]] | None = None, files: list[dict[str, Any]] | None = None) -> RunFile:
+    """Return a run of one row with steps and files, whose second criterion cites the steps 2 and 9."""
+    line = own_line(1, "MET", "UNMET")
+    line["report"][1]["evidence"] = [2, 9]
+    line["submission"] |= {"trajectory": {"steps": steps}} if steps else {}
+    line["submission"] |= {"attachments": files} if files else {}
+    return RunFile.of("run", [Line(line)])
+
+
+def test_data_of_a_row_have_its_steps_evidence_and_files() -> None:
+    _, (block,) = data_of(run_with(STEPS, FILES))
+    row = block["rows"][0]
+    calls = [["look", '{"year": 2024}', "8.4%", True], ["wait", None, None, None]]
+    assert row["steps"] == [
+        ["user", None, "What was the margin?", []], ["assistant", None, "", calls],
+        ["assistant", "analyst", "It was 8.4%.", []],
+    ]  # fmt: skip
+    assert [file[5] is not None for file in row["files"]] == [True, False, False, False, False]
+    assert row["files"][3][:5] == ["large.pdf", "application/pdf", 300_000, "ab" * 32, None]
+    assert row["grades"][0]["answers"][1][5] == {"evidence": [2, 9]}
+
+
+def test_data_of_a_run_without_steps_and_files_are_as_before() -> None:
+    _, (block,) = data_of(FIRST)
+    assert {key for row in block["rows"] for key in row} == {"response", "query", "grades"}
+    assert {key for row in block["rows"] for key in row["grades"][0]} == {"coverage", "answers", "error"}
+    assert {len(answer) for row in block["rows"] for answer in row["grades"][0]["answers"]} == {5}
+
+
+def test_characters_that_the_judge_did_not_see_are_in_the_data() -> None:
+    run = run_with(STEPS)
+    report = run.rows[0].report
+    assert report
+    cut = run.rows[0]._replace(report=report.model_copy(update={"omitted_characters": 1234}))
+    _, (block,) = data_of(run._replace(rows=(cut,)))
+    assert block["rows"][0]["grades"][0]["omitted"] == 1234
+
+
+def test_steps_of_another_run_are_not_those_that_an_answer_of_it_cites() -> None:
+    _, (block,) = data_of(run_with(STEPS), run_with(STEPS[:2]))
+    assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [None, True]
+    _, (block,) = data_of(run_with(STEPS), run_with(STEPS))
+    assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [None, None]
+
+
+def test_long_texts_and_many_images_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = [{"role": "user", "text": "a" * 20_000}]
+    _, (block,) = data_of(run_with(long))
+    assert block["rows"][0]["steps"][0][2] == "a" * 10_000 + " [10,000 more characters are in the run file]"
+    _, (block,) = data_of(run_with(long * 100))
+    assert len(str(block["rows"][0]["steps"])) < 320_000
+    monkeypatch.setattr(steps, "MAX_IMAGES", 2 * len(png()))
+    _, (block,) = data_of(run_with(files=FILES[:1] * 3))
+    assert [file[5] is not None for file in block["rows"][0]["files"]] == [True, True, False]
+
+
+def test_evidence_opens_its_step_and_images_are_shown(show: Callable[..., Any]) -> None:
+    page = show(run_with(STEPS, FILES))
+    page.evaluate("location.hash = '#s0'")
+    page.wait_for_selector("#one h2:text-is('s1')")
+    opened = "steps => steps.map(step => step.open)"
+    assert page.eval_on_selector_all("#one details", opened) == [False, False, False]
+    assert page.eval_on_selector_all("#one summary", "all => all.map(one => one.textContent)") == [
+        "1. user", "2. assistant calls look, waiterror", "3. assistant analyst"
+    ]  # fmt: skip
+    assert page.eval_on_selector_all("#one .chip", "chips => chips.map(chip => chip.tagName)") == ["BUTTON", "SPAN"]
+    page.click("#one button.chip")
+    assert page.eval_on_selector_all("#one details", opened) == [False, True, False]
+    assert page.evaluate("document.activeElement.textContent").startswith("2. assistant")
+    assert '{"year": 2024}' in page.inner_text("#step-2")
+    (image,) = page.eval_on_selector_all("#one img", "all => all.map(image => image.naturalWidth)")
+    assert image == 1
+    assert "4. large.pdf, application/pdf, 300,000 bytes, SHA-256 abab" in page.inner_text(".files")
+    assert "https://example.com/x.png" in page.inner_text(".files")
+    assert page.evaluate("window.hacked") is None
+
+
+def test_hostile_steps_and_files_stay_text(show: Callable[..., Any]) -> None:
+    everything = " ".join(EVIL)
+    call = {"name": everything, "arguments": {everything: everything}, "result": everything}
+    hostile = [{"role": "assistant", "name": everything, "text": everything, "calls": [call]}]
+    files = [{"mime_type": "image/png", "name": everything, "data": encoded(png())}]
+    files += [{"mime_type": everything, "name": everything, "url": evil, "sha256": everything} for evil in EVIL]
+    page = show(run_with(hostile, files))
+    page.evaluate("location.hash = '#s0'")
+    page.wait_for_selector("#one h2:text-is('s1')")
+    page.click("#one summary")
+    elements = page.evaluate("[...document.querySelectorAll('#one *')].map(e => [e.tagName, ...e.getAttributeNames()])")
+    plain = (
+        "NAV A H2 H3 P DIV TABLE THEAD TBODY TR TH TD SPAN SMALL I B SELECT OPTION PRE OL UL LI DETAILS SUMMARY BUTTON "
+        "IMG"
+    )
+    assert {names[0] for names in elements} <= set(plain.split(" "))
+    assert not [names for names in elements if any(name.startswith("on") for name in names[1:])]
+    assert page.eval_on_selector_all("#one img", "all => all.map(image => image.src.slice(0, 22))") == [
+        "data:image/png;base64,"
+    ]
+    assert not page.evaluate("[...document.links].some(link => !link.getAttribute('href').startsWith('#'))")
+    assert page.eval_on_selector("#step-1 pre", "element => element.textContent") == everything
+    assert page.evaluate("window.hacked") is None
+
+
+def test_page_permits_images_of_its_own_data_only() -> None:
+    assert "img-src data:;" in report_page([FIRST])

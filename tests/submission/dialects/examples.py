@@ -1,0 +1,305 @@
+"""One conversation in every dialect: a question, two calls at once, of which one fails, one more, and the answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import dspy
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from rubric_integrations.submission.steps import Step, ToolCall
+
+QUESTION, PLAN, ANSWER = "What was the margin?", "I look up both years.", "It was 17.2%, up from 8.4%."
+LOOK, FAIL, RETRY = {"year": 2024}, {"year": 2032}, {"year": 2023, "unit": "%"}
+FAILURE = "no such year: 2032"
+
+STEPS = (
+    Step(role="user", text=QUESTION),
+    Step(
+        role="assistant",
+        text=PLAN,
+        calls=(
+            ToolCall(name="look", arguments=LOOK, result="17.2%", is_error=False),
+            ToolCall(name="look", arguments=FAIL, result=FAILURE, is_error=True),
+        ),
+    ),
+    Step(role="assistant", calls=(ToolCall(name="look", arguments=RETRY, result="8.4%", is_error=False),)),
+    Step(role="assistant", text=ANSWER),
+)
+
+
+def _change_calls(**changes: Any) -> tuple[Step, ...]:
+    return tuple(
+        step.model_copy(update={"calls": tuple(call.model_copy(update=changes) for call in step.calls)})
+        for step in STEPS
+    )
+
+
+# Some dialects do not record whether a tool failed.
+STEPS_WITHOUT_ERRORS = _change_calls(is_error=None)
+_FIRST, _SECOND = STEPS[1].calls
+# ReAct makes one call at a time, and its trajectory has neither the task nor the answer.
+REACT_STEPS = (
+    STEPS[1].model_copy(update={"calls": (_FIRST,)}),
+    Step(role="assistant", calls=(_SECOND.model_copy(update={"result": f"Execution error in look: {FAILURE}"}),)),
+    STEPS[2],
+)
+
+
+class Example(NamedTuple):
+    """The conversation in one dialect, and the steps that it expresses."""
+
+    conversation: Any
+    steps: tuple[Step, ...]
+
+
+def openai_call(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": "look", "arguments": json.dumps(arguments)}}
+
+
+OPENAI = [
+    {"role": "user", "content": QUESTION},
+    {"role": "assistant", "content": PLAN, "tool_calls": [openai_call("c1", LOOK), openai_call("c2", FAIL)]},
+    {"role": "tool", "tool_call_id": "c2", "content": FAILURE},
+    {"role": "tool", "tool_call_id": "c1", "content": "17.2%"},
+    {"role": "assistant", "content": None, "tool_calls": [openai_call("c3", RETRY)]},
+    {"role": "tool", "tool_call_id": "c3", "content": [{"type": "text", "text": "8.4%"}]},
+    {"role": "assistant", "content": ANSWER},
+]
+RESPONSES = [
+    {"role": "user", "content": [{"type": "input_text", "text": QUESTION}]},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": PLAN}]},
+    {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look", "arguments": json.dumps(LOOK)},
+    {"type": "function_call", "id": "fc_2", "call_id": "c2", "name": "look", "arguments": json.dumps(FAIL)},
+    {"type": "function_call_output", "call_id": "c1", "output": "17.2%"},
+    {"type": "function_call_output", "call_id": "c2", "output": FAILURE},
+    {"type": "function_call", "id": "fc_3", "call_id": "c3", "name": "look", "arguments": json.dumps(RETRY)},
+    {"type": "function_call_output", "call_id": "c3", "output": [{"type": "input_text", "text": "8.4%"}]},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ANSWER}]},
+]
+ANTHROPIC = [
+    {"role": "user", "content": QUESTION},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": PLAN},
+            {"type": "tool_use", "id": "c1", "name": "look", "input": LOOK},
+            {"type": "tool_use", "id": "c2", "name": "look", "input": FAIL},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "c1", "content": "17.2%"},
+            {
+                "type": "tool_result",
+                "tool_use_id": "c2",
+                "content": [{"type": "text", "text": FAILURE}],
+                "is_error": True,
+            },
+        ],
+    },
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c3", "name": "look", "input": RETRY}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c3", "content": "8.4%"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]},
+]
+
+
+def langchain_call(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "look", "args": arguments, "id": call_id, "type": "tool_call"}
+
+
+_CALLS: list[Any] = [langchain_call("c1", LOOK), langchain_call("c2", FAIL)]
+LANGCHAIN = [
+    HumanMessage(QUESTION),
+    # As `langchain` 1 does it: the calls are blocks of the content, too.
+    AIMessage([{"type": "text", "text": PLAN}, *_CALLS], tool_calls=_CALLS),
+    ToolMessage("17.2%", tool_call_id="c1", name="look"),
+    ToolMessage(FAILURE, tool_call_id="c2", name="look", status="error"),
+    AIMessage("", tool_calls=[langchain_call("c3", RETRY)]),
+    ToolMessage([{"type": "text", "text": "8.4%"}], tool_call_id="c3", name="look"),
+    AIMessage(ANSWER),
+]
+GEMINI = {
+    "contents": [
+        {"role": "user", "parts": [{"text": QUESTION}]},
+        {
+            "role": "model",
+            "parts": [
+                {"text": PLAN},
+                {"functionCall": {"name": "look", "args": LOOK}},
+                {"functionCall": {"name": "look", "args": FAIL}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": "look", "response": {"output": "17.2%"}}},
+                {"functionResponse": {"name": "look", "response": {"error": FAILURE}}},
+            ],
+        },
+        {"role": "model", "parts": [{"function_call": {"name": "look", "args": RETRY, "id": "c3"}}]},
+        {
+            "role": "user",
+            "parts": [{"function_response": {"name": "look", "response": {"result": "8.4%"}, "id": "c3"}}],
+        },
+        {"role": "model", "parts": [{"text": ANSWER}]},
+    ]
+}
+
+
+def otel_call(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call_id, "name": "look", "arguments": arguments}
+
+
+OPENTELEMETRY = [
+    {"role": "user", "parts": [{"type": "text", "content": QUESTION}]},
+    {
+        "role": "assistant",
+        "parts": [{"type": "text", "content": PLAN}, otel_call("c1", LOOK), otel_call("c2", FAIL)],
+        "finish_reason": "tool_call",
+    },
+    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "17.2%"}]},
+    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c2", "response": FAILURE}]},
+    {"role": "assistant", "parts": [otel_call("c3", RETRY)]},
+    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c3", "response": "8.4%"}]},
+    {"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]},
+]
+
+
+def atif_call(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"tool_call_id": call_id, "function_name": "look", "arguments": arguments}
+
+
+ATIF = {
+    "schema_version": "ATIF-v1.7",
+    "session_id": "s",
+    "agent": {"name": "a", "version": "1"},
+    "steps": [
+        {"step_id": 1, "timestamp": "2026-01-01T10:00:00Z", "source": "user", "message": QUESTION},
+        {
+            "step_id": 2,
+            "timestamp": "2026-01-01T10:00:02.5Z",
+            "source": "agent",
+            "message": PLAN,
+            "tool_calls": [atif_call("c1", LOOK), atif_call("c2", FAIL)],
+            "observation": {
+                "results": [
+                    {"source_call_id": "c1", "content": "17.2%"},
+                    {"source_call_id": "c2", "content": FAILURE},
+                ]
+            },
+            "metrics": {"prompt_tokens": 100, "completion_tokens": 20, "cost_usd": 0.25},
+        },
+        {
+            "step_id": 3,
+            "source": "agent",
+            "message": "",
+            "tool_calls": [atif_call("c3", RETRY)],
+            "observation": {"results": [{"source_call_id": "c3", "content": [{"type": "text", "text": "8.4%"}]}]},
+        },
+        {"step_id": 4, "source": "agent", "message": ANSWER},
+    ],
+}
+
+
+def agentv_call(call_id: str, arguments: dict[str, Any], status: str, output: str) -> dict[str, Any]:
+    result = {"status": status, "output": output}
+    return {"type": "tool_use", "id": call_id, "name": "look", "input": arguments, "result": result}
+
+
+_AGENTV = {"v": 1, "agent": "codex"}
+AGENTV = [
+    {**_AGENTV, "type": "user", "content": [{"type": "text", "text": QUESTION}]},
+    {
+        **_AGENTV,
+        "type": "assistant",
+        "input_tokens": 100,
+        "output_tokens": 20,
+        "content": [
+            {"type": "text", "text": PLAN},
+            agentv_call("c1", LOOK, "success", "17.2%"),
+            agentv_call("c2", FAIL, "error", FAILURE),
+        ],
+    },
+    {**_AGENTV, "type": "assistant", "content": [agentv_call("c3", RETRY, "success", "8.4%")]},
+    {**_AGENTV, "type": "assistant", "content": [{"type": "text", "text": ANSWER}]},
+]
+
+
+def inspect_call(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"id": call_id, "function": "look", "arguments": arguments, "type": "function"}
+
+
+INSPECT = {
+    "id": 1,
+    "epoch": 1,
+    "output": {"model": "m", "choices": []},
+    "messages": [
+        {"role": "user", "content": QUESTION, "source": "input"},
+        {"role": "assistant", "content": PLAN, "tool_calls": [inspect_call("c1", LOOK), inspect_call("c2", FAIL)]},
+        {"role": "tool", "content": "17.2%", "tool_call_id": "c1", "function": "look", "error": None},
+        {
+            "role": "tool",
+            "content": "",
+            "tool_call_id": "c2",
+            "function": "look",
+            "error": {"type": "unknown", "message": FAILURE},
+        },
+        {"role": "assistant", "content": [], "tool_calls": [inspect_call("c3", RETRY)]},
+        {"role": "tool", "content": "attachment://0f", "tool_call_id": "c3", "function": "look"},
+        {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]},
+    ],
+    "attachments": {"0f": "8.4%"},
+}
+
+
+def dspy_calls(*calls: tuple[str, dict[str, Any], str, bool]) -> dspy.ToolCalls:
+    made = [dspy.ToolCalls.ToolCall(id=call_id, name="look", args=arguments) for call_id, arguments, _, _ in calls]
+    results = [
+        {"call_id": call_id, "name": "look", "value": value, "is_error": is_error}
+        for call_id, _, value, is_error in calls
+    ]
+    return dspy.ToolCalls(tool_calls=made, tool_call_results={"tool_call_results": results})
+
+
+HISTORY = dspy.History(
+    messages=[
+        {
+            "question": QUESTION,
+            "next_thought": dspy.Reasoning(content=PLAN),
+            "tool_calls": dspy_calls(("c1", LOOK, "17.2%", False), ("c2", FAIL, FAILURE, True)),
+        },
+        {"tool_calls": dspy_calls(("c3", RETRY, "8.4%", False))},
+        {"tool_calls": dspy.ToolCalls(tool_calls=[]), "answer": ANSWER},
+    ]
+)
+REACT = {
+    "thought_0": PLAN,
+    "tool_name_0": "look",
+    "tool_args_0": LOOK,
+    "observation_0": "17.2%",
+    "thought_1": "",
+    "tool_name_1": "look",
+    "tool_args_1": FAIL,
+    "observation_1": f"Execution error in look: {FAILURE}",
+    "thought_2": "",
+    "tool_name_2": "look",
+    "tool_args_2": RETRY,
+    "observation_2": "8.4%",
+}
+
+EXAMPLES = {
+    "openai_chat": Example(OPENAI, STEPS_WITHOUT_ERRORS),
+    "openai_responses": Example(RESPONSES, STEPS_WITHOUT_ERRORS),
+    "anthropic": Example(ANTHROPIC, STEPS),
+    "langchain": Example(LANGCHAIN, STEPS),
+    "gemini": Example(GEMINI, STEPS),
+    "opentelemetry": Example(OPENTELEMETRY, STEPS_WITHOUT_ERRORS),
+    "atif": Example(ATIF, STEPS_WITHOUT_ERRORS),
+    "agentv": Example(AGENTV, STEPS),
+    "inspect_ai": Example(INSPECT, STEPS),
+    "dspy_history": Example(HISTORY, STEPS),
+    "dspy_react": Example(REACT, REACT_STEPS),
+}
