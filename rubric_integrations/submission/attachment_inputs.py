@@ -43,7 +43,7 @@ def read_paths(entries: list[Any], folder: Path) -> list[Any]:
         folder: The folder of the file that has the attachments.
 
     Raises:
-        ValueError: A path is absolute or leads out of the folder, also by a link; or there is no such file.
+        ValueError: A path is absolute or leads out of the folder, also by a link; or it is hidden, or does not exist.
     """
     return [_with_content(entry, folder) if _has_path(entry) else entry for entry in entries]
 
@@ -63,6 +63,9 @@ def _with_content(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         is_inside = not name.is_absolute() and ".." not in name.parts and file.is_relative_to(folder.resolve())
         if not is_inside:
             raise ValueError(f"has the `path` {path!r}, which leads out of the folder of the rows: put the file there")
+        # Such as `.env` and `.git/config`, which have secrets.
+        if any(part.startswith(".") for part in name.parts):
+            raise ValueError(f"has the `path` {path!r}, which is a hidden file: rename it, if it should be judged")
         if not file.is_file():
             raise ValueError(f"has the `path` {path!r}, but {str(folder / name)!r} is no file")
         with file.open("rb") as content:

@@ -79,6 +79,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "secret.gif").write_bytes(b"secret")
     (folder / "link.gif").symlink_to(tmp_path / "secret.gif")
     (folder / "linked").symlink_to(tmp_path)
+    (folder / ".env").write_text("OPENAI_API_KEY=secret")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("secret")
     return folder
 
 
@@ -110,9 +113,21 @@ def test_rows_of_a_file_have_attachments(folder: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/etc/passwd", "../secret.gif", "images/../../secret.gif", "link.gif", "linked/secret.gif", "~/x.gif", ".", ""],
+    [
+        "/etc/passwd",
+        "../secret.gif",
+        "images/../../secret.gif",
+        "link.gif",
+        "linked/secret.gif",
+        "~/x.gif",
+        ".",
+        "",
+        ".env",
+        "./.env",
+        ".git/config",
+    ],
 )
-def test_path_of_a_row_cannot_leave_the_folder_of_its_file(folder: Path, path: str) -> None:
+def test_path_of_a_row_cannot_leave_the_folder_of_its_file_or_name_a_hidden_file(folder: Path, path: str) -> None:
     (row,) = rows_of(folder, [{"path": path, "mime_type": "image/gif"}], ".jsonl")
     assert row.submission is None
     assert f"row 1: `attachments` has the `path` {path!r}" in str(row.error)

@@ -80,6 +80,8 @@ def dialect_of(conversation: Any) -> str | None:
         >>> dialect_of([{"role": "user", "parts": [{"text": "6 x 7?"}]}]), dialect_of("6 x 7?")
         ('gemini', None)
     """
+    if conversation is None or isinstance(conversation, str):
+        return None
     return next((name for name, dialect in DIALECTS.items() if dialect.matches(conversation)), None)
 
 
