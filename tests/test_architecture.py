@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("graders",),
     ("runs",),
     ("agreement",),
-    ("dspy", "langchain", "reporting", "redteam"),
+    ("dspy", "langchain", "pytest_plugin", "reporting", "redteam"),
     ("cli",),
     ("__init__", "__main__"),
 )

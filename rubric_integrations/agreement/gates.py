@@ -164,7 +164,10 @@ class SequentialGate:
 
     It bets against the threshold (Waudby-Smith and Ramdas 2024): the capital `mean_k prod_i (1 + l_k (x_i - m))`, with
     `l_k = (k - 1/2) / (20 m)` for k from 1 to 20, exceeds `1 / alpha` with probability `alpha` at most if the true mean
-    is `m`, whenever one looks. The submissions must come in random order.
+    is `m`, whenever one looks. With `grade_many(..., stop_when=SequentialGate(0.8))`, it ends the run.
+
+    **The submissions must come in random order**: shuffle them first (`random.Random(0).shuffle(rows)`), because a file
+    that begins with the easy ones would pass. Each run needs a new gate: one that has seen scores counts them twice.
 
     Args:
         min_score: The threshold, above 0 and below 1.
@@ -172,7 +175,8 @@ class SequentialGate:
 
     Attributes:
         decision: The decision so far; once it is `pass` or `fail` it stays.
-        count: The number of scores so far.
+        count: The number of submissions so far, with those that have no score.
+        missing: The number of submissions without a score.
 
     Raises:
         ValueError: A setting or a score is out of range.
@@ -188,24 +192,39 @@ class SequentialGate:
         _check_settings(min_score, alpha)
         self.min_score, self.alpha = min_score, alpha
         self.decision: Decision = "inconclusive"
-        self.count = 0
+        self.count = self.missing = 0
         shares = (np.arange(1, _BETS + 1) - 0.5) / _BETS
         self._log_above, self._log_below = np.zeros(_BETS), np.zeros(_BETS)
         self._bets_above, self._bets_below = shares / min_score, shares / (1 - min_score)
 
-    def add(self, score: float) -> Decision:
-        """Add the score of the next submission, in [0, 1], and return the decision so far."""
-        if not 0 <= score <= 1:
+    def add(self, score: float | None) -> Decision:
+        """Add the score of the next submission, in [0, 1], and return the decision so far.
+
+        A submission without a score (None) counts as 0 for a pass, and as 1 for a failure.
+        """
+        if score is not None and not 0 <= score <= 1:
             raise ValueError(f"`score` must be in [0, 1], got {score!r}")
+        lowest, highest = (0.0, 1.0) if score is None else (score, score)
         self.count += 1
-        self._log_above += np.log1p(self._bets_above * (score - self.min_score))
-        self._log_below += np.log1p(self._bets_below * (self.min_score - score))
+        self.missing += score is None
+        self._log_above += np.log1p(self._bets_above * (lowest - self.min_score))
+        self._log_below += np.log1p(self._bets_below * (self.min_score - highest))
         if self.decision == "inconclusive":
             if self._capital(self._log_above) >= 1 / self.alpha:
                 self.decision = "pass"
             elif self._capital(self._log_below) >= 1 / self.alpha:
                 self.decision = "fail"
         return self.decision
+
+    def __call__(self, score: float | None) -> str | None:
+        """Add a score, and return the decision as a sentence if there is one, as `stop_when` of `grade_many` needs."""
+        if self.add(score) == "inconclusive":
+            return None
+        side, missing = "above" if self.decision == "pass" else "below", f", {self.missing:,} without a score"
+        return (
+            f"{self.decision} after {self.count:,} submissions{missing if self.missing else ''}: the mean score is "
+            f"{side} {self.min_score:g} (alpha {self.alpha:g})"
+        )
 
     @property
     def capital(self) -> float:

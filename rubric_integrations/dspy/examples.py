@@ -12,7 +12,8 @@ from rubric_integrations.dspy.field_text import field_text
 from rubric_integrations.formats.agentv_cases import EvalCase
 from rubric_integrations.submission.dialects.registry import dialect_of
 from rubric_integrations.submission.documents import document_texts
-from rubric_integrations.submission.messages import Messages, is_conversation
+from rubric_integrations.submission.messages import Messages, Respond, is_conversation
+from rubric_integrations.submission.submission import Submission
 
 Field = str | Callable[[Any], str | Messages | None]
 """The source of a text: a field's name, or a function of the example (for a response: of the prediction)."""
@@ -48,6 +49,45 @@ def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
         ).with_inputs("input")
         for case in cases
     ]
+
+
+def submission_of(
+    example: Any,
+    pred: Any,
+    *,
+    query: Field | None,
+    response: Field | None,
+    reference: Field | None,
+    context: Field | None,
+    respond: Respond,
+) -> Submission | None:
+    """Make the submission of a prediction; None if there is nothing to grade.
+
+    Args:
+        example: The example.
+        pred: The prediction; None if the program raised an error.
+        query: The source of the task, as in `RubricMetric`.
+        response: The source of the response.
+        reference: The source of an exemplary answer.
+        context: The source of documents.
+        respond: The part to grade of a conversation.
+    """
+    fields = response_fields(response, pred)
+    text = response_text(fields) if fields else None
+    if not fields or not text or (isinstance(text, str) and not text.strip()):
+        return None
+    exemplary, files = text_of(reference, example, "reference"), AttachedValues()
+    # A conversation holds its own task; the example's inputs would repeat how it began.
+    task = None if isinstance(text, list) and query is None else query_of(query, example, files)
+    # Only now, because the files of the task have the first numbers.
+    text = response_text(fields, files)
+    submission: dict[str, Any] = {"response": text, "query": task, "reference": exemplary}
+    submission |= {"context": documents_of(context, example), "respond": respond}
+    if files.attachments:
+        submission["attachments"] = files.attachments
+    if not isinstance(text, list):
+        submission |= trajectory_fields(pred, grades_trajectory=respond == "trajectory")
+    return Submission.model_validate(submission)
 
 
 def query_of(field: Field | None, example: Any, files: AttachedValues | None = None) -> str | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter, deque
+from hashlib import sha256
 from typing import Literal, TypedDict
 
+from rubric_integrations.agreement.calibration import Calibration
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.results.usage import Spend
+from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.submission.submission import Submission
 
 
@@ -27,6 +31,10 @@ class MetricSummary(TypedDict):
         tokens: Tokens of these requests; None if one of them did not report its tokens.
         cost: US dollars; None if the price of a request is unknown.
         seconds: The sum of the gradings' durations; simultaneous gradings each count in full.
+        mean_score: The judge's mean score of the texts in `RubricMetric.graded`, without those that have no score;
+            None if there are none.
+        calibration: The same mean, `judge_score`, beside the one that people's answers would give, `score`, and the
+            rates of each criterion; None without labels.
     """
 
     gradings: int
@@ -40,6 +48,8 @@ class MetricSummary(TypedDict):
     tokens: int | None
     cost: float | None
     seconds: float
+    mean_score: float | None
+    calibration: Calibration | None
 
 
 class HistoryRow(TypedDict):
@@ -86,6 +96,7 @@ class MetricHistory:
         self._counts = Counter[str]()
         self._coverage, self._seconds, self._spend = 0.0, 0.0, Spend()
         self._rows = deque[HistoryRow](maxlen=size)
+        self._size, self._graded = size, dict[str, GradedRow]()
 
     def count_call(self, outcome: Literal["cached", "nothing_to_grade"]) -> None:
         """Count a call of the metric that computed no grade."""
@@ -114,6 +125,11 @@ class MetricHistory:
             outcome = "undefined"
         else:
             outcome = "passed" if report.passed else "not_passed"
+        # An id made of the input: another program's answer to it has the same one, in any order of threads.
+        row_id = _hash(submission.model_dump_json(exclude={"response", "thinking", "trajectory"}))
+        key = _hash(submission.model_dump_json(), *(entry.requirement for entry in report.criteria))
+        # Attachments may be large, and nobody labels by them.
+        graded = GradedRow(row_id, submission.model_copy(update={"attachments": ()}), report, report.error)
         with self._lock:
             self._counts["gradings"] += 1
             self._counts[outcome] += 1
@@ -121,11 +137,17 @@ class MetricHistory:
             self._seconds += seconds
             self._spend += report.spend
             self._rows.append(row)
+            self._graded.pop(key, None)
+            self._graded[key] = graded
+            if len(self._graded) > self._size:
+                self._graded.pop(next(iter(self._graded)))
 
     def summary(self) -> MetricSummary:
         """Return the totals so far."""
         with self._lock:
             counts, gradings = self._counts, self._counts["gradings"]
+            reports = [row.report for row in self._graded.values() if row.report and not row.report.failed_count]
+            scores = [report.score for report in reports if report.score is not None]
             return MetricSummary(
                 gradings=gradings,
                 cached=counts["cached"],
@@ -138,9 +160,20 @@ class MetricHistory:
                 tokens=self._spend.total_tokens,
                 cost=self._spend.cost,
                 seconds=self._seconds,
+                mean_score=math.fsum(scores) / len(scores) if scores else None,
+                calibration=None,
             )
+
+    def graded(self) -> list[GradedRow]:
+        """Return the latest grade of each text, oldest first."""
+        with self._lock:
+            return list(self._graded.values())
 
     def rows(self) -> list[HistoryRow]:
         """Return the latest grades, oldest first."""
         with self._lock:
             return list(self._rows)
+
+
+def _hash(*texts: str) -> str:
+    return sha256("\n".join(texts).encode()).hexdigest()[:16]

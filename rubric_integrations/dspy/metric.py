@@ -12,17 +12,9 @@ import dspy
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.progress import counting_bar
-from rubric_integrations.dspy.attached_values import AttachedValues
+from rubric_integrations.agreement.calibration import calibrate
 from rubric_integrations.dspy.criteria_for import PredictorCriteria
-from rubric_integrations.dspy.examples import (
-    Field,
-    documents_of,
-    query_of,
-    response_fields,
-    response_text,
-    text_of,
-    trajectory_fields,
-)
+from rubric_integrations.dspy.examples import Field, submission_of
 from rubric_integrations.dspy.feedback_text import feedback, objective_scores
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
@@ -37,8 +29,10 @@ from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.rounds import grade_in_rounds
 from rubric_integrations.judges.stored import StoreError
+from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.results.report import EvaluationReport, JudgeError, tag_key
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.submission.messages import Respond, check_respond
 from rubric_integrations.submission.submission import Submission
@@ -88,7 +82,7 @@ class RubricMetric:
             then lost calls are repeated. By default that of the grader (`CallLimits.max_outage`, 300). A wrong key, and
             a judge whose replies are never readable, end the run without waiting.
         cache_size: How many reports are cached, so that the same text is not graded twice, and how many rows
-            `history` has. With 0 nothing is cached and `history` is empty.
+            `history` and `graded` have. With 0 nothing is cached and they are empty.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
         store: Stores judgments beyond this metric's lifetime, such as a `Ledger` on disk. In `summary`, a judgment
             from the store counts with the cost of its original request.
@@ -144,8 +138,8 @@ class RubricMetric:
         self.rubrics = RowRubrics(rubric, library)
         grader = grader.for_run(max_outage=max_outage, warm_prompt_cache=False)
         self.grader = grader if store is None else grader.with_store(store)
-        self.query, self.response, self.reference, self.respond = query, response, reference, respond
-        self.context = context
+        self.query, self.response, self.reference, self.context = query, response, reference, context
+        self.respond: Respond = respond
         self.feedback = feedback
         self._predictor_criteria = PredictorCriteria(criteria_for or {})
         if self.rubrics.shared is not None:
@@ -224,12 +218,29 @@ class RubricMetric:
                 self._history.add(submission, report)
         return JudgeNoise.of(reports)
 
-    def summary(self) -> MetricSummary:
+    def summary(self, labels: Iterable[LabelledJudgment] | None = None) -> MetricSummary:
         """Return the totals so far: gradings, coverage, failures, tokens and cost.
 
         They are correct under threads, where `dspy.track_usage` reports nothing.
+
+        Args:
+            labels: People's labels of a random part of `graded`. With them, `calibration` has the mean score that
+                people's answers would give, beside the judge's. The score that DSPy gets is always the judge's.
+
+        Raises:
+            ChosenLabelsError: Labels were chosen by people.
+            ImportError: There are labels, and scipy is not installed.
+            ValueError: No label belongs to a text in `graded`, or the scores do not follow from the criteria.
         """
-        return self._history.summary()
+        totals = self._history.summary()
+        if labels is not None:
+            totals["calibration"] = calibrate(self.graded, labels, rubric=self.rubrics.shared)
+        return totals
+
+    @property
+    def graded(self) -> list[GradedRow]:
+        """The latest grade of each text, as a run for `rubric_integrations.agreement`; ids are made of the inputs."""
+        return self._history.graded()
 
     @property
     def history(self) -> list[HistoryRow]:
@@ -252,22 +263,10 @@ class RubricMetric:
         """The rubric and the submission of a prediction; no submission if there is nothing to grade."""
         rubric = rubric_of(self.rubrics, example)
         self._predictor_criteria.add_rubric(rubric)
-        fields = response_fields(self.response, pred)
-        response = response_text(fields) if fields else None
-        if not fields or not response or (isinstance(response, str) and not response.strip()):
-            return rubric, None
-        reference, files = text_of(self.reference, example, "reference"), AttachedValues()
-        # A conversation holds its own task; the example's inputs would repeat how it began.
-        query = None if isinstance(response, list) and self.query is None else query_of(self.query, example, files)
-        # Only now, because the files of the task have the first numbers.
-        response = response_text(fields, files)
-        submission: dict[str, Any] = {"response": response, "query": query, "reference": reference}
-        submission |= {"context": documents_of(self.context, example), "respond": self.respond}
-        if files.attachments:
-            submission["attachments"] = files.attachments
-        if not isinstance(response, list):
-            submission |= trajectory_fields(pred, grades_trajectory=self.respond == "trajectory")
-        return rubric, Submission.model_validate(submission)
+        return rubric, submission_of(
+            example, pred, query=self.query, response=self.response, reference=self.reference, context=self.context,
+            respond=self.respond,
+        )  # fmt: skip
 
     def _report_for(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
         """The cached report of a submission, or a new one."""

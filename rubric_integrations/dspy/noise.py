@@ -80,6 +80,10 @@ class NoiseAwareAcceptance:
     minibatch of `n` (a bootstrap of the null hypothesis). It uses the measured differences and no normal
     approximation, which is inaccurate for few scores that move in steps.
 
+    It answers another question than `compare_runs`, which says how far a gain holds for inputs that were not graded: a
+    minibatch of three inputs has no useful interval for that. Compare the optimized program with the first one by
+    `compare_runs`, on a test set.
+
     A candidate is accepted if its gain exceeds the quantile `1 - false_accept_rate` of that distribution. Real gains
     below it are refused too; a larger `reflection_minibatch_size` of GEPA lowers the quantile.
 

@@ -18,11 +18,13 @@ class PanelMember(NamedTuple):
         judge: The judge.
         name: Its name in reports, unique on the panel.
         weight: The weight of its votes.
+        model: The name of its model, or its class; unique on the panel.
     """
 
     judge: Judge
     name: str
     weight: float
+    model: str
 
     def may_answer(self, rubric: Rubric, index: int) -> bool:
         """Whether the judge may answer a question of a rubric: any condition, and criteria that name no other judge."""
@@ -49,10 +51,11 @@ def make_panel(
         raise ValueError(
             f"`voting.weights` has {len(all_weights)} entries for {len(judges)} judges: give one for each judge"
         )
-    names = ["default"] if len(judges) == 1 else _unique_names(judges)
+    models = _unique_names(judges)
+    names = ["default"] if len(judges) == 1 else models
     return tuple(
-        PanelMember(limit_judge(judge, limiter), name, weight)
-        for judge, name, weight in zip(judges, names, all_weights, strict=True)
+        PanelMember(limit_judge(judge, limiter), name, weight, model)
+        for judge, name, weight, model in zip(judges, names, all_weights, models, strict=True)
     )
 
 

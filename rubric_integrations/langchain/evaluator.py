@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +20,17 @@ from rubric_integrations.langchain.feedback import feedback_key, to_feedback
 from rubric_integrations.langchain.fields import FieldKey, FieldSelector
 from rubric_integrations.langchain.resolve import own_rubric, resolve_grader, without_rubric
 from rubric_integrations.langchain.tracing import evaluation_run
-from rubric_integrations.results.report import JudgeError
+from rubric_integrations.results.labels import LabelledJudgment
+from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.submission.messages import Respond
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.langchain.experiment import SummaryEvaluator
 
 
 class RubricEvaluator(RunEvaluator):
@@ -95,6 +98,8 @@ class RubricEvaluator(RunEvaluator):
         self.rubrics, self.key_prefix = RowRubrics(rubric, library), key_prefix
         self.fields = FieldSelector(output_key, input_key, reference_key, respond, context_key)
         self._grader = resolve_grader(judge, grader, "RubricEvaluator")
+        # The grades by run, collected once `corrected_mean` needs them.
+        self._graded: dict[str, GradedRow] | None = None
 
     @property
     def feedback_keys(self) -> list[str]:
@@ -104,6 +109,27 @@ class RubricEvaluator(RunEvaluator):
         """
         names = self.rubrics.shared.keys if self.rubrics.shared else ()
         return [self.key_prefix, *(feedback_key(self.key_prefix, name) for name in names)]
+
+    def corrected_mean(self, labels: Iterable[LabelledJudgment]) -> SummaryEvaluator:
+        """Return a summary evaluator that corrects the mean score of an experiment by people's labels.
+
+        Pass it beside this evaluator: `evaluate(..., evaluators=[evaluator], summary_evaluators=[corrected_mean])`. The
+        experiment gets one feedback `rubric.score.corrected`: the mean that people's answers would give, with its
+        interval in the comment, and `corrected: True` in its `source_info`. The feedback of single runs stays the
+        judge's: the score of one run cannot be corrected.
+
+        Args:
+            labels: Labels of a random part of the experiment's runs, for each criterion that the judge decides.
+                Those that fit no run, or were chosen by people, give an error row without a score.
+
+        Raises:
+            ImportError: At the end of the experiment: scipy is not installed. LangSmith logs it.
+        """
+        from rubric_integrations.langchain.experiment import corrected_mean_evaluator
+
+        self._graded = {}
+        key = feedback_key(self.key_prefix, "score.corrected")
+        return corrected_mean_evaluator(self._graded, labels, self.rubrics.shared, key, self._judge_names)
 
     def evaluate_run(
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None
@@ -133,8 +159,8 @@ class RubricEvaluator(RunEvaluator):
     ) -> dict[str, Any]:
         """Grade one output and return the dict of an openevals evaluator: `key`, `score`, `comment`, `metadata`.
 
-        `metadata` contains `passed`, `coverage`, the calls, tokens and cost, and under `criteria` the feedback of each
-        criterion. The score is None if no criterion was assessed. Further keywords are ignored.
+        `metadata` contains `passed`, `coverage`, the judge's name, the calls, tokens and cost, and under `criteria` the
+        feedback of each criterion. The score is None if no criterion was assessed. Further keywords are ignored.
 
         `attachments` are files for the judge: `{"mime_type": ..., "data": ...}` with base64 or a `data:` URI, a URL, a
         list of these, or the attachments of a LangSmith example.
@@ -167,7 +193,7 @@ class RubricEvaluator(RunEvaluator):
                 raise ValueError(f"`outputs` is {outputs!r}: there is nothing to grade")
             rubric = self._rubric(inputs, reference_outputs, None, inputs)
             report = await self._grader().grade(rubric, submission)
-            total, *rows = to_feedback(rubric, report, self.key_prefix)
+            total, *rows = to_feedback(rubric, report, self.key_prefix, self._judge_names())
             criteria = [row.model_dump(include={"key", "score", "value", "comment"}, exclude_none=True) for row in rows]
             result = {
                 "key": total.key,
@@ -210,12 +236,21 @@ class RubricEvaluator(RunEvaluator):
             return EvaluationResults(results=[EvaluationResult(key=self.key_prefix, comment=f"not graded: {problem}")])
         try:
             report = await self._grader().grade(rubric, submission)
+            self._collect(run, submission, report, report.error)
         except JudgeError as error:
+            self._collect(run, submission, error.report, str(error))
             # The criteria that were judged are reported. The sum over them is not, since it would look like the score.
-            total, *rows = to_feedback(rubric, error.report, self.key_prefix)
+            total, *rows = to_feedback(rubric, error.report, self.key_prefix, self._judge_names())
             failure = {"score": None, "comment": f"not graded: {error}", "extra": {"error": True}}
             return EvaluationResults(results=[total.model_copy(update=failure), *rows])
-        return EvaluationResults(results=to_feedback(rubric, report, self.key_prefix))
+        return EvaluationResults(results=to_feedback(rubric, report, self.key_prefix, self._judge_names()))
+
+    def _judge_names(self) -> str:
+        return ", ".join(member.model for member in self._grader().panel)
+
+    def _collect(self, run: Run, submission: Submission, report: EvaluationReport, error: str | None) -> None:
+        if self._graded is not None:
+            self._graded[str(run.id)] = GradedRow(str(run.id), submission, report, error)
 
 
 def _link(traced_run: RunTree | None, run_id: uuid.UUID | None, results: EvaluationResults) -> EvaluationResults:

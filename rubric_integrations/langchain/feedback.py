@@ -39,13 +39,18 @@ def feedback_score(value: float, *, is_penalty: bool) -> float:
     return 1 - value if is_penalty else value
 
 
-def to_feedback(rubric: Rubric, report: EvaluationReport, key_prefix: str) -> list[EvaluationResult]:
+def to_feedback(
+    rubric: Rubric, report: EvaluationReport, key_prefix: str, judge: str | None = None
+) -> list[EvaluationResult]:
     """Convert a report to feedback: first the row of the score, then one row for each tag and for each criterion.
 
     Scores are in [0, 1], higher is better, also for penalties (see `feedback_score`). An abstention has no score and
     the value `"CANNOT_ASSESS"`; a failure has neither, and `extra={"error": True}`. A criterion that does not apply has
     only a comment. The key of a tag is
     `<key_prefix>.tag.<tag>`; a tag whose score is undefined has no row, because it would have no content.
+
+    LangSmith stores the `evaluator_info` of a row as the `source_info` of its feedback. Each row names the judge there,
+    and has `corrected: False`: only a mean can be corrected by people's labels, not the score of one run.
     """
     total = EvaluationResult(
         key=key_prefix,
@@ -67,7 +72,9 @@ def to_feedback(rubric: Rubric, report: EvaluationReport, key_prefix: str) -> li
         for tag, score in report.tags.items()
         if score is not None
     ]
-    return [total, *tags, *(_criterion_feedback(criterion, row, key_prefix) for criterion, row in rows)]
+    feedback = [total, *tags, *(_criterion_feedback(criterion, row, key_prefix) for criterion, row in rows)]
+    source = {"corrected": False, "judge": judge}
+    return [row.model_copy(update={"evaluator_info": source | row.evaluator_info}) for row in feedback]
 
 
 def feedback_config(criterion: Criterion) -> dict[str, Any]:

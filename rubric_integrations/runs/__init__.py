@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.rescoring import Rescored, rescore
     from rubric_integrations.runs.run_files import GradedRow, RunFile, RunFileError, read_run
     from rubric_integrations.runs.runner import Run, grade_many
+    from rubric_integrations.runs.stopping import StopRule
     from rubric_integrations.runs.summary import Graded, RunSummary
 
 _MODULES = {
@@ -35,6 +36,7 @@ _MODULES = {
     "RunFile": "run_files",
     "RunFileError": "run_files",
     "RunSummary": "summary",
+    "StopRule": "stopping",
     "grade_many": "runner",
     "read_run": "run_files",
     "rescore": "rescoring",
@@ -42,7 +44,7 @@ _MODULES = {
 
 __all__ = [
     "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run", "RunFile", "RunFileError", "RunSummary",
-    "grade_many", "read_run", "rescore",
+    "StopRule", "grade_many", "read_run", "rescore",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)

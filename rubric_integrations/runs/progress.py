@@ -1,4 +1,4 @@
-"""Shows the progress of a run: a progress bar on stderr, and a summary in one line."""
+"""Shows the progress of a run: a progress bar on stderr, and its summary in one line or as a table."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rubric_integrations._util.notebook import html_table
 from rubric_integrations._util.terminal import spend_text
 
 if TYPE_CHECKING:
@@ -98,3 +99,23 @@ def short_summary_line(summary: RunSummary) -> str:
     cost = "$?" if spend.cost is None else f"${spend.cost:.2f}"
     rate = f"{summary.submissions / summary.seconds:.1f}/s" if summary.seconds else ""
     return f"{summary.failed} failed, {summary.abstentions} abst., {tokens}, {cost} {rate}"
+
+
+def summary_table(summary: RunSummary) -> str:
+    """Return the results and the spend of a run as an HTML table, for notebooks.
+
+    Example:
+        >>> from rubric_integrations.runs.summary import RunSummary
+        >>> "<td" in summary_table(RunSummary(submissions=10))
+        True
+    """
+    cells = {
+        "submissions": summary.submissions,
+        "mean score": None if summary.mean_score is None else round(summary.mean_score, 3),
+        "passed": summary.passed,
+        "failed": summary.failed,
+        "abstentions": summary.abstentions,
+        "calls": summary.spend.calls,
+        "US dollars": summary.spend.cost,
+    }
+    return html_table(summary.stopped or "Run so far", list(cells), [list(cells.values())])

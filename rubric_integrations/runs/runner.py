@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations._util.notebook import data_frame, html_table
+from rubric_integrations._util.notebook import data_frame
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
 from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader
@@ -21,8 +21,9 @@ from rubric_integrations.judges.spend_limit import SpendLimit
 from rubric_integrations.results.report import JudgeError, tag_key
 from rubric_integrations.results.usage import NO_SPEND, Spend
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.progress import progress_bar
+from rubric_integrations.runs.progress import progress_bar, summary_table
 from rubric_integrations.runs.rows import as_rows, find_rubric
+from rubric_integrations.runs.stopping import EarlyStop, StopRule
 from rubric_integrations.runs.summary import Graded, RunSummary
 from rubric_integrations.runs.window import RowWindow
 from rubric_integrations.submission.files import Row
@@ -44,7 +45,7 @@ class Run:
     and towards the same limits; iterate once, or pass a `ledger`, from which a second iteration gets its judgments.
 
     Attributes:
-        summary: Counts, spend and mean score so far; its `stopped` says which limit ended the run, if one did.
+        summary: Counts, spend and mean score so far; its `stopped` says why the run ended early, if it did.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
@@ -67,6 +68,7 @@ class Run:
         ordered: bool,
         max_cost: float | None,
         max_calls: int | None,
+        stop_when: StopRule | None,
     ):
         if isinstance(submissions, str | bytes | Mapping):
             kind = type(submissions).__name__
@@ -80,7 +82,7 @@ class Run:
         self._grader = grader.for_run(max_concurrency, self._spend_limit)
         # More submissions than calls: while one waits for its last call, the others use the free slots.
         self._max_under_way = 2 * max_concurrency
-        self._ordered, self._progress = ordered, progress
+        self._ordered, self._progress, self._early_stop = ordered, progress, EarlyStop(stop_when)
         self._highest_row_spend: Spend | None = None
         self.summary = RunSummary()
 
@@ -103,17 +105,7 @@ class Run:
         return f"Run({self.summary!r})"
 
     def _repr_html_(self) -> str:
-        summary, spend = self.summary, self.summary.spend
-        cells = {
-            "submissions": summary.submissions,
-            "mean score": None if summary.mean_score is None else round(summary.mean_score, 3),
-            "passed": summary.passed,
-            "failed": summary.failed,
-            "abstentions": summary.abstentions,
-            "calls": spend.calls,
-            "US dollars": spend.cost,
-        }
-        return html_table(summary.stopped or "Run so far", list(cells), [list(cells.values())])
+        return summary_table(self.summary)
 
     def to_dataframe(self) -> DataFrame:
         """Grade everything, and return one row per submission: its grade, the scores of tags, verdicts per criterion.
@@ -183,7 +175,7 @@ class Run:
                     row, own, rubric = await find_rubric(self._rubrics, *next_row, grader.check_rubric)
                     if ledger and row.submission:
                         ledger.record_submission(row.id, row.submission, own)
-                    window.start(self._grade(grader, row, rubric))
+                    self._early_stop.watch(window.start(self._grade(grader, row, rubric)))
                     # Lets the task send its first request while the next row is read.
                     await asyncio.sleep(0)
                     for graded in self._finished(window):
@@ -193,6 +185,8 @@ class Run:
                 for graded in self._finished(window):
                     yield graded
         finally:
+            # A second iteration would count each score twice.
+            self._early_stop = EarlyStop(None)
             await window.cancel()
         if source_error:
             raise source_error
@@ -208,10 +202,13 @@ class Run:
             try:
                 graded = task.result()
             except RunStopped as reason:
-                self._update_summary(stopped=str(reason), judge_is_unusable=isinstance(reason, JudgeUnusable))
+                stopped = self.summary.stopped or str(reason)
+                self._update_summary(stopped=stopped, judge_is_unusable=isinstance(reason, JudgeUnusable))
             else:
                 results.append(graded)
                 self._note_spend(graded)
+                if (decision := self._early_stop.reason(task, graded)) and not self.summary.stopped:
+                    self._update_summary(stopped=decision)
         return results
 
     def _note_spend(self, graded: Graded) -> None:
@@ -248,6 +245,7 @@ def grade_many(
     ordered: bool = True,
     max_cost: float | None = None,
     max_calls: int | None = None,
+    stop_when: StopRule | None = None,
 ) -> Run:
     """Grade many submissions concurrently; iterate the run with `for` or `async for`.
 
@@ -268,10 +266,13 @@ def grade_many(
         ordered: Whether results come in the order of the submissions; if not, they come as soon as they are ready.
         max_cost: The most that the run may spend, in US dollars; the run ends before a call would exceed it.
         max_calls: The largest number of calls to models that the run may make.
+        stop_when: Ends the run early, such as a new `SequentialGate`: a function that receives each score (None without
+            a complete grade) in the order of the submissions, which must be random, and returns why the run ends, or
+            None. No row starts then; up to twice `max_concurrency` rows are under way, and are finished.
 
     Returns:
-        The run. Its `summary` is up to date after each result and says which limit `stopped` the run, if one did. The
-        judgments made until then are in the ledger.
+        The run. Its `summary` is up to date after each result and says what `stopped` the run early, if anything
+        did. The judgments made until then are in the ledger.
 
     Raises:
         TypeError: `submissions` is a single submission. When the iteration begins: there is a ledger, and a judge has
@@ -286,7 +287,7 @@ def grade_many(
     """
     return Run(
         submissions, rubric, grader, library=library, ledger=ledger, max_concurrency=max_concurrency,
-        progress=progress, ordered=ordered, max_cost=max_cost, max_calls=max_calls,
+        progress=progress, ordered=ordered, max_cost=max_cost, max_calls=max_calls, stop_when=stop_when,
     )  # fmt: skip
 
 

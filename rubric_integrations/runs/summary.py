@@ -95,7 +95,8 @@ class RunSummary(Record):
             Its `usage` and `cost` are None where the tokens or the price of a call are unknown.
         reused: Judgments that came from the ledger.
         seconds: Time since the run began, in seconds.
-        stopped: Why the run ended before all rows were graded; None if it did not.
+        stopped: Why the run ended before all rows were graded: a limit, or the decision of `stop_when`; None if it did
+            not.
         judge_is_unusable: Whether it ended because the judge is down, refuses every call, or is never readable.
     """
 

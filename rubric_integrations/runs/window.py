@@ -36,13 +36,14 @@ class RowWindow:
         """Whether another row may start."""
         return len(self._under_way) < self._max_under_way and len(self._queue) < self._max_tasks
 
-    def start(self, grade: Coroutine[Any, Any, Graded]) -> None:
-        """Start to grade a row."""
+    def start(self, grade: Coroutine[Any, Any, Graded]) -> asyncio.Task[Graded]:
+        """Start to grade a row, and return its task."""
         task = asyncio.create_task(grade)
         self._under_way.add(task)
         if self._ordered:
             self._queue.append(task)
         task.add_done_callback(self._finish)
+        return task
 
     def _finish(self, task: asyncio.Task[Graded]) -> None:
         self._under_way.discard(task)

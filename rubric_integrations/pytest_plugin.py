@@ -1,0 +1,132 @@
+"""A pytest plugin that gates a release on a run: the fixture `rubric_gate`, and a marker with its settings.
+
+pytest imports this module in every project where the library is installed. Therefore it imports the rest of the library
+only when a test calls the gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from rubric_integrations.agreement import GateResult
+    from rubric_integrations.agreement.rows import RunLike
+    from rubric_integrations.results.labels import LabelledJudgment
+    from rubric_integrations.rubric.rubric import Rubric
+
+_MARKER = "rubric_gate"
+_SETTINGS = ("min_score", "alpha", "margin", "allow_inconclusive")
+
+
+class RubricGate:
+    """Fails a test unless the true mean score of a run is surely above a threshold; the value of `rubric_gate`.
+
+    Args:
+        settings: The settings of the test's marker, which the arguments of a call replace.
+    """
+
+    def __init__(self, settings: dict[str, Any] | None = None):
+        self._settings = settings or {}
+        self.results: list[GateResult] = []
+
+    def __call__(
+        self,
+        run: RunLike,
+        min_score: float | None = None,
+        *,
+        labels: Iterable[LabelledJudgment] | None = None,
+        baseline: RunLike | None = None,
+        margin: float | None = None,
+        rubric: Rubric | None = None,
+        alpha: float | None = None,
+        allow_inconclusive: bool | None = None,
+    ) -> GateResult:
+        """Decide as `rubric_integrations.agreement.gate` does, and fail unless the decision is `pass`.
+
+        Args:
+            run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
+            min_score: The threshold, above 0 and below 1; by default that of the marker.
+            labels: People's labels of a random part of the run, by which the mean is corrected.
+            baseline: An earlier run over the same inputs, than which the run must not be worse.
+            margin: How much worse than the baseline the run may be, at least 0 (default 0).
+            rubric: The run's rubric, for labels, if checks decide criteria, or groups the score.
+            alpha: The probability of a wrong decision, at each side (default 0.05).
+            allow_inconclusive: Whether a run that does not decide passes too (default False).
+
+        Returns:
+            The decision with the mean score and its interval.
+
+        Raises:
+            AssertionError: The run fails, or is inconclusive. The message says how many submissions a pass needs.
+            ImportError: scipy is not installed.
+            ValueError: There is no threshold, a setting is out of range, the run is empty, or labels are too few.
+        """
+        __tracebackhide__ = True  # pytest then shows the line of the test as the place of the failure.
+        from rubric_integrations.agreement import fewest_to_pass, gate
+
+        values = {"min_score": min_score, "margin": margin, "alpha": alpha, "allow_inconclusive": allow_inconclusive}
+        settings: dict[str, Any] = {**self._settings, **{name: v for name, v in values.items() if v is not None}}
+        if "min_score" not in settings:
+            raise ValueError(
+                "`rubric_gate` has no threshold: pass `min_score`, or mark the test with "
+                "`@pytest.mark.rubric_gate(min_score=0.8)`"
+            )
+        level: float = settings.get("alpha", 0.05)
+        result = gate(
+            run, settings["min_score"], labels=labels, baseline=baseline, margin=settings.get("margin", 0.0),
+            rubric=rubric, alpha=level,
+        )  # fmt: skip
+        self.results.append(result)
+        is_allowed = result.decision == "inconclusive" and settings.get("allow_inconclusive", False)
+        if result.decision != "pass" and not is_allowed:
+            fewest = fewest_to_pass(result.min_score, level)
+            raise AssertionError(
+                f"a pass at {result.min_score:g} needs at least {fewest:,} submissions (alpha {level:g})\n"
+                f"rubric gate: {result}"
+            )
+        return result
+
+
+@pytest.fixture
+def rubric_gate(request: pytest.FixtureRequest) -> Iterable[RubricGate]:
+    """Gate a release: `rubric_gate(run, min_score=0.8)` fails unless the true mean score is surely above 0.8."""
+    gate = RubricGate(_settings_of(request.node))
+    yield gate
+    # In JUnit files, so that a build shows the figures of a gate that passed.
+    request.node.user_properties.extend((_MARKER, str(result)) for result in gate.results)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line(
+        "markers",
+        "rubric_gate(min_score, alpha=0.05, margin=0.0, allow_inconclusive=False): the settings of the fixture "
+        "`rubric_gate`, which fails a test unless a run's true mean score is surely above `min_score`",
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a marked test that does not have the fixture: it would pass without a gate."""
+    if item.get_closest_marker(_MARKER) and _MARKER not in getattr(item, "fixturenames", ()):
+        pytest.fail(
+            f"{item.name} is marked with `rubric_gate`, and has no argument `rubric_gate`: no run would be gated. Add "
+            "the argument, and call it with the run",
+            pytrace=False,
+        )
+
+
+def _settings_of(item: pytest.Item) -> dict[str, Any]:
+    """Return the settings of the test's markers, of which the closest wins."""
+    settings: dict[str, Any] = {}
+    for marker in item.iter_markers(_MARKER):
+        unknown = [*marker.args, *(name for name in marker.kwargs if name not in _SETTINGS)]
+        if unknown:
+            names = ", ".join(f"`{name}`" for name in _SETTINGS)
+            pytest.fail(
+                f"the marker `rubric_gate` cannot have {unknown[0]!r}: its settings are {names}, by name", pytrace=False
+            )
+        settings = {**marker.kwargs, **settings}
+    return settings
