@@ -65,7 +65,12 @@ def _print(result: Agreement, level: float) -> None:
         title=plain(f"Agreement with people [{level:.0%} intervals]"), title_justify="left", title_style="bold"
     )
     for name in _COLUMNS:
-        table.add_column(name, justify="left" if name == "criterion" else "right", overflow="fold")
+        table.add_column(
+            name,
+            justify="left" if name == "criterion" else "right",
+            overflow="fold",
+            min_width=len(name) if name == "criterion" else None,
+        )
     for name, row in result.criteria.items():
         coverage = UNDEFINED if row.coverage is None else f"{row.coverage:.0%}"
         table.add_row(

@@ -146,7 +146,12 @@ def _print(result: RunComparison, margin: float, level: float) -> None:
     print_lines(lines)
     table = Table(title="Criteria", title_justify="left", title_style="bold")
     for name in ("criterion", "change", "p", "p (Holm)", "inputs"):
-        table.add_column(name, justify="left" if name == "criterion" else "right", overflow="fold")
+        table.add_column(
+            name,
+            justify="left" if name == "criterion" else "right",
+            overflow="fold",
+            min_width=len(name) if name == "criterion" else None,
+        )
     for name, row in result.criteria.items():
         p_values = (UNDEFINED if value is None else f"{value:.3g}" for value in (row.p_value, row.adjusted))
         change = with_limits(row.difference, signed=True)

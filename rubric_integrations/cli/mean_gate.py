@@ -107,13 +107,15 @@ class MeanGate:
         """Describe the decision, and what it rests on."""
         result = self.result
         corrected = ", corrected by labels" if self._labels is not None else ""
-        score = f"the mean score is {result.score}{corrected}" if result.score.n else "no row has a score"
+        sure = f"{1 - 2 * self.alpha:.0%} interval, n = {result.score.n:,}"
+        mean = f"the mean score is {with_limits(result.score)} ({sure}){corrected}"
+        score = mean if result.score.n else "no row has a score"
         parts = [f"{self._name}: {score}"]
         if result.missing:
             parts.append(f"{result.missing:,} rows without a score may be anything from 0 to 1")
         if result.baseline is not None:
             change = with_limits(result.baseline, signed=True)
-            parts.append(f"the change from {self._baseline_path} is {change}, and -{self._margin:g} is allowed")
+            parts.append(f"the change from {self._baseline_path} is {change}, and it may be {self._margin:g} worse")
         return "; ".join([*parts, *self._advice(result)])
 
     def print_if_passed(self) -> None:

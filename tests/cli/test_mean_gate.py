@@ -132,3 +132,15 @@ def test_mean_gate_with_too_few_or_chosen_labels_is_refused_before_the_run(
     labels = write_labels_of(folder, labelled, labelled, sampled)
     result = grade(folder, "--min-score", 0.8, "--alpha", 0.05, "--labels", labels)
     assert (result.exit_code, words in result.stderr, "graded" in result.stdout) == (2, True, False), result.output
+
+
+def test_mean_gate_with_labels_of_other_responses_ends_with_2_and_keeps_the_reports(tmp_path: Path) -> None:
+    folder = write_responses(tmp_path, 60, 0)
+    labels = write_labels_of(folder, 60, 60)
+    lines = [json.loads(line) for line in labels.read_text().splitlines()]
+    others = [{**line, "id": f"x{line['id']}", "submission": {"response": "42?"}} for line in lines]
+    labels.write_text("".join(json.dumps(line) + "\n" for line in others))
+    out = tmp_path / "run.jsonl"
+    result = grade(folder, "--min-score", 0.8, "--alpha", 0.05, "--labels", labels, "--out", out)
+    assert (result.exit_code, "none of the 60 labels belongs to a judgment" in result.stderr) == (2, True)
+    assert len(out.read_text().splitlines()) == 60
