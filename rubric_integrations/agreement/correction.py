@@ -89,7 +89,7 @@ def corrected_mean(
         bounded: Whether scores are in [0, 1].
 
     Returns:
-        The mean; without an interval for fewer than three labels.
+        The mean; without an interval for fewer than three labels, and for equal labels of scores without bounds.
     """
     y, f = np.asarray(people, float), np.asarray(judge, float)
     n = len(y)
@@ -113,11 +113,13 @@ def corrected_mean(
     explained = max(variance_y - variance_rest, 0.0) / (n * (n - 1))
     variance = (1 - n / judged) * (of_labels + explained) + variance_y / judged
     quantile = student_quantile(n - 2, level)
+    is_constant = float(np.ptp(y)) <= ROUNDING
     if not bounded:
-        half = quantile * math.sqrt(variance)
-        return CorrectedMean(Estimate(mean, mean - half, mean + half, n), weight)
-    is_constant = float(np.ptp(y)) <= ROUNDING or mean in (0.0, 1.0)
-    size = n if is_constant or variance <= 0 else max(mean * (1 - mean) / variance, 0.9 * n)
+        # Labels that are all equal do not tell how much others would vary.
+        half = None if is_constant else quantile * math.sqrt(variance)
+        limits = (None, None) if half is None else (mean - half, mean + half)
+        return CorrectedMean(Estimate(mean, *limits, n), weight)
+    size = n if is_constant or mean in (0.0, 1.0) or variance <= 0 else max(mean * (1 - mean) / variance, 0.9 * n)
     return CorrectedMean(Estimate(mean, *wilson_limits(mean, size, quantile), n), weight)
 
 

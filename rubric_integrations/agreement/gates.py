@@ -145,12 +145,16 @@ def decide_mean(
 def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = False) -> int:
     """Return how many submissions a gate needs at least: as many as a run of perfect scores needs to pass.
 
+    Raises:
+        ValueError: A setting is out of range.
+
     Example:
         >>> [fewest_to_pass(threshold) for threshold in (0.7, 0.8, 0.9, 0.95, 0.99)]
         [9, 13, 27, 54, 270]
         >>> [fewest_to_pass(threshold, sequential=True) for threshold in (0.7, 0.8, 0.9, 0.95, 0.99)]
         [13, 20, 43, 88, 450]
     """
+    _check_settings(min_score, alpha)
     if sequential:
         gate, count = SequentialGate(min_score, alpha), 1
         while gate.add(1.0) != "pass":

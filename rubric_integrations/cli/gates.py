@@ -13,6 +13,7 @@ from rubric_integrations.reporting.shortfall import names_text, shortfall_text, 
 from rubric_integrations.scoring.formula import reaches_mark
 
 if TYPE_CHECKING:
+    from rubric_integrations.cli.mean_gate import MeanGate
     from rubric_integrations.results.report import CriterionReport
     from rubric_integrations.runs.summary import Graded, RunSummary
 
@@ -30,6 +31,7 @@ class Gates(NamedTuple):
         min_pass_rate: The least share of rows that pass.
         min_coverage: The least mean coverage.
         max_failed: The most rows whose judge may fail.
+        mean: Decides about `min_score` with a bounded probability of error, in place of the run's own mean.
     """
 
     every_row: bool = False
@@ -37,17 +39,25 @@ class Gates(NamedTuple):
     min_pass_rate: float | None = None
     min_coverage: float | None = None
     max_failed: int | None = None
+    mean: MeanGate | None = None
 
 
 class FailedGate(NamedTuple):
-    """A gate that a run does not satisfy, with the rows and the criteria that made it fail."""
+    """A gate that a run does not satisfy, with the rows and the criteria that made it fail.
+
+    Attributes:
+        message: The gate, and the figures that it rests on.
+        rows: The rows that lower these figures.
+        is_inconclusive: Whether the figures are too uncertain to tell if it fails; a build must not rely on it either.
+    """
 
     message: str
     rows: _WorstRows
+    is_inconclusive: bool = False
 
 
 class GateTally:
-    """Collects what the gates need of each row, in memory that does not grow with the run.
+    """Collects what the gates need of each row, in memory that hardly grows with the run.
 
     Args:
         gates: The gates of the run.
@@ -66,6 +76,8 @@ class GateTally:
             place: The position of the row in the file of responses.
         """
         report, score, gates = graded.report, graded.score, self._gates
+        if gates.mean:
+            gates.mean.add(graded)
         worth = -1.0 if score is None else score
         if graded.judge_error:
             self._failed.add(place, graded.row.id, shortfall_text(graded), worth, ())
@@ -91,7 +103,10 @@ class GateTally:
             yield FailedGate(message, self._failed)
         if gates.every_row and summary.passed < rows:
             yield FailedGate(f"--gate: {passed}", self._not_passed)
-        if gates.min_score is not None and not reaches_mark(mean, gates.min_score):
+        if gates.mean:
+            if (decision := gates.mean.result.decision) != "pass":
+                yield FailedGate(gates.mean.message(), self._low, is_inconclusive=decision == "inconclusive")
+        elif gates.min_score is not None and not reaches_mark(mean, gates.min_score):
             state = "no row has a score" if mean is None else f"the mean score is {mean:.3f}"
             yield FailedGate(f"--min-score {gates.min_score:g}: {state}", self._low)
         if gates.min_pass_rate is not None and not reaches_mark(summary.passed / max(rows, 1), gates.min_pass_rate):
@@ -106,7 +121,8 @@ def print_failed_gates(failed_gates: Iterable[FailedGate]) -> bool:
     has_failed = False
     for failed in failed_gates:
         has_failed = True
-        err.print(plain(f"gate failed: {failed.message}"), style="red", soft_wrap=True)
+        state = "inconclusive" if failed.is_inconclusive else "failed"
+        err.print(plain(f"gate {state}: {failed.message}"), style="red", soft_wrap=True)
         for line in failed.rows.lines():
             err.print(plain(f"  {line}"), soft_wrap=True)
     return has_failed

@@ -13,7 +13,7 @@ import typer
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, err, refuse
-from rubric_integrations.cli.grade_output import print_how_to_resume, print_results
+from rubric_integrations.cli.grade_output import print_how_to_resume
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.judge_option import has_model, make_judges
@@ -22,7 +22,6 @@ from rubric_integrations.cli.run_files import RunFiles
 
 if TYPE_CHECKING:
     from rubric_integrations.runs.ledger import Ledger
-    from rubric_integrations.runs.summary import RunSummary
 
 
 def grade(
@@ -102,9 +101,32 @@ def grade(
     ] = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help="Stop before spending more US dollars.")] = None,
     max_calls: Annotated[int | None, typer.Option(min=0, help="Stop before making more calls.")] = None,
-    gate: Annotated[bool, typer.Option("--gate", help="Exit with 1 unless every submission passes.")] = False,
+    gate: Annotated[
+        bool,
+        typer.Option(
+            "--gate", help="Exit with 1 unless every submission passes; with --alpha, --min-score decides instead."
+        ),
+    ] = False,
     min_score: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit with 1 if the mean score is lower.")
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="Let --min-score pass only if the true mean is surely higher: the probability of a wrong decision, "
+            "such as 0.05."
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="With --alpha: people's labels of a random part of the responses, which correct the mean."),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="With --alpha: an earlier run, than which this one must not be worse (a file of --out)."),
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(min=0, help="How much worse than --baseline the run may be; by default 0.")
     ] = None,
     min_pass_rate: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit with 1 if a smaller share of the submissions passes.")
@@ -166,8 +188,10 @@ def grade(
 
     A row that cannot be graded does not stop the others.
     """
-    from rubric_integrations.cli.gates import Gates, print_failed_gates
+    from rubric_integrations.cli.gates import Gates
+    from rubric_integrations.cli.mean_gate import make_mean_gate
     from rubric_integrations.cli.rows_of_file import RowsOfFile
+    from rubric_integrations.cli.run_end import end_run
     from rubric_integrations.cli.run_results import RunResults
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.judges.offline import WHAT_IT_IS
@@ -181,7 +205,10 @@ def grade(
         out_file.with_suffix(".sqlite") if has_model(judges[0]) and out_file and is_regular(out_file) else None
     )
     rubric_file, rows_file = (rubric, responses) if responses else (None, rubric)
-    files = RunFiles(rubric_file, library, rows_file, out_file, ledger or default_ledger, junit)
+    files = RunFiles(
+        rubric_file, library, rows_file, out_file, ledger or default_ledger, junit,
+        tuple(path for path in (labels, baseline) if path),
+    )  # fmt: skip
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(
         strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, max_outage, stop_when_decided,
@@ -202,7 +229,11 @@ def grade(
         refuse(f"{rows_file}: is empty: there is nothing to grade")
     if not has_model(judges[0]) and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
-    gates = Gates(gate, min_score, min_pass_rate, min_coverage, max_failed)
+    mean_gate = make_mean_gate(
+        min_score, alpha, labels=labels, baseline=baseline, margin=margin, rubric=rubrics.shared, count=len(rows),
+        file=rows_file,
+    )  # fmt: skip
+    gates = Gates(gate and not mean_gate, min_score, min_pass_rate, min_coverage, max_failed, mean_gate)
     results = RunResults(outputs, gates, suite=rows.suite_name, judge=", ".join(judges))
     store = _open_ledger(files.ledger) if files.ledger and resume is not False else None
     run = grade_many(
@@ -219,15 +250,7 @@ def grade(
     except KeyboardInterrupt:
         print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.INTERRUPTED) from None
-    if run.summary.judge_is_unusable and not run.summary.graded:
-        err.print(plain(f"No row was graded: {run.summary.stopped}"), style="red", soft_wrap=True)
-        raise typer.Exit(Exit.JUDGE_FAILED)
-    print_results(results.first, run.summary, rows.rubric_names, None if results.partial else out_file, quiet=quiet)
-    if run.summary.stopped:
-        print_how_to_resume(f"Stopped: {run.summary.stopped}.", run.summary, files.ledger, results.partial)
-        raise typer.Exit(Exit.JUDGE_FAILED if run.summary.judge_is_unusable else Exit.STOPPED)
-    has_failed_gate = print_failed_gates(results.tally.failures(run.summary))
-    raise typer.Exit(_exit_code(run.summary, has_failed_gate, max_failed or 0))
+    raise typer.Exit(end_run(run.summary, results, gates, files, rows.rubric_names, quiet=quiet))
 
 
 def _open_ledger(path: Path) -> Ledger:
@@ -251,13 +274,3 @@ def _sigterm_interrupts() -> Generator[None]:
 
 def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
-
-
-def _exit_code(summary: RunSummary, has_failed_gate: bool, max_failed: int) -> Exit:
-    if summary.failed > max_failed:
-        return Exit.JUDGE_FAILED
-    if summary.ungradable:
-        return Exit.BAD_INPUT
-    if has_failed_gate:
-        return Exit.NOT_PASSED
-    return Exit.DONE

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rubric_integrations.cli.agree import agree
+from rubric_integrations.cli.calibrate import calibrate
+from rubric_integrations.cli.compare import compare
 from rubric_integrations.cli.convert import convert
 from rubric_integrations.cli.doctor import doctor
 from rubric_integrations.cli.grade import grade
 from rubric_integrations.cli.migrate import migrate
+from rubric_integrations.cli.plan import plan
 from rubric_integrations.cli.probe import probe
 from rubric_integrations.cli.report import report
 from rubric_integrations.cli.rescore import rescore
@@ -18,6 +22,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "grade": grade,
     "rescore": rescore,
     "report": report,
+    "agree": agree,
+    "calibrate": calibrate,
+    "compare": compare,
+    "plan": plan,
     "probe": probe,
     "validate": validate,
     "convert": convert,

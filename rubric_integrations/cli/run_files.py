@@ -32,6 +32,7 @@ class RunFiles(NamedTuple):
         out: The file of the reports; None if they are not written.
         ledger: The ledger; None if judgments are not stored.
         junit: The JUnit file; None if it is not written.
+        others: Further files that the run reads.
     """
 
     rubric: Path | None
@@ -40,6 +41,7 @@ class RunFiles(NamedTuple):
     out: Path | None
     ledger: Path | None
     junit: Path | None
+    others: tuple[Path, ...] = ()
 
     @property
     def has_ledger(self) -> bool:
@@ -54,7 +56,7 @@ class RunFiles(NamedTuple):
             resume: Whether to reuse the judgments of the ledger; None means: if it exists.
         """
         rubrics = [path for path in (self.rubric, self.library) if path]
-        inputs = [*rubrics, self.responses, *ledger_files(self.ledger)]
+        inputs = [*rubrics, self.responses, *self.others, *ledger_files(self.ledger)]
         own = [self.out, partial_path(self.out)] if self.out else []
         # A resumed run writes the reports again, from the judgments of the ledger.
         replaces = RUN_FILE if self.has_ledger and resume is not False else None

@@ -84,6 +84,14 @@ def test_labels_show_that_a_gain_is_the_judges_taste() -> None:
     assert with_labels.decision == "unclear"
 
 
+def test_labels_that_all_show_the_same_change_give_no_interval() -> None:
+    answers = random_answers(80, 0.7, 12)
+    before, after = run_of(RUBRIC, answers), run_of(RUBRIC, random_answers(80, 0.7, 13))
+    comparison = compare_runs(before, after, labels=labels_of(RUBRIC, answers[:60]), margin=0.02)
+    assert comparison.corrected == (0.0, None, None, 60)
+    assert (comparison.decision, comparison.is_not_worse) == ("unclear", False)
+
+
 def test_run_within_the_margin_is_not_worse() -> None:
     before = random_answers(200, 0.8, 9)
     after = [[*row[:3], "UNMET" if index % 40 == 0 else row[3]] for index, row in enumerate(before)]

@@ -75,6 +75,8 @@ def test_settings_out_of_range_are_refused(min_score: float, alpha: float) -> No
         gate(run_of(RUBRIC, [["MET", "MET"]]), min_score, alpha=alpha)
     with pytest.raises(ValueError, match="got"):
         SequentialGate(min_score, alpha)
+    with pytest.raises(ValueError, match="got"):
+        fewest_to_pass(min_score, alpha)
 
 
 def test_sequential_gate_keeps_its_decision_and_refuses_scores_out_of_range() -> None:

@@ -1,0 +1,166 @@
+"""What the commands about trust read: runs, people's labels and the rubric."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rubric_integrations._util.terminal import plain
+from rubric_integrations.cli.console import err, refuse
+
+if TYPE_CHECKING:
+    from rubric_integrations.results.labels import LabelledJudgment
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.run_files import RunFile
+
+# Reading less takes less than a second.
+_LARGE = 5_000_000
+
+RunPath = Annotated[Path, typer.Argument(help="The run: a file that `grade --out` wrote.")]
+LabelsPath = Annotated[
+    Path, typer.Argument(help="People's labels of a part of this run, drawn at random or by verdict.")
+]
+RubricOption = Annotated[
+    Path | None,
+    typer.Option(help="The run's rubric: needed if checks decide some of its criteria, or if groups make its score."),
+]
+LevelOption = Annotated[float, typer.Option(help="The level of the intervals, above 0 and below 1.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
+
+
+@contextmanager
+def refuse_bad_input(*files: Path) -> Generator[None]:
+    """End the command with one line if the block raises an error about its input; show that large files are read.
+
+    Warnings, such as the one about a last line that was cut off, are printed on stderr.
+
+    Args:
+        files: The files that the block reads.
+    """
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    names = " and ".join(str(path) for path in files)
+    status = err.status(plain(f"reading {names}")) if size > _LARGE and err.is_terminal else None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if status:
+            status.start()
+        try:
+            yield
+        # Errors of runs, labels and rubrics are values that cannot be used.
+        except (ValueError, OSError, ImportError) as error:
+            refuse(str(error))
+        finally:
+            if status:
+                status.stop()
+    for warning in caught:
+        err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
+
+
+def require_level(level: float) -> None:
+    """Refuse a level of intervals that is not between 0 and 1."""
+    if not 0 < level < 1:
+        refuse(f"--level must be above 0 and below 1, got {level!r}: 0.95 is usual")
+
+
+def require_different(first: Path, second: Path, what: str) -> None:
+    """Refuse one file in place of two, under any name.
+
+    Args:
+        first: One file.
+        second: The other.
+        what: What they should be, for the message.
+    """
+    if first.exists() and second.exists() and first.samefile(second):
+        refuse(f"{second}: is the same file as {first}: name {what}")
+
+
+def load_run(path: Path) -> RunFile:
+    """Read a run into memory, since its figures need its rows several times.
+
+    Raises:
+        RunFileError: The file is no run.
+    """
+    from rubric_integrations.runs.run_files import read_run
+
+    run = read_run(path)
+    return run._replace(rows=list(run.rows))
+
+
+def load_rubric(path: Path | None) -> Rubric | None:
+    """Read the rubric of a run; None without one.
+
+    Raises:
+        RubricError: (a ValueError) The file is no rubric.
+    """
+    from rubric_integrations.rubric.rubric import Rubric
+
+    return Rubric.from_file(path) if path else None
+
+
+def load_labels(path: Path, run: RunFile | None, rubric: Rubric | None) -> list[LabelledJudgment]:
+    """Read people's labels.
+
+    Args:
+        path: The file of labels.
+        run: The run that was labelled; None if it has not been graded yet.
+        rubric: Its rubric; if None, the run tells the criteria.
+
+    Raises:
+        LabelsError: (a ValueError) The file cannot be read, has no labels, or is about another rubric.
+        ChosenLabelsError: (a ValueError) People chose what they labelled.
+    """
+    from rubric_integrations.agreement.matching import require_drawn
+
+    labels = _read_labels(path, run, rubric)
+    require_drawn(labels)
+    return labels
+
+
+def require_matching(labels: Sequence[LabelledJudgment], unmatched: int, path: Path, run: Path) -> None:
+    """Refuse labels of which none belongs to a judgment of the run."""
+    if unmatched >= len(labels):
+        refuse(
+            f"{path}: none of its {len(labels):,} labels belongs to a judgment of {run}: labels are matched by the "
+            "submission and by the words of the criterion; name the run that was labelled"
+        )
+
+
+def _read_labels(path: Path, run: RunFile | None, rubric: Rubric | None) -> list[LabelledJudgment]:
+    from rubric_integrations._util.json_lines import read_json_lines
+    from rubric_integrations.results.labels import LabelledJudgment, LabelsError
+    from rubric_integrations.rubric.criterion import Criterion
+    from rubric_integrations.submission.submission import Submission
+
+    known = dict(zip(rubric.keys, rubric.criteria, strict=True)) if rubric else {}
+    entries = {entry.name: entry for row in (run.rows if run else ()) if row.report for entry in row.report.criteria}
+    submissions = {row.id: row.submission for row in (run.rows if run else ())}
+    labels: list[LabelledJudgment] = []
+    try:
+        for number, fields in read_json_lines(path):
+            try:
+                name = fields["criterion"]
+                words = fields.get("requirement") or (entries[name].requirement if name in entries else "")
+                labels.append(
+                    LabelledJudgment(
+                        submission=Submission.model_validate(fields["submission"])
+                        if "submission" in fields
+                        else submissions[fields["id"]] or Submission(response=""),
+                        criterion=known.get(name) or Criterion(requirement=words, name=name),
+                        verdict=fields["verdict"],
+                        id=fields.get("id"),
+                        rater=fields.get("rater"),
+                        sampled=fields.get("sampled", "chosen"),
+                    )
+                )
+            except (KeyError, ValueError, TypeError, AttributeError) as error:
+                raise LabelsError(f"{path}:{number}: is no label: {str(error).splitlines()[0]}") from None
+    except OSError as error:
+        raise LabelsError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if not labels:
+        raise LabelsError(f"{path}: has no labels: name a file of people's answers, such as a report page exports")
+    return labels
