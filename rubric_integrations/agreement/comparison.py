@@ -61,7 +61,8 @@ class RunComparison(Record):
         corrected: The difference after correction by labels of both runs; None without labels.
         decision: `better` if the difference is surely above 0, `worse` if surely below `-margin`, else `unclear`; with
             labels, by the corrected difference.
-        is_not_worse: Whether the difference is surely above `-margin`.
+        is_not_worse: Whether the difference is surely above `-margin`, or no input's score changed at all, as in a build
+            whose judgments all come from the ledger.
         unmatched: How many rows only one run has.
         warnings: What limits the figures.
     """
@@ -148,7 +149,7 @@ def compare_runs(
         detectable=_detectable(differences),
         corrected=corrected,
         decision="better" if is_better else "worse" if is_worse else "unclear",
-        is_not_worse=_above(deciding.low, -margin),
+        is_not_worse=_above(deciding.low, -margin) or not any(differences),
         unmatched=unmatched,
         warnings=_warnings(differences),
     )
