@@ -50,6 +50,7 @@ def estimate_rate(successes: int, trials: int, level: float = 0.95) -> Estimate:
 
 def jeffreys_limits(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
     """Compute the limits of a rate: equal tails of Beta(x + 1/2, n - x + 1/2), 0 at x = 0 and 1 at x = n."""
+    _check_level(level)
     failures, tail = trials - successes, (1 - level) / 2
     inverse = special().betaincinv
     low = 0.0 if successes == 0 else float(inverse(successes + 0.5, failures + 0.5, tail))
@@ -158,11 +159,13 @@ def mcnemar_p_value(rose: int, fell: int) -> float | None:
 
 def normal_quantile(level: float) -> float:
     """Return the two-sided quantile of the normal distribution, 1.96 for 0.95."""
+    _check_level(level)
     return float(special().ndtri((1 + level) / 2))
 
 
 def student_quantile(freedom: int, level: float) -> float:
     """Return the two-sided quantile of Student's distribution."""
+    _check_level(level)
     return float(special().stdtrit(freedom, (1 + level) / 2))
 
 
@@ -177,6 +180,11 @@ def special() -> Any:
     except ImportError:
         raise ImportError(f"intervals need scipy: {install_command('agreement')}") from None
     return functions
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"`level` must be above 0 and below 1, got {level!r}: write 0.95 for intervals of 95 %")
 
 
 def _standard_error(values: Sequence[float], mean: float) -> float | None:
