@@ -78,6 +78,17 @@ def estimate_mean(values: Sequence[float], level: float = 0.95) -> Estimate:
     return Estimate(mean, *mean_limits(mean, variance, count, level), count)
 
 
+def estimate_scores(scores: Sequence[float], level: float = 0.95) -> Estimate:
+    """Estimate the mean of scores: like `estimate_mean` if all are in [0, 1], and with Student's interval if not.
+
+    Example:
+        >>> print(estimate_scores([-1.0, 0.0, 4.0]))
+        1.000 [-5.572, 7.572] (n = 3)
+    """
+    are_bounded = all(0 <= score <= 1 for score in scores)
+    return estimate_mean(scores, level) if are_bounded else estimate_difference(scores, level)
+
+
 def mean_limits(mean: float, variance: float, count: int, level: float = 0.95) -> tuple[float, float]:
     """Compute the limits of `estimate_mean` for at least two values, from their mean, their variance and number."""
     is_constant = variance <= ROUNDING or mean in (0.0, 1.0)
