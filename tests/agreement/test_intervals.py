@@ -27,6 +27,7 @@ def test_interval_of_scores_is_within_the_bounds_and_covers_a_known_mean() -> No
     for _ in range(200):
         mean, low, high, _ = estimate_scores([float(x) for x in generator.beta(8, 2, 20)])
         assert low is not None
+        assert mean is not None
         assert high is not None
         assert 0 <= low < mean < high <= 1
         hits += low <= 0.8 <= high
