@@ -25,7 +25,7 @@ class Match(NamedTuple):
         row: The index of its row in the run.
         criterion: The criterion.
         judged: The judge's answer.
-        labels: The labels of all raters.
+        labels: The label of each rater; if one labelled it twice, the later label.
     """
 
     row: int
@@ -108,8 +108,15 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     for (place, entry), of_judgment in sorted(by_judgment.items(), key=lambda item: item[0]):
         report = rows[place].report
         if report is not None:
-            matches.append(Match(place, of_judgment[0].criterion, report.criteria[entry], tuple(of_judgment)))
+            latest = _one_of_each_rater(of_judgment)
+            matches.append(Match(place, latest[0].criterion, report.criteria[entry], latest))
     return Matches(matches, unmatched)
+
+
+def _one_of_each_rater(labels: Sequence[LabelledJudgment]) -> tuple[LabelledJudgment, ...]:
+    """Return the last label of each rater; labels without a rater are those of different people."""
+    raters = [number if label.rater is None else label.rater for number, label in enumerate(labels)]
+    return tuple(dict(zip(raters, labels, strict=True)).values())
 
 
 def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:

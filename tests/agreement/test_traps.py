@@ -221,3 +221,10 @@ def test_met_on_a_penalty_is_the_error_and_lowers_the_corrected_score() -> None:
     run, labels = run_of(rubric, judge), labels_of(rubric, people)
     assert agreement(run, labels).criteria["c2"].bias.value == -0.5
     assert calibrate(run, labels).score.value == pytest.approx(0.75)
+
+
+def test_second_label_of_a_rater_replaces_the_first_and_is_no_second_rater() -> None:
+    labels = [*labels_of(ONE, [["UNMET"], ["MET"]], rater="ana"), *labels_of(ONE, [["MET"]], rater="ana")]
+    total = agreement(run_of(ONE, [["MET"], ["MET"]]), labels)
+    row = total.criteria["c0"]
+    assert (row.undecided, row.accuracy.value, row.people_alpha, total.labels) == (0, 1.0, None, 2)
