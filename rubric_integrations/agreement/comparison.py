@@ -138,6 +138,10 @@ def compare_runs(
         )
     differences = _by_cluster(changes, cluster)
     score = estimate_difference(differences, level)
+    are_bounded = all(0 <= a <= 1 for _, a, _ in scored if a is not None)
+    if are_bounded and not any(differences):
+        # No input changed: that bounds how many others would, each by 1 at most.
+        score = estimate_rate_difference(rose=0, fell=0, pairs=len(differences), level=level)
     corrected = (
         _corrected(first, second, list(labels), differences, cluster, rubric, level) if labels is not None else None
     )

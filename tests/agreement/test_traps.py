@@ -228,3 +228,11 @@ def test_second_label_of_a_rater_replaces_the_first_and_is_no_second_rater() -> 
     total = agreement(run_of(ONE, [["MET"], ["MET"]]), labels)
     row = total.criteria["c0"]
     assert (row.undecided, row.accuracy.value, row.people_alpha, total.labels) == (0, 1.0, None, 2)
+
+
+def test_gate_passes_a_run_that_equals_its_baseline_if_there_are_enough_inputs() -> None:
+    many = run_of(TWO, [["MET", "MET"]] * 100)
+    assert gate(many, 0.8, baseline=many, margin=0.05).decision == "pass"
+    few = run_of(TWO, [["MET", "MET"]] * 20)
+    assert gate(few, 0.8, baseline=few, margin=0.05).decision == "inconclusive"
+    assert compare_runs(many, many).p_value is None
