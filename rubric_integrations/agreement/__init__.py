@@ -1,9 +1,9 @@
 """How far a judge can be trusted: agreement with people, corrected scores, comparisons of runs, and release gates.
 
 - `choosing` draws what people should read, and `matching` finds the judgments that their labels are about.
-- `measure` compares the judge with people (`criterion_agreement`, `kappa`, `ranks`), `calibration` corrects its figures
-  (`correction`, `scores`), `comparison` compares two runs, `gates` decide on a release, and `planning` says how many
-  labels are needed. `intervals` has the estimates that all of them return.
+- `measure` compares the judge with people (`criterion_agreement`, `kappa`, `ranks`, `weighting`), `calibration`
+  corrects its figures (`correction`, `scores`), `comparison` compares two runs, `gates` decide on a release, and
+  `planning` says how many labels are needed. `intervals` has the estimates that all of them return.
 
 All intervals are closed forms: the same data always give the same figures, and nothing draws random numbers, except
 what people should read. A figure that is undefined is None, never 0.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+import warnings as python_warnings
 from collections.abc import Iterable, Mapping, Sequence
 
 from rubric_integrations._util.records import Record
@@ -14,17 +14,19 @@ from rubric_integrations.agreement.correction import (
     rogan_gladen_rate,
 )
 from rubric_integrations.agreement.intervals import Estimate
-from rubric_integrations.agreement.matching import Match, match_labels
-from rubric_integrations.agreement.measure import count_verdicts
+from rubric_integrations.agreement.matching import Match, count_verdicts, group_matches, match_labels
+from rubric_integrations.agreement.planning import FEWEST_LABELS
 from rubric_integrations.agreement.ranks import compare_values
-from rubric_integrations.agreement.rows import RunLike, read_rows
-from rubric_integrations.agreement.scores import score_pairs
+from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
+from rubric_integrations.agreement.scores import UnexplainedScoreError, score_pairs
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
 
 # With fewer labelled submissions on which judge and people differ, the interval of the mean is too narrow.
 _FEW_DIFFERENCES = 5
+# Sensitivity and specificity, less one, below which the correction divides by nearly nothing.
+_WEAK_JUDGE = 0.3
 
 
 class CriterionCalibration(Record):
@@ -47,9 +49,10 @@ class Calibration(Record):
     """The figures of a run as people would see them.
 
     Attributes:
-        score: The mean score that people's answers would give. It is undefined if labels were drawn by the judge's
-            verdict on criteria, or if no submission has a label for every criterion.
-        judge_score: The judge's mean score; None without a score.
+        score: The mean score that people's answers would give, on the submissions at which the judge did not fail. It
+            is undefined if labels were drawn by the judge's verdict on criteria, if no submission has a label for every
+            criterion, or if the scores do not follow from the criteria; `warnings` say which.
+        judge_score: The judge's mean score on the same submissions; None without a score.
         criteria: The corrected figures of each criterion.
         weight: How much the judge's scores of the unlabelled submissions count, from 0 to 1.
         labels_saved: The share of labels that the judge saves: without it, `1 / (1 - labels_saved)` times as many
@@ -79,7 +82,7 @@ def calibrate(
 
     Raises:
         ChosenLabelsError: Labels were chosen by people, such as the overruled answers alone.
-        ValueError: No label belongs to the run, or the scores do not follow from the criteria.
+        ValueError: No label belongs to the run.
     """
     rows = read_rows(run)
     matches, unmatched = match_labels(rows, labels)
@@ -88,13 +91,18 @@ def calibrate(
             f"none of the {len(unmatched):,} labels belongs to a judgment of this run: for labels of other submissions "
             "there is `calibrate_rate`"
         )
-    scores = [row.report.score for row in rows if row.report and row.report.score is not None and not row.report.error]
+    scores = [score for row in rows if (score := complete_score(row)) is not None]
     judge_score = math.fsum(scores) / len(scores) if scores else None
     warnings: list[str] = []
     score, weight, saved = Estimate(None, None, None, 0), 0.0, None
-    is_random = all(label.sampled == "random" for match in matches for label in match.labels)
-    pairs = score_pairs(rows, matches, rubric) if is_random else []
-    if not is_random:
+    is_random, pairs, unexplained = all(match.is_random for match in matches), [], None
+    try:
+        pairs = score_pairs(rows, matches, rubric) if is_random else []
+    except UnexplainedScoreError as error:
+        unexplained = str(error)
+    if unexplained:
+        warnings.append(unexplained)
+    elif not is_random:
         warnings.append("labels were drawn by the judge's verdict: they correct the rates, and not the mean score")
     elif not pairs or judge_score is None:
         warnings.append("no submission has a label for each of its criteria: they correct the rates alone")
@@ -104,18 +112,19 @@ def calibrate(
         corrected = corrected_mean(people, judge, judge_score, len(scores), level=level, bounded=bounded)
         score, weight = corrected.estimate, corrected.weight
         saved = _explained(people, judge)
+        if not bounded and len(pairs) < FEWEST_LABELS:
+            warnings.append(
+                f"scores without bounds have an honest interval from {FEWEST_LABELS} labelled submissions on, and "
+                f"there are {len(pairs)}"
+            )
         if sum(abs(one - other) > 1e-9 for one, other in zip(people, judge, strict=True)) < _FEW_DIFFERENCES:
             warnings.append(
                 f"people and the judge differ on fewer than {_FEW_DIFFERENCES} labelled submissions: the interval of "
                 "the mean may be too narrow; label more, or read the rates of the criteria"
             )
-    by_criterion: dict[tuple[str, str], list[Match]] = {}
-    for match in matches:
-        by_criterion.setdefault((match.judged.name, match.judged.requirement), []).append(match)
-    repeated = Counter(name for name, _ in by_criterion)
     criteria = {
-        (name if repeated[name] == 1 else words): _calibrate_criterion(name, of, count_verdicts(rows, words), level)
-        for (name, words), of in by_criterion.items()
+        key: _calibrate_criterion(of_criterion, count_verdicts(rows, of_criterion[0]), level)
+        for key, of_criterion in group_matches(matches).items()
     }
     return Calibration(
         score=score, judge_score=judge_score, criteria=criteria, weight=weight, labels_saved=saved,
@@ -132,12 +141,21 @@ def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]]
         level: The level of the interval.
 
     Raises:
-        ValueError: The labels show a judge that is no better than chance, or lack one of the verdicts.
+        ValueError: The labels show a judge that is no better than chance, or lack one of the verdicts, or `judged` has
+            other ones.
+
+    Warns:
+        UserWarning: The judge is hardly better than chance: its sensitivity and specificity add up to less than 1.3.
 
     Example:
         >>> print(calibrate_rate({"MET": 620, "UNMET": 380}, [[40, 10], [5, 45]]))
         0.600 [0.495, 0.717] (n = 100)
     """
+    others = [verdict for verdict in judged if verdict not in ("MET", "UNMET")]
+    if others:
+        raise ValueError(
+            f"`judged` has {others!r}: count MET and UNMET alone, as labels from elsewhere say nothing about others"
+        )
     (true_unmet, false_met), (false_unmet, true_met) = confusion
     estimate = rogan_gladen_rate(
         met=judged.get("MET", 0),
@@ -151,18 +169,23 @@ def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]]
             "the labels show a judge that is no better than chance, or have only one of the verdicts: its rate says "
             "nothing about people's; label some submissions of this run, and use `calibrate`"
         )
+    informedness = true_met / (true_met + false_unmet) + true_unmet / (true_unmet + false_met) - 1
+    if informedness < _WEAK_JUDGE:
+        python_warnings.warn(
+            "the judge is hardly better than chance on these labels: its corrected rate changes much with each of "
+            "them; label some submissions of this run, and use `calibrate`",
+            stacklevel=2,
+        )
     return estimate
 
 
-def _calibrate_criterion(
-    name: str, matches: Sequence[Match], judged: Mapping[str, int], level: float
-) -> CriterionCalibration:
+def _calibrate_criterion(matches: Sequence[Match], judged: Mapping[str, int], level: float) -> CriterionCalibration:
     criterion = matches[0].criterion
-    answered = [(match.judged.verdict or "", match.consensus) for match in matches if match.judged.error is None]
+    answered = [(match.judge_answer, match.consensus) for match in matches]
     decided = [
         (verdict, answer)
         for verdict, answer in answered
-        if answer is not None and to_judgment(criterion, answer).value is not None
+        if verdict is not None and answer is not None and to_judgment(criterion, answer).value is not None
     ]
 
     def rate_of(answer: str) -> Estimate:
@@ -176,7 +199,7 @@ def _calibrate_criterion(
     options = [option.label for option in criterion.choices] or sorted({answer for _, answer in decided})
     total = sum(judged.values())
     return CriterionCalibration(
-        name=name,
+        name=matches[0].judged.name,
         rate=rate_of("MET") if is_binary else None,
         options={} if is_binary else {option: rate_of(option) for option in options},
         judge_rates={verdict: count / total for verdict, count in judged.items()},

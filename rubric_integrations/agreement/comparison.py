@@ -12,18 +12,19 @@ from rubric_integrations._util.notebook import html_table
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.correction import corrected_mean
 from rubric_integrations.agreement.intervals import (
+    ROUNDING,
     Estimate,
     difference_p_value,
     estimate_difference,
     estimate_rate_difference,
     mcnemar_p_value,
 )
-from rubric_integrations.agreement.matching import match_labels
-from rubric_integrations.agreement.rows import RunLike, read_rows
+from rubric_integrations.agreement.matching import criterion_keys, match_labels
+from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
 from rubric_integrations.agreement.scores import score_pairs
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.run_files import GradedRow
+from rubric_integrations.runs.run_files import GradedRow, RowKey, RunFile
 
 ClusterOf = Callable[[str], str]
 """Returns the input to which a row belongs, by the row's id: several samples of one input are no several inputs."""
@@ -38,7 +39,8 @@ class CriterionChange(NamedTuple):
     """How one criterion changed between two runs.
 
     Attributes:
-        difference: The second run's mean value minus the first run's; for a binary criterion of its MET rates.
+        difference: The second run's mean value minus the first run's; for a binary criterion of its MET rates. For a
+            penalty, where MET is the error, above 0 is worse.
         p_value: Of this criterion alone; None if nothing changed.
         adjusted: The p-value after Holm's correction for all criteria.
     """
@@ -49,20 +51,20 @@ class CriterionChange(NamedTuple):
 
 
 class RunComparison(Record):
-    """The second run compared with the first, on the inputs that both have scored.
+    """The second run compared with the first, on the inputs that both have scored and at which no judge failed.
 
     Attributes:
         score: The difference of the mean scores, second minus first.
         p_value: Of the paired t-test; None if all differences are equal.
         passed: The difference of the shares of passed rows; None if inputs have several samples.
-        criteria: The change of each criterion.
+        criteria: The change of each criterion, by its name; by its words if several criteria have one name.
         inputs: The number of inputs in both runs.
-        detectable: The smallest true difference that so many inputs show in 80 % of cases; None for fewer than two.
+        detectable: The smallest true difference that so many inputs show in 80 % of cases; None if the differences
+            have no spread.
         corrected: The difference after correction by labels of both runs; None without labels.
         decision: `better` if the difference is surely above 0, `worse` if surely below `-margin`, else `unclear`; with
             labels, by the corrected difference.
-        is_not_worse: Whether the difference is surely above `-margin`, or no input's score changed at all, as in a build
-            whose judgments all come from the ledger.
+        is_not_worse: Whether the difference is surely above `-margin`.
         unmatched: How many rows only one run has.
         warnings: What limits the figures.
     """
@@ -121,13 +123,14 @@ def compare_runs(
 
     Raises:
         ChosenLabelsError: Labels were chosen by people.
-        ValueError: The runs share no scored input, or `margin` is negative.
+        ValueError: The runs share no scored input, `margin` is negative, labels were drawn by the judge's verdict, or
+            the runs do not have the submissions that labels are about.
     """
     if margin < 0:
         raise ValueError(f"`margin` must be at least 0, got {margin!r}: it is how much worse the second run may be")
     first, second = read_rows(before), read_rows(after)
     pairs, unmatched = _pair_rows(first, second)
-    scored = [(key, _score(one), _score(other)) for key, one, other in pairs]
+    scored = [(key, complete_score(one), complete_score(other)) for key, one, other in pairs]
     changes = {key: b - a for key, a, b in scored if a is not None and b is not None}
     if not changes:
         raise ValueError(
@@ -135,6 +138,10 @@ def compare_runs(
         )
     differences = _by_cluster(changes, cluster)
     score = estimate_difference(differences, level)
+    are_bounded = all(0 <= a <= 1 for _, a, _ in scored if a is not None)
+    if are_bounded and not any(differences):
+        # No input changed: that bounds how many others would, each by 1 at most.
+        score = estimate_rate_difference(rose=0, fell=0, pairs=len(differences), level=level)
     corrected = (
         _corrected(first, second, list(labels), differences, cluster, rubric, level) if labels is not None else None
     )
@@ -149,61 +156,66 @@ def compare_runs(
         detectable=_detectable(differences),
         corrected=corrected,
         decision="better" if is_better else "worse" if is_worse else "unclear",
-        is_not_worse=_above(deciding.low, -margin) or not any(differences),
+        is_not_worse=_above(deciding.low, -margin),
         unmatched=unmatched,
-        warnings=_warnings(differences),
+        warnings=_warnings(differences, left_out=len(pairs) - len(changes)),
     )
 
 
-_Pairs = Sequence[tuple[str, GradedRow, GradedRow]]
+_Pairs = Sequence[tuple[RowKey, GradedRow, GradedRow]]
 
 
 def _pair_rows(first: Sequence[GradedRow], second: Sequence[GradedRow]) -> tuple[_Pairs, int]:
     """Pair the rows of two runs by their ids; rows with an equal id are paired in their order."""
-    places: dict[str, list[GradedRow]] = {}
-    for row in second:
-        places.setdefault(row.id, []).append(row)
-    counts: dict[str, int] = {}
-    pairs: list[tuple[str, GradedRow, GradedRow]] = []
-    for row in first:
-        number = counts[row.id] = counts.get(row.id, 0) + 1
-        if len(places.get(row.id, ())) >= number:
-            pairs.append((row.id if number == 1 else f"{row.id} ({number})", row, places[row.id][number - 1]))
+    others = dict(zip(_row_keys(second), second, strict=True))
+    pairs = [(key, row, others[key]) for key, row in zip(_row_keys(first), first, strict=True) if key in others]
     return pairs, len(first) + len(second) - 2 * len(pairs)
 
 
-def _score(row: GradedRow) -> float | None:
-    return row.report.score if row.report else None
+def _row_keys(rows: Sequence[GradedRow]) -> list[RowKey]:
+    """Return the key of each row: its id, and its number from 1 among the rows with an equal id."""
+    return RunFile("run", None, None, rows).row_keys()
 
 
-def _by_cluster(changes: Mapping[str, float], cluster: ClusterOf | None) -> list[float]:
+def _is_complete(row: GradedRow) -> bool:
+    return row.report is not None and not row.report.failed_count
+
+
+def _by_cluster(changes: Mapping[RowKey, float], cluster: ClusterOf | None) -> list[float]:
     """Return the mean change of each input."""
     if cluster is None:
         return list(changes.values())
     of_inputs: dict[str, list[float]] = {}
-    for key, change in changes.items():
-        of_inputs.setdefault(cluster(key), []).append(change)
+    for (row_id, _), change in changes.items():
+        of_inputs.setdefault(cluster(row_id), []).append(change)
     return [math.fsum(values) / len(values) for values in of_inputs.values()]
 
 
 def _passed(pairs: _Pairs, level: float) -> Estimate:
-    graded = [(one.report.passed, other.report.passed) for _, one, other in pairs if one.report and other.report]
+    graded = [
+        (one.report.passed, other.report.passed)
+        for _, one, other in pairs
+        if one.report and other.report and _is_complete(one) and _is_complete(other)
+    ]
     rose = sum(after and not before for before, after in graded)
     fell = sum(before and not after for before, after in graded)
     return estimate_rate_difference(rose=rose, fell=fell, pairs=len(graded), level=level)
 
 
 def _criteria(pairs: _Pairs, cluster: ClusterOf | None, level: float) -> dict[str, CriterionChange]:
-    values: dict[str, dict[str, tuple[float, float]]] = {}
+    values: dict[tuple[str, str], dict[RowKey, tuple[float, float]]] = {}
     for key, one, other in pairs:
         if one.report and other.report:
-            after = {(entry.name, entry.requirement): entry.value for entry in other.report.criteria}
+            answered = [entry for entry in other.report.criteria if not entry.error]
+            after = {(entry.name, entry.requirement): entry.value for entry in answered}
             for entry in one.report.criteria:
-                value = after.get((entry.name, entry.requirement))
-                if entry.value is not None and value is not None:
-                    values.setdefault(entry.name, {})[key] = (entry.value, value)
+                criterion = (entry.name, entry.requirement)
+                value = after.get(criterion)
+                if entry.value is not None and value is not None and not entry.error:
+                    values.setdefault(criterion, {})[key] = (entry.value, value)
     changes: dict[str, tuple[Estimate, float | None]] = {}
-    for name, of_rows in values.items():
+    names = criterion_keys(values)
+    for name, of_rows in ((names[criterion], of_rows) for criterion, of_rows in values.items()):
         is_binary = cluster is None and all(value in (0.0, 1.0) for pair in of_rows.values() for value in pair)
         if is_binary:
             rose, fell = sum(b > a for a, b in of_rows.values()), sum(b < a for a, b in of_rows.values())
@@ -236,10 +248,21 @@ def _corrected(
     level: float,
 ) -> Estimate:
     """Correct the difference by the inputs that people labelled in both runs."""
-    of_runs: list[dict[str, tuple[float, float]]] = []
+    if any(label.sampled == "by_verdict" for label in labels):
+        raise ValueError(
+            "labels were drawn by the judge's verdict: they say nothing about mean scores; label a random part of the "
+            "inputs, the same in both runs"
+        )
+    if any(row.report is not None and row.submission is None for row in (*first, *second)):
+        raise ValueError(
+            "the runs have no submissions, so that nothing tells which run a label is about: pass the results of "
+            "`grade_many`, or the files that `grade --out` wrote"
+        )
+    of_runs: list[dict[RowKey, tuple[float, float]]] = []
     for rows in (first, second):
+        keys = _row_keys(rows)
         pairs = score_pairs(rows, match_labels(rows, labels).matches, rubric)
-        of_runs.append({rows[pair.row].id: (pair.people, pair.judge) for pair in pairs})
+        of_runs.append({keys[pair.row]: (pair.people, pair.judge) for pair in pairs})
     shared = [key for key in of_runs[0] if key in of_runs[1]]
     people = _by_cluster({key: of_runs[1][key][0] - of_runs[0][key][0] for key in shared}, cluster)
     judge = _by_cluster({key: of_runs[1][key][1] - of_runs[0][key][1] for key in shared}, cluster)
@@ -248,15 +271,19 @@ def _corrected(
 
 
 def _detectable(differences: Sequence[float]) -> float | None:
-    if len(differences) < 2:
+    if len(differences) < 2 or np.ptp(differences) <= ROUNDING:
         return None
     return _DETECTABLE * float(np.std(differences, ddof=1)) / math.sqrt(len(differences))
 
 
-def _warnings(differences: Sequence[float]) -> tuple[str, ...]:
-    if len(differences) >= _FEW_INPUTS:
-        return ()
-    return (f"fewer than {_FEW_INPUTS} inputs: the interval is too narrow if few of them change much",)
+def _warnings(differences: Sequence[float], *, left_out: int) -> tuple[str, ...]:
+    warnings: list[str] = []
+    if len(differences) < _FEW_INPUTS:
+        warnings.append(f"fewer than {_FEW_INPUTS} inputs: the interval is too narrow if few of them change much")
+    if left_out:
+        rows = "1 input is" if left_out == 1 else f"{left_out:,} inputs are"
+        warnings.append(f"{rows} left out, because a judge failed there in one of the runs, or gave no score")
+    return tuple(warnings)
 
 
 def _above(value: float | None, threshold: float) -> bool:

@@ -90,9 +90,14 @@ def corrected_mean(
 
     Returns:
         The mean; without an interval for fewer than three labels, and for equal labels of scores without bounds.
+
+    Raises:
+        ValueError: There are more labelled submissions than judged ones, of which they are a part.
     """
     y, f = np.asarray(people, float), np.asarray(judge, float)
     n = len(y)
+    if n > judged:
+        raise ValueError(f"people labelled {n} submissions of {judged}: the labelled ones must be a part of the run")
     if n == 0:
         return CorrectedMean(Estimate(None, None, None, 0), 0.0)
     y_apart, f_apart = y - y.mean(), f - f.mean()
@@ -155,6 +160,8 @@ def rogan_gladen_rate(
     share = (met + z2 / 2) / (judged + z2)
     sens, spec = (true_met + 1) / (people_met + 2), (true_unmet + 1) / (people_unmet + 2)
     informedness = sens + spec - 1
+    if informedness <= 0:
+        return None
     center = (share + spec - 1) / informedness
     of_spec, of_sens = spec * (1 - spec) / (people_unmet + 2), sens * (1 - sens) / (people_met + 2)
     shift = 2 * z2 * (center * of_sens - (1 - center) * of_spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from rubric_integrations.agreement.intervals import (
 from rubric_integrations.agreement.kappa import Matrix, cohen_kappa, gwet_ac1, krippendorff_alpha, level_distances
 from rubric_integrations.agreement.matching import Match
 from rubric_integrations.agreement.ranks import OrderedAgreement, compare_values
+from rubric_integrations.agreement.weighting import rate_bias, verdict_weights, weight_table
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import Criterion, Kind
 
@@ -47,6 +49,9 @@ class CriterionAgreement(Record):
     Rows of the `confusion` are people's answers and columns the judge's, in the order of `levels`. Where several people
     labelled a judgment, the answer that most of them gave counts; without one, the judgment is left out.
 
+    Labels that were drawn by the judge's verdict are weighted by how often the run has that verdict. If the run has a
+    verdict without a label, the figures that need it are None.
+
     Attributes:
         name: The criterion's name in the rubric.
         requirement: Its requirement.
@@ -66,12 +71,15 @@ class CriterionAgreement(Record):
         phi: For a binary criterion, the correlation of both answers (Matthews).
         kappa: Cohen's kappa: quadratic for ordered answers. Undefined if only one answer occurs.
         ac1: Gwet's AC1, for criteria on which nearly all answers are alike.
-        people_alpha: Krippendorff's alpha among people; None without two raters of a judgment.
+        people_alpha: Krippendorff's alpha among people; None without two raters of a judgment, and for labels that were
+            drawn by the judge's verdict.
         judge_alpha: The same between the judge and people's answers.
-        bias: The judge's mean value minus people's: for a binary criterion, the difference of the MET rates.
+        bias: The judge's mean value minus people's: for a binary criterion, the difference of the MET rates. Above 0,
+            the judge is too lenient, but too strict on a penalty, where MET is the error.
         per_verdict: Precision, recall and F1 of each answer.
         adjacent_accuracy: For ordered answers, the share that differs by one level at most.
-        ordered: For ordered answers, errors and correlations of the values.
+        ordered: For ordered answers, errors and correlations of the values; None for labels that were drawn by the
+            judge's verdict.
     """
 
     name: str
@@ -107,30 +115,32 @@ class _Pair(NamedTuple):
     judge: str | None
     people_value: float | None
     judge_value: float | None
+    weight: float = 1.0
 
 
 def measure_criterion(
-    name: str, matches: Sequence[Match], judged: Mapping[str, int] | None = None, level: float = 0.95
+    matches: Sequence[Match], judged: Mapping[str, int] | None = None, level: float = 0.95
 ) -> CriterionAgreement:
     """Measure agreement on one criterion.
 
     Args:
-        name: The criterion's name.
         matches: The labelled judgments of the criterion, at least one.
         judged: How often the judge gave each verdict in the whole run. Labels that were drawn by the judge's verdict
             are weighted by it; None for labels that were drawn at random.
         level: The level of the intervals.
     """
-    criterion = matches[0].criterion
-    answered = [match for match in matches if match.judged.error is None and match.consensus is not None]
-    pairs = [_pair(match) for match in answered]
+    criterion, name = matches[0].criterion, matches[0].judged.name
+    matches = [match for match in matches if match.judged.was_asked and not match.judged.not_applicable]
+    weights = verdict_weights(matches, judged)
+    answered = [match for match in matches if match.judge_answer is not None and match.consensus is not None]
+    pairs = [_pair(match, weights) for match in answered]
     decided = [pair for pair in pairs if pair.people_value is not None and pair.judge_value is not None]
     levels = _levels(criterion)
     places = {answer: place for place, answer in enumerate(levels)}
     table = np.zeros((len(levels), len(levels)))
     for pair in decided if levels else ():
         table[places[pair.people or ""], places[pair.judge or ""]] += 1
-    weighted = _weighted(table, levels, judged, len(decided))
+    weighted = weight_table(table, levels, judged) if judged else table
     values = [_value(criterion, answer) for answer in levels]
     apart = level_distances(values, "nominal" if criterion.kind == "nominal" else "quadratic") if levels else None
     ordered = criterion.kind in ("ordinal", "scaled")
@@ -138,12 +148,14 @@ def measure_criterion(
     judge_values = [pair.judge_value or 0.0 for pair in decided]
     nothing = Estimate(None, None, None, len(decided))
     is_binary = criterion.kind == "binary"
+    if judged is not None:  # what the judge could not assess has no part in the figures below
+        judged = {verdict: n for verdict, n in judged.items() if to_judgment(criterion, verdict).value is not None}
     return CriterionAgreement(
         name=name,
         requirement=criterion.requirement,
         kind=criterion.kind,
         n=len(decided),
-        coverage=len(decided) / len(matches),
+        coverage=_coverage(matches, decided, weights),
         judge_abstained=sum(pair.judge_value is None for pair in pairs),
         people_abstained=sum(pair.people_value is None for pair in pairs),
         undecided=sum(match.consensus is None for match in matches),
@@ -157,19 +169,26 @@ def measure_criterion(
         phi=_phi(weighted) if is_binary else None,
         kappa=cohen_kappa(weighted, apart, level)._replace(n=len(decided)) if levels else nothing,
         ac1=gwet_ac1(weighted) if levels else None,
-        people_alpha=_people_alpha(matches, places, apart),
-        judge_alpha=_judge_alpha(decided, places, apart),
-        bias=_bias(decided, is_binary, level),
+        people_alpha=_people_alpha(matches, places, apart) if judged is None else None,
+        judge_alpha=_judge_alpha(decided, places, apart) if judged is None else None,
+        bias=_bias(decided, is_binary, level) if judged is None else _weighted_bias(decided, judged, is_binary, level),
         per_verdict={answer: _per_verdict(weighted, table, place) for answer, place in places.items()},
         adjacent_accuracy=_adjacent(weighted) if ordered and levels else None,
-        ordered=compare_values(people_values, judge_values) if ordered else None,
+        ordered=compare_values(people_values, judge_values) if ordered and judged is None else None,
     )
 
 
-def _pair(match: Match) -> _Pair:
-    answer = match.consensus or ""
-    people = to_judgment(match.criterion, answer)
-    return _Pair(people.verdict, match.judged.verdict, people.value, match.judged.value)
+def _pair(match: Match, weights: Mapping[str, float] | None) -> _Pair:
+    judge = match.judge_answer or ""
+    weight = 1.0 if weights is None else weights.get(judge, 0.0)
+    return _Pair(match.consensus, judge, match.people_value, match.judged.value, weight)
+
+
+def _coverage(matches: Sequence[Match], decided: Sequence[_Pair], weights: Mapping[str, float] | None) -> float | None:
+    if weights is None:
+        return len(decided) / len(matches) if matches else None
+    total = sum(weights.get(match.judge_answer or "", 0.0) for match in matches)
+    return sum(pair.weight for pair in decided) / total if total else None
 
 
 def _levels(criterion: Criterion) -> list[str]:
@@ -189,35 +208,23 @@ def _value(criterion: Criterion, answer: str) -> float:
     return to_judgment(criterion, answer).value or 0.0
 
 
-def _weighted(table: Matrix, levels: Sequence[str], judged: Mapping[str, int] | None, n: int) -> Matrix:
-    """Weight each column by how often the judge gives its answer in the run; the sum is the effective sample size."""
-    columns = table.sum(axis=0)
-    if judged is None or not n:
-        return table
-    shares = zip(levels, columns, strict=True)
-    weights = np.array([judged.get(answer, 0) / count if count else 0.0 for answer, count in shares])
-    squares = float((weights**2 * columns).sum())
-    if not squares:
-        return table
-    effective = float((weights * columns).sum()) ** 2 / squares
-    return table * weights / float((weights * columns).sum()) * effective
-
-
 def _accuracy(pairs: Sequence[_Pair], judged: Mapping[str, int] | None, level: float) -> Estimate:
     if judged is None:
         return estimate_rate(sum(pair.people == pair.judge for pair in pairs), len(pairs), level)
     strata: list[Stratum] = []
-    for verdict in dict.fromkeys(pair.judge or "" for pair in pairs):
+    for verdict, count in judged.items():
         same = [pair for pair in pairs if pair.judge == verdict]
-        strata.append(Stratum(judged.get(verdict, 0), len(same), sum(pair.people == verdict for pair in same)))
+        strata.append(Stratum(count, len(same), sum(pair.people == verdict for pair in same)))
     return corrected_rate(strata, level)
 
 
 def _recall(table: Matrix, weighted: Matrix, place: int, level: float) -> Estimate:
     """Estimate the share of people's answers of one kind on which the judge agrees; weighted, it has no interval."""
     right, support = int(table[place, place]), int(table[place].sum())
-    if weighted is table or not support:
+    if weighted is table:
         return estimate_rate(right, support, level)
+    if not weighted[place].sum():
+        return Estimate(None, None, None, support)
     return Estimate(float(weighted[place, place] / weighted[place].sum()), None, None, support)
 
 
@@ -229,10 +236,21 @@ def _bias(pairs: Sequence[_Pair], is_binary: bool, level: float) -> Estimate:
     return estimate_rate_difference(rose=rose, fell=fell, pairs=len(pairs), level=level)
 
 
+def _weighted_bias(pairs: Sequence[_Pair], judged: Mapping[str, int], is_binary: bool, level: float) -> Estimate:
+    """Estimate the bias by labels drawn by the judge's verdict; only that of a binary criterion has limits."""
+    if not pairs or {pair.judge for pair in pairs} != set(judged):
+        return Estimate(None, None, None, len(pairs))
+    if is_binary:
+        met = Counter(pair.judge or "" for pair in pairs if pair.people == "MET")
+        return rate_bias(judged, Counter(pair.judge or "" for pair in pairs), met, level)
+    differences = [pair.weight * ((pair.judge_value or 0.0) - (pair.people_value or 0.0)) for pair in pairs]
+    return Estimate(sum(differences) / sum(pair.weight for pair in pairs), None, None, len(pairs))
+
+
 def _abstention_kappa(pairs: Sequence[_Pair]) -> float | None:
     table = np.zeros((2, 2))
     for pair in pairs:
-        table[int(pair.people_value is None), int(pair.judge_value is None)] += 1
+        table[int(pair.people_value is None), int(pair.judge_value is None)] += pair.weight
     return cohen_kappa(table, level_distances([0, 1])).value if table.sum() else None
 
 
@@ -251,7 +269,8 @@ def _judge_alpha(pairs: Sequence[_Pair], places: Mapping[str, int], apart: Matri
 
 def _per_verdict(weighted: Matrix, table: Matrix, place: int) -> VerdictAgreement:
     right, judge, people = weighted[place, place], weighted[:, place].sum(), weighted[place].sum()
-    precision = float(right / judge) if judge else None
+    column = table[:, place].sum()  # all of one verdict: weights do not change the precision
+    precision = float(table[place, place] / column) if column else None
     recall = float(right / people) if people else None
     f1 = float(2 * right / (judge + people)) if judge + people else None
     return VerdictAgreement(precision, recall, f1, int(table[place].sum()))

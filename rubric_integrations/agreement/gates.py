@@ -14,7 +14,7 @@ import numpy as np
 from rubric_integrations.agreement.calibration import calibrate
 from rubric_integrations.agreement.comparison import compare_runs
 from rubric_integrations.agreement.intervals import Estimate, estimate_mean, mean_limits
-from rubric_integrations.agreement.rows import RunLike, read_rows
+from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -87,13 +87,15 @@ def gate(
         raise ValueError("the run is empty: there is nothing to decide on")
     score = None
     if labels is not None:
-        score = calibrate(rows, labels, rubric=rubric, level=1 - 2 * alpha).score
+        calibration = calibrate(rows, labels, rubric=rubric, level=1 - 2 * alpha)
+        score = calibration.score
         if score.n < _FEWEST_LABELS:
+            reasons = "".join(f"; {warning}" for warning in calibration.warnings)
             raise ValueError(
                 f"people have answered every criterion of {score.n} submissions, and a gate needs {_FEWEST_LABELS}: "
-                "label more of them, drawn at random"
+                f"label more of them, drawn at random{reasons}"
             )
-    scores = [row.report.score if row.report and not row.report.failed_count else None for row in rows]
+    scores = [complete_score(row) for row in rows]
     result = decide_mean(scores, min_score, alpha, score=score)
     if baseline is None or result.decision == "fail":
         return result
@@ -118,11 +120,20 @@ def decide_mean(
         alpha: The probability of a wrong decision, at each side.
         score: The mean with its interval at the level `1 - 2 alpha`, if labels have corrected it.
 
+    Raises:
+        ValueError: A score is not in [0, 1].
+
     Example:
         >>> decide_mean([1.0] * 8, 0.7).decision, decide_mean([1.0] * 9, 0.7).decision
         ('inconclusive', 'pass')
     """
     present = [value for value in scores if value is not None]
+    outside = next((value for value in present if not 0 <= value <= 1), None)
+    if outside is not None:
+        raise ValueError(
+            f"scores must be in [0, 1], got {outside!r}: grade with `normalize=True`, as a threshold between 0 and 1 "
+            "would mean nothing for raw points"
+        )
     missing = len(scores) - len(present)
     level = 1 - 2 * alpha
     estimate = score or estimate_mean(present, level)

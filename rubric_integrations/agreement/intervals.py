@@ -50,6 +50,7 @@ def estimate_rate(successes: int, trials: int, level: float = 0.95) -> Estimate:
 
 def jeffreys_limits(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
     """Compute the limits of a rate: equal tails of Beta(x + 1/2, n - x + 1/2), 0 at x = 0 and 1 at x = n."""
+    _check_level(level)
     failures, tail = trials - successes, (1 - level) / 2
     inverse = special().betaincinv
     low = 0.0 if successes == 0 else float(inverse(successes + 0.5, failures + 0.5, tail))
@@ -75,6 +76,17 @@ def estimate_mean(values: Sequence[float], level: float = 0.95) -> Estimate:
         return Estimate(mean, None, None, 1)
     variance = float(np.var(values, ddof=1))
     return Estimate(mean, *mean_limits(mean, variance, count, level), count)
+
+
+def estimate_scores(scores: Sequence[float], level: float = 0.95) -> Estimate:
+    """Estimate the mean of scores: like `estimate_mean` if all are in [0, 1], and with Student's interval if not.
+
+    Example:
+        >>> print(estimate_scores([-1.0, 0.0, 4.0]))
+        1.000 [-5.572, 7.572] (n = 3)
+    """
+    are_bounded = all(0 <= score <= 1 for score in scores)
+    return estimate_mean(scores, level) if are_bounded else estimate_difference(scores, level)
 
 
 def mean_limits(mean: float, variance: float, count: int, level: float = 0.95) -> tuple[float, float]:
@@ -158,11 +170,13 @@ def mcnemar_p_value(rose: int, fell: int) -> float | None:
 
 def normal_quantile(level: float) -> float:
     """Return the two-sided quantile of the normal distribution, 1.96 for 0.95."""
+    _check_level(level)
     return float(special().ndtri((1 + level) / 2))
 
 
 def student_quantile(freedom: int, level: float) -> float:
     """Return the two-sided quantile of Student's distribution."""
+    _check_level(level)
     return float(special().stdtrit(freedom, (1 + level) / 2))
 
 
@@ -177,6 +191,11 @@ def special() -> Any:
     except ImportError:
         raise ImportError(f"intervals need scipy: {install_command('agreement')}") from None
     return functions
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"`level` must be above 0 and below 1, got {level!r}: write 0.95 for intervals of 95 %")
 
 
 def _standard_error(values: Sequence[float], mean: float) -> float | None:

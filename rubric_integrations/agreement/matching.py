@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.labels import LabelledJudgment
-from rubric_integrations.results.report import CriterionReport, EvaluationReport
+from rubric_integrations.results.report import NOT_APPLICABLE, CriterionReport, EvaluationReport
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.submission.submission import Submission
@@ -24,7 +25,7 @@ class Match(NamedTuple):
         row: The index of its row in the run.
         criterion: The criterion.
         judged: The judge's answer.
-        labels: The labels of all raters.
+        labels: The label of each rater; if one labelled it twice, the later label.
     """
 
     row: int
@@ -35,7 +36,23 @@ class Match(NamedTuple):
     @property
     def answers(self) -> list[str]:
         """The raters' answers in canonical form, abstentions included."""
-        return [to_judgment(self.criterion, label.verdict).verdict for label in self.labels]
+        return [_capped(self.criterion, to_judgment(self.criterion, label.verdict).verdict) for label in self.labels]
+
+    @property
+    def judge_answer(self) -> str | None:
+        """The judge's answer in canonical form; None if the judge failed, or was not asked."""
+        verdict = self.judged.verdict
+        return None if verdict is None or self.judged.error is not None else _capped(self.criterion, verdict)
+
+    @property
+    def people_value(self) -> float | None:
+        """The value of the consensus, in [0, 1]; None for an abstention, and without a consensus."""
+        return None if self.consensus is None else to_judgment(self.criterion, self.consensus).value
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the judgment was drawn at random, and not by the judge's verdict."""
+        return all(label.sampled == "random" for label in self.labels)
 
     @property
     def consensus(self) -> str | None:
@@ -91,8 +108,49 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     for (place, entry), of_judgment in sorted(by_judgment.items(), key=lambda item: item[0]):
         report = rows[place].report
         if report is not None:
-            matches.append(Match(place, of_judgment[0].criterion, report.criteria[entry], tuple(of_judgment)))
+            latest = _one_of_each_rater(of_judgment)
+            matches.append(Match(place, latest[0].criterion, report.criteria[entry], latest))
     return Matches(matches, unmatched)
+
+
+def _one_of_each_rater(labels: Sequence[LabelledJudgment]) -> tuple[LabelledJudgment, ...]:
+    """Return the last label of each rater; labels without a rater are those of different people."""
+    raters = [number if label.rater is None else label.rater for number, label in enumerate(labels)]
+    return tuple(dict(zip(raters, labels, strict=True)).values())
+
+
+def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return how results name each criterion of a run: by its name, or by its words if another one has that name.
+
+    Args:
+        criteria: The name and the words of each criterion.
+    """
+    names, requirements = (Counter(parts) for parts in ([pair[place] for pair in criteria] for place in (0, 1)))
+    return {
+        (name, words): name if names[name] == 1 else words if requirements[words] == 1 else f"{name}: {words}"
+        for name, words in criteria
+    }
+
+
+def group_matches(matches: Iterable[Match]) -> dict[str, list[Match]]:
+    """Group labelled judgments by their criterion; the keys are those of `criterion_keys`."""
+    groups: dict[tuple[str, str], list[Match]] = {}
+    for match in matches:
+        groups.setdefault((match.judged.name, match.judged.requirement), []).append(match)
+    keys = criterion_keys(groups)
+    return {keys[pair]: of_criterion for pair, of_criterion in groups.items()}
+
+
+def count_verdicts(rows: Sequence[GradedRow], match: Match) -> dict[str, int]:
+    """Count the judge's verdicts in a run on the criterion of a match.
+
+    CANNOT_ASSESS is a verdict; a failure is none, and neither is a criterion that does not apply.
+    """
+    words = (match.judged.name, match.judged.requirement)
+    entries = (entry for row in rows if row.report for entry in row.report.criteria)
+    judged = (entry for entry in entries if (entry.name, entry.requirement) == words and not entry.error)
+    verdicts = (entry.verdict for entry in judged if entry.verdict is not None and not entry.not_applicable)
+    return dict(Counter(_capped(match.criterion, verdict) for verdict in verdicts))
 
 
 def require_drawn(labels: Iterable[LabelledJudgment]) -> None:
@@ -112,10 +170,25 @@ def require_drawn(labels: Iterable[LabelledJudgment]) -> None:
 
 def _entry_of(report: EvaluationReport | None, criterion: Criterion) -> int | None:
     entries = report.criteria if report else ()
-    same = [index for index, entry in enumerate(entries) if entry.requirement == criterion.requirement]
+    same = [index for index, entry in enumerate(entries) if entry.requirement == criterion.full_requirement]
+    # The same words with other options are another question.
+    same = [index for index in same if _is_answer(criterion, entries[index].verdict)]
     # Words may occur twice in a rubric; then the name decides.
     named = [index for index in same if criterion.name is not None and entries[index].name == criterion.name]
     return next(iter(named or same), None)
+
+
+def _is_answer(criterion: Criterion, verdict: str | None) -> bool:
+    try:
+        return verdict in (None, NOT_APPLICABLE) or bool(to_judgment(criterion, verdict))
+    except ValueError:
+        return False
+
+
+def _capped(criterion: Criterion, verdict: str) -> str:
+    """Return an answer, or the `cap` for more occurrences than count."""
+    is_number = criterion.cap is not None and verdict.replace(".", "", 1).isdigit()
+    return f"{min(float(verdict), criterion.cap or 0):g}" if is_number else verdict
 
 
 def _identity(submission: Submission) -> str:

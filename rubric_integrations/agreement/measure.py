@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,13 +9,12 @@ from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.criterion_agreement import CriterionAgreement, measure_criterion
 from rubric_integrations.agreement.intervals import Estimate, estimate_difference, estimate_mean
-from rubric_integrations.agreement.matching import Match, match_labels
+from rubric_integrations.agreement.matching import Match, count_verdicts, group_matches, match_labels
 from rubric_integrations.agreement.ranks import OrderedAgreement, compare_values
 from rubric_integrations.agreement.rows import RunLike, read_rows
-from rubric_integrations.agreement.scores import score_pairs
+from rubric_integrations.agreement.scores import ScorePair, UnexplainedScoreError, score_pairs
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.run_files import GradedRow
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,14 +42,16 @@ class Agreement(Record):
     Attributes:
         criteria: Agreement on each criterion, by its name; by its words if several criteria have one name.
         accuracy: The share of equal answers: the mean over the labelled submissions, whose judgments depend on each
-            other.
-        micro_accuracy: The share of equal answers among all judgments; None without one.
+            other. If labels were drawn by the judge's verdict, it is `micro_accuracy`, without an interval.
+        micro_accuracy: The share of equal answers among all judgments; None without one. Labels that were drawn by the
+            judge's verdict are weighted by how often the run has that verdict.
         macro_accuracy: The mean accuracy of the criteria; None without one.
         mean_kappa: The mean kappa of the criteria that have one.
-        scores: Agreement on the scores.
+        scores: Agreement on the scores; undefined if labels were drawn by the judge's verdict.
         raters: The names of the people.
         labels: The number of labels that belong to a judgment of the run.
         unmatched: The number of labels that do not.
+        warnings: What limits the figures.
     """
 
     criteria: dict[str, CriterionAgreement]
@@ -63,6 +63,7 @@ class Agreement(Record):
     raters: tuple[str, ...]
     labels: int
     unmatched: int
+    warnings: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """Return the figures as text: one line for each criterion, and one for the whole."""
@@ -72,7 +73,7 @@ class Agreement(Record):
         ]
         unmatched = f"; {self.unmatched:,} labels belong to no judgment of the run" if self.unmatched else ""
         lines.append(f"all: accuracy {self.accuracy}, bias of the scores {self.scores.bias}{unmatched}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.warnings])
 
     def to_dataframe(self) -> DataFrame:
         """Return a pandas DataFrame with one row for each criterion.
@@ -108,29 +109,38 @@ def agreement(
 
     Raises:
         ChosenLabelsError: Labels were chosen by people, such as the overruled answers alone.
-        ValueError: The scores do not follow from the criteria.
     """
     rows = read_rows(judged)
     matches, unmatched = match_labels(rows, labels)
-    by_criterion: dict[tuple[str, str], list[Match]] = {}
-    for match in matches:
-        by_criterion.setdefault((match.judged.name, match.judged.requirement), []).append(match)
-    repeated = Counter(name for name, _ in by_criterion)
     criteria: dict[str, CriterionAgreement] = {}
-    for (name, requirement), of_criterion in by_criterion.items():
-        is_random = all(label.sampled == "random" for match in of_criterion for label in match.labels)
-        verdicts = None if is_random else count_verdicts(rows, requirement)
-        key = name if repeated[name] == 1 else requirement
-        criteria[key] = measure_criterion(name, of_criterion, verdicts, level)
-    equal = _equal_answers(matches)
+    weights: dict[str, int] = {}
+    for key, of_criterion in group_matches(matches).items():
+        judged_verdicts = count_verdicts(rows, of_criterion[0])
+        is_random = all(match.is_random for match in of_criterion)
+        criteria[key] = measure_criterion(of_criterion, None if is_random else judged_verdicts, level)
+        weights[key] = sum(judged_verdicts.values())
     kappas = [row.kappa.value for row in criteria.values() if row.kappa.value is not None]
-    accuracies = [row.accuracy.value for row in criteria.values() if row.accuracy.value is not None]
-    pairs = score_pairs(rows, matches, rubric)
+    accuracies = {key: row.accuracy.value for key, row in criteria.items() if row.accuracy.value is not None}
+    equal = _equal_answers(matches)
+    accuracy = estimate_mean([sum(of_row) / len(of_row) for of_row in equal.values()], level)
+    micro_accuracy = _mean([float(answer) for of_row in equal.values() for answer in of_row])
+    pairs: list[ScorePair] = []
+    warnings: list[str] = []
+    if all(match.is_random for match in matches):
+        try:
+            pairs = score_pairs(rows, matches, rubric)
+        except UnexplainedScoreError as error:
+            warnings.append(str(error))
+    else:
+        warnings.append("labels were drawn by the judge's verdict: they say nothing about the scores")
+        total = sum(weights[key] for key in accuracies)
+        micro_accuracy = sum(weights[key] * value for key, value in accuracies.items()) / total if total else None
+        accuracy = Estimate(micro_accuracy, None, None, accuracy.n)
     return Agreement(
         criteria=criteria,
-        accuracy=estimate_mean([sum(of_row) / len(of_row) for of_row in equal.values()], level),
-        micro_accuracy=_mean([float(answer) for of_row in equal.values() for answer in of_row]),
-        macro_accuracy=_mean(accuracies),
+        accuracy=accuracy,
+        micro_accuracy=micro_accuracy,
+        macro_accuracy=_mean(list(accuracies.values())),
         mean_kappa=_mean(kappas),
         scores=ScoreAgreement(
             len(pairs),
@@ -140,22 +150,22 @@ def agreement(
         raters=tuple(sorted({label.rater for match in matches for label in match.labels if label.rater})),
         labels=sum(len(match.labels) for match in matches),
         unmatched=len(unmatched),
+        warnings=tuple(warnings),
     )
-
-
-def count_verdicts(rows: Sequence[GradedRow], requirement: str) -> dict[str, int]:
-    """Count the judge's verdicts on a criterion in a run; CANNOT_ASSESS is a verdict, and a failure is none."""
-    entries = (entry for row in rows if row.report for entry in row.report.criteria)
-    same = (entry for entry in entries if entry.requirement == requirement and not entry.error)
-    return dict(Counter(entry.verdict for entry in same if entry.verdict is not None and not entry.not_applicable))
 
 
 def _equal_answers(matches: Sequence[Match]) -> dict[int, list[bool]]:
     """Return, for each row, whether each answer that both decided is the same."""
     equal: dict[int, list[bool]] = {}
     for match in matches:
-        if match.consensus is not None and match.judged.value is not None and match.judged.error is None:
-            equal.setdefault(match.row, []).append(match.consensus == match.judged.verdict)
+        people, judge = match.consensus, match.judge_answer
+        if (
+            people is not None
+            and judge is not None
+            and match.judged.value is not None
+            and match.people_value is not None
+        ):
+            equal.setdefault(match.row, []).append(people == judge)
     return equal
 
 

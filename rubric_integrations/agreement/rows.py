@@ -27,6 +27,11 @@ def read_rows(run: RunLike) -> Sequence[GradedRow]:
     return [_as_row(item, number) for number, item in enumerate(run, start=1)]
 
 
+def complete_score(row: GradedRow) -> float | None:
+    """Return the score of a row; None without one, or if the judge failed on a criterion: a fallback is no answer."""
+    return None if row.report is None or row.report.failed_count else row.report.score
+
+
 def _as_row(item: Any, number: int) -> GradedRow:
     if isinstance(item, GradedRow):
         return item

@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rubric_integrations.agreement.matching import Match
+from rubric_integrations.agreement.rows import complete_score
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.run_files import GradedRow
-from rubric_integrations.scoring.formula import WeightedValue, score_parts, score_values
+from rubric_integrations.scoring.formula import Score, WeightedValue, score_parts, score_values
 
 _ROUNDING = 1e-6
+
+
+class UnexplainedScoreError(ValueError):
+    """Raised if the score of a run does not follow from the answers to its criteria, and people's would not."""
 
 
 class ScorePair(NamedTuple):
@@ -30,7 +35,7 @@ class ScorePair(NamedTuple):
 
 
 def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None) -> list[ScorePair]:
-    """Score each submission of which people answered every criterion that a judge decides.
+    """Score each submission of which people answered every criterion that a judge decides, and the judge did so, too.
 
     Args:
         rows: The rows of the run.
@@ -39,28 +44,40 @@ def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rub
             follow from the weights of its criteria alone.
 
     Raises:
-        ValueError: The judge's score of a row does not follow from its answers, so that people's would not either.
+        UnexplainedScoreError: (a ValueError) The judge's score of a row does not follow from its answers.
     """
     of_rows: dict[int, dict[str, Match]] = {}
     for match in matches:
         of_rows.setdefault(match.row, {})[match.judged.name] = match
-    pairs: list[ScorePair] = []
+    labelled: list[tuple[int, EvaluationReport, float, list[float | None]]] = []
     for index, of_row in of_rows.items():
-        report = rows[index].report
+        report, score = rows[index].report, complete_score(rows[index])
         values = _people_values(report, of_row, rubric) if report else None
-        if report is None or values is None or report.score is None:
-            continue
-        judge = _score(report, [entry.value for entry in report.criteria], rubric)
-        if judge is None or abs(judge - report.score) > _ROUNDING:
-            raise ValueError(
-                f"the score of row {rows[index].id!r} is {report.score!r}, and its criteria alone give {judge!r}: pass "
-                "the run's `rubric`, whose groups may explain it; scores with metrics, penalties for length or other "
-                "policies for abstentions cannot be corrected"
-            )
-        people = _score(report, values, rubric)
+        if report is not None and values is not None and score is not None:
+            labelled.append((index, report, score, values))
+    by_judge = [_score(report, [entry.value for entry in report.criteria], rubric) for _, report, _, _ in labelled]
+    scores = [score for _, _, score, _ in labelled]
+    is_raw = _unequal(scores, [score.normalized for score in by_judge]) is not None
+    place = _unequal(scores, [score.raw for score in by_judge]) if is_raw else None
+    if place is not None:
+        raise UnexplainedScoreError(
+            f"the score of row {rows[labelled[place][0]].id!r} is {scores[place]!r}, and its criteria alone give "
+            f"{by_judge[place].normalized!r}: pass the run's `rubric`, whose groups may explain it; scores with "
+            "metrics, penalties for length or other policies for abstentions cannot be corrected"
+        )
+    pairs: list[ScorePair] = []
+    for index, report, score, values in labelled:
+        by_people = _score(report, values, rubric)
+        people = by_people.raw if is_raw else by_people.normalized
         if people is not None:
-            pairs.append(ScorePair(index, people, judge))
+            pairs.append(ScorePair(index, people, score))
     return pairs
+
+
+def _unequal(scores: Sequence[float], others: Sequence[float | None]) -> int | None:
+    """Return the place of the first score that is not the other one."""
+    pairs = enumerate(zip(scores, others, strict=True))
+    return next((place for place, (a, b) in pairs if b is None or abs(a - b) > _ROUNDING), None)
 
 
 def _people_values(
@@ -80,9 +97,9 @@ def _people_values(
     return values
 
 
-def _score(report: EvaluationReport, values: Sequence[float | None], rubric: Rubric | None) -> float | None:
+def _score(report: EvaluationReport, values: Sequence[float | None], rubric: Rubric | None) -> Score:
     absent = [index for index, entry in enumerate(report.criteria) if entry.not_applicable]
     if rubric is not None and len(rubric) == len(values):
-        return score_values(rubric, values, not_applicable=absent).normalized
+        return score_values(rubric, values, not_applicable=absent)
     weights = [entry.weight for entry in report.criteria]
-    return score_parts([WeightedValue(w, value, 0.0) for w, value in zip(weights, values, strict=True)]).normalized
+    return score_parts([WeightedValue(w, value, 0.0) for w, value in zip(weights, values, strict=True)])

@@ -7,7 +7,6 @@ import random
 import pytest
 
 from rubric_integrations.agreement.choosing import choose_for_labels
-from rubric_integrations.agreement.comparison import compare_runs
 from rubric_integrations.agreement.gates import SequentialGate, decide_mean, fewest_to_pass, gate
 from rubric_integrations.agreement.planning import plan_labels
 from tests.agreement.runs import binary_rubric, labels_of, run_of
@@ -109,9 +108,3 @@ def test_judgments_to_label_are_drawn_by_submission_or_by_verdict() -> None:
         [("c0", "MET")] * 3 + [("c0", "UNMET")] * 3 + [("c1", "MET")] * 3
     )
     assert {to_label.sampled for to_label in rare} == {"by_verdict"}
-
-
-def test_run_that_equals_its_baseline_is_not_worse() -> None:
-    run = run_of(RUBRIC, [["MET", "MET"]] * 30)
-    assert gate(run, 0.8, baseline=run, margin=0.02).decision == "pass"
-    assert compare_runs(run, run).decision == "unclear"

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rubric_integrations.reporting.page.statistics import Mean, compare_means, compare_rates
+from rubric_integrations.agreement.intervals import (
+    Estimate,
+    difference_p_value,
+    estimate_difference,
+    estimate_rate_difference,
+)
 from rubric_integrations.results.report import CriterionReport
 from rubric_integrations.runs.run_files import GradedRow
 
@@ -22,9 +27,9 @@ class Comparison(NamedTuple):
     """
 
     pairs: int
-    difference: Mean
+    difference: Estimate
     p_value: float | None
-    passed: Mean
+    passed: Estimate
     better: int
     worse: int
     same: int
@@ -53,15 +58,14 @@ class ComparisonFigures:
         """The figures of the rows so far; None if no submission is scored in both runs."""
         if not self._differences:
             return None
-        difference, p_value = compare_means(self._differences)
         pairs = len(self._differences)
         # Scores are sums of floats: a difference of this size is rounding.
         rounding = 1e-9
         return Comparison(
             pairs=pairs,
-            difference=difference,
-            p_value=p_value,
-            passed=compare_rates(rose=self._rose, fell=self._fell, pairs=pairs),
+            difference=estimate_difference(self._differences),
+            p_value=difference_p_value(self._differences),
+            passed=estimate_rate_difference(rose=self._rose, fell=self._fell, pairs=pairs),
             better=sum(difference > rounding for difference in self._differences),
             worse=sum(difference < -rounding for difference in self._differences),
             same=sum(abs(difference) <= rounding for difference in self._differences),

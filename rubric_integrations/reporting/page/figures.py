@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rubric_integrations.agreement.intervals import Estimate, estimate_scores
 from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
-from rubric_integrations.reporting.page.statistics import Mean, mean_with_interval
 from rubric_integrations.results.report import CriterionReport
 from rubric_integrations.results.usage import SpendTotal
 from rubric_integrations.runs.run_files import GradedRow
@@ -23,7 +23,7 @@ class Summary(NamedTuple):
 
     Attributes:
         submissions: The number of submissions.
-        score: The mean score of the complete grades; None if there is none.
+        score: The mean score of the complete grades, with its 95 % interval; None if there is none.
         histogram: The number of scores in each of `BINS` equal parts of [0, 1]; others count in the first or the last.
         passed: The number of submissions that passed.
         graded: The number of complete grades.
@@ -36,7 +36,7 @@ class Summary(NamedTuple):
     """
 
     submissions: int
-    score: Mean | None
+    score: Estimate | None
     histogram: list[int]
     passed: int
     graded: int
@@ -112,7 +112,7 @@ class SummaryFigures:
         spend = self._spend.spend
         return Summary(
             submissions=self._submissions,
-            score=mean_with_interval(self._scores) if self._scores else None,
+            score=estimate_scores(self._scores) if self._scores else None,
             histogram=self._histogram,
             passed=self._passed,
             graded=self._graded,
