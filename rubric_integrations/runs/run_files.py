@@ -136,7 +136,7 @@ class _RowsOfFile(Sequence[GradedRow]):
         try:
             with self._path.open("rb") as file:
                 file.seek(self._starts[place])
-                row = _row(parse_json(file.readline().decode()))
+                row = _row(parse_json(file.readline().decode("utf-8-sig")))
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             row = None
         if row is None or row.id != self.ids[place]:

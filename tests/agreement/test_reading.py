@@ -275,3 +275,9 @@ def test_read_labels_without_a_rubric_or_a_run_is_refused(tmp_path: Path) -> Non
     path.write_text(label_line())
     with pytest.raises(TypeError, match="`rubric` is None: pass the rubric of the labels"):
         read_labels(path)
+
+
+def test_label_file_with_a_byte_order_mark_and_line_ends_of_windows_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + f"{label_line()}\r\n{label_line(verdict='UNMET', rater='Ben')}\r\n".encode())
+    assert [label.verdict for label in read_labels(path, RUBRIC)] == ["MET", "UNMET"]

@@ -122,7 +122,7 @@ def test_votes_are_those_of_judges_that_were_asked() -> None:
         (Criterion(requirement="Is kind", name="kind", weight=-2.0), "MET"),
         (Criterion(requirement="Tone?", name="tone", options=OPTIONS, scale_type="nominal"), "warm"),
         (Criterion(requirement="Tone?", name="tone", options=OPTIONS), "unclear"),
-        (Criterion(requirement="Depth?", name="depth", scale=Scale(min=1, max=5, levels={"1-2": "poor"})), "4.5"),
+        (Criterion(requirement="Depth?", name="depth", scale=Scale(min=1, max=5, levels={2: "poor"})), "4.5"),
         (Criterion(requirement="Errs", name="errors", weight=-3.0, per="occurrence", cap=2), "7"),
     ],
     ids=["binary", "nominal", "ordinal", "scale", "occurrences"],
