@@ -57,7 +57,8 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
                 continue
             place = f"{path}:{number}:"
             try:
-                value = parse_json(line.decode())
+                # Editors on Windows put a byte order mark before the first line.
+                value = parse_json(line.decode("utf-8-sig" if number == 1 else "utf-8"))
             except RepeatedKeyError as error:
                 raise ValueError(f"{place} {error}") from None
             except ValueError as error:

@@ -49,7 +49,7 @@ def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: i
     """
     if n < 1:
         raise ValueError(f"`n` must be at least 1, got {n!r}")
-    rows = [row for row in read_rows(run) if row.report and any(_is_judged(entry) for entry in row.report.criteria)]
+    rows = [row for row in read_rows(run) if row.report and any(entry.was_judged for entry in row.report.criteria)]
     if not rows:
         raise ValueError("the run has no judgments: there is nothing to label")
     rng = random.Random(seed)  # noqa: S311 -- a draw, not a secret
@@ -66,11 +66,7 @@ def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: i
 
 
 def _judged(row: GradedRow) -> Sequence[CriterionReport]:
-    return [entry for entry in row.report.criteria if _is_judged(entry)] if row.report else []
-
-
-def _is_judged(entry: CriterionReport) -> bool:
-    return entry.verdict is not None and entry.error is None and not entry.not_applicable
+    return [entry for entry in row.report.criteria if entry.was_judged] if row.report else []
 
 
 def _to_label(row: GradedRow, entry: CriterionReport, sampled: Sampled) -> JudgmentToLabel:

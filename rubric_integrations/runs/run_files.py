@@ -43,6 +43,7 @@ class GradedRow(NamedTuple):
         tags: The score of each tag of the row's criteria; None for one without an answer.
         criterion_tags: The tags of each criterion, in the order of the report; empty if there is no report.
         attachments: The submission's attachments, as the line has them.
+        labels: People's answers, by the name of the criterion; None if the row brought none.
     """
 
     id: str
@@ -52,6 +53,7 @@ class GradedRow(NamedTuple):
     tags: Mapping[str, float | None] = MappingProxyType({})
     criterion_tags: tuple[tuple[str, ...], ...] = ()
     attachments: tuple[StoredAttachment, ...] = ()
+    labels: Mapping[str, Any] | None = None
 
     @property
     def is_graded(self) -> bool:
@@ -134,7 +136,7 @@ class _RowsOfFile(Sequence[GradedRow]):
         try:
             with self._path.open("rb") as file:
                 file.seek(self._starts[place])
-                row = _row(parse_json(file.readline().decode()))
+                row = _row(parse_json(file.readline().decode("utf-8-sig")))
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             row = None
         if row is None or row.id != self.ids[place]:
@@ -142,17 +144,22 @@ class _RowsOfFile(Sequence[GradedRow]):
         return row
 
 
-def read_run(path: Path) -> RunFile:
-    """Read a file that `grade --out` wrote. Its rows stay in the file: memory holds one at a time.
+def read_run(path: Path, *, in_memory: bool = False) -> RunFile:
+    """Read a file that `grade --out` wrote.
 
     A last line that a crash has cut off is skipped with a warning.
+
+    Args:
+        path: The file.
+        in_memory: Whether memory holds all rows, which is faster if they are all used. By default, they stay in the
+            file: memory holds one at a time.
 
     Raises:
         RunFileError: The file cannot be read, is empty, or has a line that is not a grade. Later, a row raises it if
             the file has changed.
     """
     # What comes from a pipe cannot be read a second time.
-    kept: list[GradedRow] | None = None if path.is_file() else []
+    kept: list[GradedRow] | None = None if path.is_file() and not in_memory else []
     ids: list[str] = []
     names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
     for number, fields in _objects(path):
@@ -177,6 +184,21 @@ def read_run(path: Path) -> RunFile:
     # The name of one row's rubric is not that of the run.
     rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
     return RunFile(path.stem, rubric, judge, rows)
+
+
+def is_run_file(path: Path) -> bool:
+    """Whether the first line of a file is a grade, as in the files that `grade --out` wrote.
+
+    What comes from a pipe is none, because its first line could not be read again.
+    """
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as lines:
+            fields = parse_json(next((line for line in lines if line.strip()), b"").decode("utf-8-sig"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(fields, dict) and cast("dict[str, Any]", fields).keys() >= _GRADE_FIELDS
 
 
 def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedRow | None]]]:
@@ -212,9 +234,11 @@ def _row(fields: dict[str, Any]) -> GradedRow:
         report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
     report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
     criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
+    labels = fields.get("labels")
     return GradedRow(
-        str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments
-    )
+        str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments,
+        cast("dict[str, Any]", labels) if isinstance(labels, dict) else None,
+    )  # fmt: skip
 
 
 def _submission(fields: dict[str, Any]) -> tuple[Submission, tuple[StoredAttachment, ...]]:
