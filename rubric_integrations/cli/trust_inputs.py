@@ -131,36 +131,6 @@ def require_matching(labels: Sequence[LabelledJudgment], unmatched: int, path: P
 
 
 def _read_labels(path: Path, run: RunFile | None, rubric: Rubric | None) -> list[LabelledJudgment]:
-    from rubric_integrations._util.json_lines import read_json_lines
-    from rubric_integrations.results.labels import LabelledJudgment, LabelsError
-    from rubric_integrations.rubric.criterion import Criterion
-    from rubric_integrations.submission.submission import Submission
+    from rubric_integrations.agreement import read_labels
 
-    known = dict(zip(rubric.keys, rubric.criteria, strict=True)) if rubric else {}
-    entries = {entry.name: entry for row in (run.rows if run else ()) if row.report for entry in row.report.criteria}
-    submissions = {row.id: row.submission for row in (run.rows if run else ())}
-    labels: list[LabelledJudgment] = []
-    try:
-        for number, fields in read_json_lines(path):
-            try:
-                name = fields["criterion"]
-                words = fields.get("requirement") or (entries[name].requirement if name in entries else "")
-                labels.append(
-                    LabelledJudgment(
-                        submission=Submission.model_validate(fields["submission"])
-                        if "submission" in fields
-                        else submissions[fields["id"]] or Submission(response=""),
-                        criterion=known.get(name) or Criterion(requirement=words, name=name),
-                        verdict=fields["verdict"],
-                        id=fields.get("id"),
-                        rater=fields.get("rater"),
-                        sampled=fields.get("sampled", "chosen"),
-                    )
-                )
-            except (KeyError, ValueError, TypeError, AttributeError) as error:
-                raise LabelsError(f"{path}:{number}: is no label: {str(error).splitlines()[0]}") from None
-    except OSError as error:
-        raise LabelsError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if not labels:
-        raise LabelsError(f"{path}: has no labels: name a file of people's answers, such as a report page exports")
-    return labels
+    return read_labels(path, rubric, run=run) if rubric else read_labels(path, run)
