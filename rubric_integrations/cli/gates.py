@@ -41,6 +41,11 @@ class Gates(NamedTuple):
     max_failed: int | None = None
     mean: MeanGate | None = None
 
+    @property
+    def is_decided_early(self) -> bool:
+        """Whether the run may end before its last row, because the gate of the mean is decided."""
+        return self.mean is not None and self.mean.is_decided_early
+
 
 class FailedGate(NamedTuple):
     """A gate that a run does not satisfy, with the rows and the criteria that made it fail.

@@ -128,6 +128,13 @@ def grade(
     margin: Annotated[
         float | None, typer.Option(min=0, help="How much worse than --baseline the run may be; by default 0.")
     ] = None,
+    stop_early: Annotated[
+        bool,
+        typer.Option(
+            "--stop-early",
+            help="With --alpha: end the run once the gate is decided. The rows of the file must be in random order.",
+        ),
+    ] = False,
     min_pass_rate: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit with 1 if a smaller share of the submissions passes.")
     ] = None,
@@ -230,8 +237,8 @@ def grade(
     if not has_model(judges[0]) and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     mean_gate = make_mean_gate(
-        min_score, alpha, labels=labels, baseline=baseline, margin=margin, rubric=rubrics.shared, count=len(rows),
-        file=rows_file,
+        min_score, alpha, labels=labels, baseline=baseline, margin=margin, rubric=rubrics.shared,
+        stop_early=stop_early, count=len(rows), file=rows_file,
     )  # fmt: skip
     gates = Gates(gate and not mean_gate, min_score, min_pass_rate, min_coverage, max_failed, mean_gate)
     results = RunResults(outputs, gates, suite=rows.suite_name, judge=", ".join(judges))
@@ -239,7 +246,7 @@ def grade(
     run = grade_many(
         rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=max_concurrency,
         progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
-        max_calls=max_calls,
+        max_calls=max_calls, stop_when=mean_gate.sequential if mean_gate else None,
     )  # fmt: skip
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.agreement import GateResult, fewest_to_pass, gate
+from rubric_integrations.agreement import Estimate, GateResult, SequentialGate, fewest_to_pass, gate
 from rubric_integrations.agreement.gates import decide_mean
 from rubric_integrations.agreement.planning import FEWEST_LABELS
 from rubric_integrations.cli.console import err, refuse
@@ -35,18 +35,20 @@ class MeanGate:
         baseline: An earlier run over the same inputs; the gate passes only if this run is also not worse.
         margin: How much worse than the baseline the run may be.
         rubric: The rubric of the run, which labels need.
+        stop_early: Whether the run ends as soon as the gate is decided.
     """
 
     def __init__(
         self, min_score: float, alpha: float, *, labels: Path | None, baseline: Path | None, margin: float,
-        rubric: Rubric | None,
+        rubric: Rubric | None, stop_early: bool,
     ):  # fmt: skip
         self.min_score, self.alpha = min_score, alpha
         self._labels_path, self._baseline_path, self._margin, self._rubric = labels, baseline, margin, rubric
         self._scores, self._missing = array("d"), 0
         self._rows: list[GradedRow] = []
         with refuse_bad_input(*(path for path in (labels, baseline) if path)):
-            self.fewest = fewest_to_pass(min_score, alpha)
+            self.fewest = fewest_to_pass(min_score, alpha, sequential=stop_early)
+            self.sequential = SequentialGate(min_score, alpha) if stop_early else None
             self._baseline = read_run(baseline) if baseline else None
             if labels and rubric is None:
                 raise ValueError("--labels: needs a rubric of the whole run, and here each row brings its own")
@@ -58,6 +60,11 @@ class MeanGate:
                     f"--labels {labels}: has labels of {self._labelled:,} submissions, and a gate needs "
                     f"{FEWEST_LABELS}: label more of them, drawn at random"
                 )
+
+    @property
+    def is_decided_early(self) -> bool:
+        """Whether the scores so far have decided the gate, so that the run needs no further row."""
+        return self.sequential is not None and self.sequential.decision != "inconclusive"
 
     @property
     def _name(self) -> str:
@@ -91,6 +98,10 @@ class MeanGate:
     @cached_property
     def result(self) -> GateResult:
         """The decision on the rows so far; made once."""
+        if self.sequential:
+            # The interval of a run that stopped by its own scores would be too narrow.
+            unknown = Estimate(None, None, None, self.sequential.count)
+            return GateResult(self.sequential.decision, unknown, self.min_score, None, self.sequential.missing)
         if self._labels is None and self._baseline is None:
             return decide_mean([*self._scores, *[None] * self._missing], self.min_score, self.alpha)
         with refuse_bad_input():
@@ -106,6 +117,10 @@ class MeanGate:
     def message(self) -> str:
         """Describe the decision, and what it rests on."""
         result = self.result
+        if self.sequential:
+            missing = f", {result.missing:,} without a score" if result.missing else ""
+            undecided = "" if result.decision != "inconclusive" else "not decided "
+            return f"{self._name} --stop-early: {undecided}after {result.score.n:,} submissions{missing}"
         corrected = ", corrected by labels" if self._labels is not None else ""
         sure = f"{1 - 2 * self.alpha:.0%} interval, n = {result.score.n:,}"
         mean = f"the mean score is {with_limits(result.score)} ({sure}){corrected}"
@@ -139,7 +154,7 @@ class MeanGate:
 
 def make_mean_gate(
     min_score: float | None, alpha: float | None, *, labels: Path | None, baseline: Path | None,
-    margin: float | None, rubric: Rubric | None, count: int, file: Path,
+    margin: float | None, rubric: Rubric | None, stop_early: bool, count: int, file: Path,
 ) -> MeanGate | None:  # fmt: skip
     """Make the gate of the options of `grade`, which `MeanGate` describes; None without `--alpha`.
 
@@ -152,11 +167,13 @@ def make_mean_gate(
         baseline: An earlier run.
         margin: How much worse than the baseline the run may be.
         rubric: The rubric of the run.
+        stop_early: Whether the run ends as soon as the gate is decided.
         count: The number of submissions in the file of responses.
         file: The file of responses.
     """
     if alpha is None:
-        for option, value in (("--labels", labels), ("--baseline", baseline), ("--margin", margin)):
+        options = {"--labels": labels, "--baseline": baseline, "--margin": margin, "--stop-early": stop_early or None}
+        for option, value in options.items():
             if value is not None:
                 refuse(f"{option}: is for a gate with --alpha, and would have no effect: add --alpha 0.05")
         return None
@@ -164,6 +181,10 @@ def make_mean_gate(
         refuse("--alpha: needs --min-score: it is the probability that this gate decides wrongly")
     if margin is not None and baseline is None:
         refuse("--margin: is how much worse than --baseline the run may be: name the baseline, too")
-    mean_gate = MeanGate(min_score, alpha, labels=labels, baseline=baseline, margin=margin or 0.0, rubric=rubric)
+    if stop_early and (labels is not None or baseline is not None):
+        refuse("--stop-early: decides by the scores alone: leave out --labels and --baseline, which need the whole run")
+    mean_gate = MeanGate(
+        min_score, alpha, labels=labels, baseline=baseline, margin=margin or 0.0, rubric=rubric, stop_early=stop_early
+    )
     mean_gate.warn_of_few(count, file)
     return mean_gate

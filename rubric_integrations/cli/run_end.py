@@ -32,7 +32,7 @@ def end_run(
         err.print(plain(f"No row was graded: {summary.stopped}"), style="red", soft_wrap=True)
         return Exit.JUDGE_FAILED
     print_results(results.first, summary, rubric, None if results.partial else files.out, quiet=quiet)
-    if summary.stopped:
+    if summary.stopped and not gates.is_decided_early:
         print_how_to_resume(f"Stopped: {summary.stopped}.", summary, files.ledger, results.partial)
         return Exit.JUDGE_FAILED if summary.judge_is_unusable else Exit.STOPPED
     has_failed_gate = print_failed_gates(results.tally.failures(summary))

@@ -35,7 +35,7 @@ class RunResults:
 
     def __init__(self, outputs: RunOutputs, gates: Gates, *, suite: str, judge: str):
         self.first, self.tally = FirstResults(), GateTally(gates)
-        self._judge = judge
+        self._gates, self._judge = gates, judge
         self._out, self._junit_file = outputs
         self._junit = JUnitReport(suite) if self._junit_file else None
 
@@ -67,7 +67,7 @@ class RunResults:
         """
         for graded in run:
             self._add(graded, place_of(graded.row))
-        if run.summary.stopped and self._out:
+        if run.summary.stopped and self._out and not self._gates.is_decided_early:
             # The reports of some rows must not replace those of all rows, which an earlier run may have written.
             self._out.leave_unfinished()
         if self._junit_file and self._junit:

@@ -108,6 +108,8 @@ def test_mean_gate_with_a_baseline_fails_if_the_run_is_worse(tmp_path: Path) -> 
         (("--alpha", 0.05), "--alpha: needs --min-score"),
         (("--alpha", 0.05, "--min-score", 1), "`min_score` must be above 0 and below 1"),
         (("--alpha", 0.7, "--min-score", 0.8), "`alpha` must be above 0 and below 0.5"),
+        (("--stop-early",), "--stop-early: is for a gate with --alpha"),
+        (("--alpha", 0.05, "--min-score", 0.8, "--stop-early", "--baseline", "b.jsonl"), "decides by the scores alone"),
         (("--margin", 0.1), "--margin: is for a gate with --alpha"),
         (("--labels", "labels.jsonl"), "--labels: is for a gate with --alpha"),
         (("--alpha", 0.05, "--min-score", 0.8, "--margin", 0.1), "name the baseline, too"),
@@ -144,3 +146,23 @@ def test_mean_gate_with_labels_of_other_responses_ends_with_2_and_keeps_the_repo
     result = grade(folder, "--min-score", 0.8, "--alpha", 0.05, "--labels", labels, "--out", out)
     assert (result.exit_code, "none of the 60 labels belongs to a judgment" in result.stderr) == (2, True)
     assert len(out.read_text().splitlines()) == 60
+
+
+@pytest.mark.parametrize(("good", "bad", "code", "words"), [(200, 0, 0, "gate passed"), (0, 200, 1, "gate failed")])
+def test_gate_that_stops_early_ends_the_run_as_soon_as_it_is_decided_and_keeps_its_reports(
+    tmp_path: Path, good: int, bad: int, code: int, words: str
+) -> None:
+    out = tmp_path / "run.jsonl"
+    options = ("--min-score", 0.8, "--alpha", 0.05, "--stop-early", "--max-concurrency", 2, "--out", out)
+    result = grade(write_responses(tmp_path, good, bad), *options)
+    assert (result.exit_code, words in result.output) == (code, True), result.output
+    assert "--stop-early: after " in result.output
+    assert 3 < len(out.read_text().splitlines()) < 100
+    assert "Stopped" not in result.output
+
+
+def test_gate_that_stops_early_and_is_not_decided_at_the_end_is_inconclusive(tmp_path: Path) -> None:
+    result = grade(write_responses(tmp_path, 19, 0), "--min-score", 0.8, "--alpha", 0.05, "--stop-early")
+    assert result.exit_code == 1
+    assert "needs at least 20 submissions" in result.stderr
+    assert "gate inconclusive: --min-score 0.8 --alpha 0.05 --stop-early: not decided after 19" in result.stderr
