@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rubric_integrations.cli.convert import convert
 from rubric_integrations.cli.doctor import doctor
 from rubric_integrations.cli.grade import grade
+from rubric_integrations.cli.label import label
 from rubric_integrations.cli.migrate import migrate
 from rubric_integrations.cli.probe import probe
 from rubric_integrations.cli.report import report
@@ -18,6 +19,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "grade": grade,
     "rescore": rescore,
     "report": report,
+    "label": label,
     "probe": probe,
     "validate": validate,
     "convert": convert,
