@@ -52,10 +52,12 @@ def test_label_in_the_terminal_is_blind_resumed_and_measures_the_judge(graded: P
     assert ask(graded, "1\n1\n1\n1\n").exit_code == 0
     assert ask(graded, "1\n" * 6, rater="Ben").exit_code == 0
     assert read_lines(path)[:2] == lines
+    assert ask(graded, "1\nq\n", "--by-verdict", "--n", 1, rater="Cy").exit_code == 0
+    assert [line["sampled"] for line in read_lines(path) if line["rater"] == "Cy"] == ["by_verdict"]
     run_file = read_run(graded)
     labels = read_labels_of(path, run_file)
     measured = agreement(run_file, labels)
-    assert (measured.labels, measured.raters) == (12, ("Ann", "Ben"))
+    assert (measured.labels, measured.raters) == (13, ("Ann", "Ben", "Cy"))
 
 
 def test_interrupted_labels_are_written_and_those_of_a_killed_process_are_kept(

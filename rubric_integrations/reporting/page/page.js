@@ -326,7 +326,7 @@
   $("labels").append(status, make("label", {}, "your name", rater), ...buttons, make("label", {}, "merge a file of labels", file));
   function showLabels(merged) {
     const { counts, shared } = store;
-    const words = totalLabels() ? [...counts].map(([who, count]) => number(count, "label") + (who ? " by " + who : "")).join(", ") + ", stored in this browser." : "Open a submission to confirm or overrule its answers.";
+    const words = totalLabels() ? [...counts].map(([who, count]) => number(count, "label") + (who ? " by " + who : "")).join(", ") + ", stored in this browser." : data.queue ? "No labels yet." : "Open a submission to confirm or overrule its answers.";
     const several = shared.judgments ? " Of " + number(shared.judgments, "judgment") + " with several raters, they disagree on " + shared.disagreements + "." : "";
     const result = merged ? " " + number(merged.added, "label") + " merged" + (merged.unknown ? ", and " + merged.unknown + " that belong to no judgment of this page were left out." : ".") : "";
     status.textContent = words + several + result;

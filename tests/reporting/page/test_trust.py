@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations.agreement import intervals
+from rubric_integrations.reporting import report_page
 from rubric_integrations.reporting.page.trust import trust_figures
 from rubric_integrations.results import LabelledJudgment
 from rubric_integrations.runs import RunFile
@@ -38,6 +39,14 @@ def test_section_shows_agreement_corrected_figures_and_links_to_the_disagreement
     assert "(1.00)" in section
     page.click(".differences a >> nth=1")
     page.wait_for_selector("#one h2:text-is('6')")
+
+
+def test_section_escapes_what_raters_wrote() -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    labels = [label.model_copy(update={"rater": evil, "reason": evil}) for label in LABELS]
+    page = report_page([RUN], labels=labels)
+    assert evil not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
 
 
 def test_section_of_two_runs_links_to_the_rows_of_the_page() -> None:
