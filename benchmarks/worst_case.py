@@ -34,6 +34,7 @@ from rubric_integrations import Check, Criterion, LengthPenalty, Rubric, RubricE
 from rubric_integrations._util.dates import read_date
 from rubric_integrations._util.numbers import read_quantities
 from rubric_integrations._util.records import encodable
+from rubric_integrations.agreement import LabelsError, read_labels
 from rubric_integrations.checks import run_check, similarity
 from rubric_integrations.checks.fenced import fenced_blocks
 from rubric_integrations.checks.metrics import MAX_CHARS
@@ -50,7 +51,6 @@ from rubric_integrations.judges.prompts.sanitize import fence, fence_code, fold,
 from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOverall
 from rubric_integrations.reporting.page.render import report_page
 from rubric_integrations.results.judgment import JudgeFailure, normalize_word
-from rubric_integrations.results.labels import LabelsError, read_labels
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric import Metric
 from rubric_integrations.runs.run_files import RunFileError, read_run

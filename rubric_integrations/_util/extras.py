@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 EXTRAS: dict[str, tuple[str, ...]] = {
+    "agreement": ("scipy",),
     "langchain": ("langchain",),
     "langchain-classic": ("langchain-classic",),
     "metrics": ("rapidfuzz", "rouge-score", "sacrebleu"),

@@ -1,6 +1,7 @@
 """How far a judge can be trusted: agreement with people, corrected scores, comparisons of runs, and release gates.
 
-- `choosing` draws what people should read, and `matching` finds the judgments that their labels are about.
+- `choosing` draws what people should read, `reading` reads their labels (`label_lines`, `labelled_rows`), and
+  `matching` finds the judgments that these are about.
 - `measure` compares the judge with people (`criterion_agreement`, `kappa`, `ranks`), `calibration` corrects its figures
   (`correction`, `scores`), `comparison` compares two runs, `gates` decide on a release, and `planning` says how many
   labels are needed. `intervals` has the estimates that all of them return.
@@ -18,10 +19,12 @@ from rubric_integrations.agreement.comparison import CriterionChange, RunCompari
 from rubric_integrations.agreement.criterion_agreement import CriterionAgreement, VerdictAgreement
 from rubric_integrations.agreement.gates import GateResult, SequentialGate, fewest_to_pass, gate
 from rubric_integrations.agreement.intervals import Estimate
+from rubric_integrations.agreement.label_lines import LabelsError
 from rubric_integrations.agreement.matching import ChosenLabelsError
 from rubric_integrations.agreement.measure import Agreement, ScoreAgreement, agreement
 from rubric_integrations.agreement.planning import plan_labels
 from rubric_integrations.agreement.ranks import OrderedAgreement
+from rubric_integrations.agreement.reading import read_labels
 
 __all__ = [
     "Agreement",
@@ -33,6 +36,7 @@ __all__ = [
     "Estimate",
     "GateResult",
     "JudgmentToLabel",
+    "LabelsError",
     "OrderedAgreement",
     "RunComparison",
     "ScoreAgreement",
@@ -46,4 +50,5 @@ __all__ = [
     "fewest_to_pass",
     "gate",
     "plan_labels",
+    "read_labels",
 ]

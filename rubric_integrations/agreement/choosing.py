@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from rubric_integrations.agreement.criterion_agreement import answer_levels
 from rubric_integrations.agreement.rows import RunLike, read_rows
 from rubric_integrations.results.labels import Sampled
 from rubric_integrations.results.report import CriterionReport
@@ -61,20 +61,19 @@ def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: i
     if not rows:
         raise ValueError("the run has no judgments: there is nothing to label")
     pairs = [_Judgment(place, row, entry) for place, row in rows for entry in _judged(row)]
-    answers = _offered(pairs)
     rng = random.Random(seed)  # noqa: S311 -- a draw, not a secret
     if not by_verdict:
         drawn = [place for place, _ in rng.sample(rows, min(n, len(rows)))]
         of_row: dict[int, list[_Judgment]] = {}
         for pair in pairs:
             of_row.setdefault(pair.place, []).append(pair)
-        return [_to_label(pair, "random", answers) for place in drawn for pair in of_row[place]]
+        return [_to_label(pair, "random") for place in drawn for pair in of_row[place]]
     groups: dict[tuple[str, str | None], list[_Judgment]] = {}
     for pair in pairs:
         groups.setdefault((pair.entry.requirement, pair.entry.verdict), []).append(pair)
     chosen = [pair for group in groups.values() for pair in rng.sample(group, min(n, len(group)))]
     rng.shuffle(chosen)  # the order must not tell the verdict
-    return [_to_label(pair, "by_verdict", answers) for pair in chosen]
+    return [_to_label(pair, "by_verdict") for pair in chosen]
 
 
 class _Judgment(NamedTuple):
@@ -86,40 +85,22 @@ class _Judgment(NamedTuple):
 
 
 def _judged(row: GradedRow) -> Sequence[CriterionReport]:
-    return [entry for entry in row.report.criteria if _is_judged(entry)] if row.report else []
+    return [entry for entry in row.report.criteria if entry.was_judged] if row.report else []
 
 
-def _is_judged(entry: CriterionReport) -> bool:
-    return entry.verdict is not None and entry.error is None and not entry.not_applicable
-
-
-def _offered(pairs: Sequence[_Judgment]) -> dict[str, tuple[str, ...]]:
-    """Return the answers to offer for each requirement: MET and UNMET, or those that the judge gave in the run.
-
-    A single answer is not offered: it would reveal the judge's.
-    """
-    seen: dict[str, set[str]] = {}
-    for pair in pairs:
-        seen.setdefault(pair.entry.requirement, set()).add(pair.entry.verdict or "")
-    offered: dict[str, tuple[str, ...]] = {}
-    for requirement, verdicts in seen.items():
-        decided = sorted(verdicts - {_CANNOT_ASSESS}, key=_in_order)
-        if verdicts <= {"MET", "UNMET", _CANNOT_ASSESS}:
-            decided = ["MET", "UNMET"]
-        offered[requirement] = (*decided, _CANNOT_ASSESS) if len(decided) > 1 else ()
-    return offered
-
-
-def _in_order(answer: str) -> tuple[float, str]:
-    """Sort numbers by size, before other answers."""
+def _answers_to(entry: CriterionReport) -> tuple[str, ...]:
+    """Return the answers to offer: MET and UNMET, the options, or the numbers of a short scale."""
     try:
-        return float(answer), answer
+        levels = answer_levels(entry.to_criterion())
     except ValueError:
-        return math.inf, answer
+        # A run of an earlier version has no options. The judge's own answers, if offered, would reveal its answer.
+        return ()
+    in_order = reversed(levels) if levels == ["UNMET", "MET"] else levels
+    return (*in_order, _CANNOT_ASSESS) if levels else ()
 
 
-def _to_label(pair: _Judgment, sampled: Sampled, answers: Mapping[str, tuple[str, ...]]) -> JudgmentToLabel:
+def _to_label(pair: _Judgment, sampled: Sampled) -> JudgmentToLabel:
     place, row, entry = pair
     return JudgmentToLabel(
-        row.id, entry.name, entry.requirement, row.submission, entry.verdict, sampled, place, answers[entry.requirement]
+        row.id, entry.name, entry.requirement, row.submission, entry.verdict, sampled, place, _answers_to(entry)
     )

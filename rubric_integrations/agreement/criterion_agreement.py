@@ -125,7 +125,7 @@ def measure_criterion(
     answered = [match for match in matches if match.judged.error is None and match.consensus is not None]
     pairs = [_pair(match) for match in answered]
     decided = [pair for pair in pairs if pair.people_value is not None and pair.judge_value is not None]
-    levels = _levels(criterion)
+    levels = answer_levels(criterion)
     places = {answer: place for place, answer in enumerate(levels)}
     table = np.zeros((len(levels), len(levels)))
     for pair in decided if levels else ():
@@ -172,7 +172,7 @@ def _pair(match: Match) -> _Pair:
     return _Pair(people.verdict, match.judged.verdict, people.value, match.judged.value)
 
 
-def _levels(criterion: Criterion) -> list[str]:
+def answer_levels(criterion: Criterion) -> list[str]:
     """Return the answers of a criterion that are no abstentions, ordered ones from the lowest."""
     if criterion.kind == "binary":
         return ["UNMET", "MET"]

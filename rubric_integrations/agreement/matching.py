@@ -61,8 +61,12 @@ class Matches(NamedTuple):
 def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Matches:
     """Match each label with the judgment of the same submission by the same words of the criterion.
 
-    A label with an `id` is matched with the row of this id, if its submission is the same; a label without one with the
-    first row of the same submission. In a run without submissions, the id decides.
+    A label with the `id` of a row belongs to that row, if the submission is the same; any other label to the first row
+    with the same submission. So labels of several samples with equal texts need ids, or all of them count for the first
+    sample. What a label's submission lacks, such as the context, is not compared, unless rows differ in it. In a run
+    without submissions, the id decides.
+
+    Of several labels of one judgment by one rater, the last counts. Labels without a rater are of different people.
 
     Raises:
         ChosenLabelsError: A label is `chosen`.
@@ -70,23 +74,24 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     labels = list(labels)
     require_drawn(labels)
     by_id: dict[str, list[int]] = {}
-    by_submission: dict[str, list[int]] = {}
     for index, row in enumerate(rows):
         by_id.setdefault(row.id, []).append(index)
-        if row.submission is not None:
-            by_submission.setdefault(_identity(row.submission), []).append(index)
+    by_text = _RowsByText(rows)
     by_judgment: dict[tuple[int, int], list[LabelledJudgment]] = {}
     unmatched: list[LabelledJudgment] = []
     for label in labels:
-        equal = by_submission.get(_identity(label.submission), [])
-        of_id = by_id.get(label.id or "", [])
-        candidates = [index for index in of_id if index in equal or rows[index].submission is None]
-        place = next(iter(candidates or ([] if label.id is not None and of_id else equal)), None)
+        of_id = by_id.get(label.id, []) if label.id is not None else []
+        if of_id:
+            place = next((index for index in of_id if _may_be(rows[index].submission, label.submission)), None)
+        else:
+            place = by_text.find(label.submission)
         entry = None if place is None else _entry_of(rows[place].report, label.criterion)
         if place is None or entry is None:
             unmatched.append(label)
-        else:
-            by_judgment.setdefault((place, entry), []).append(label)
+            continue
+        earlier = by_judgment.get((place, entry), [])
+        kept = [each for each in earlier if each.rater is None or each.rater != label.rater]
+        by_judgment[place, entry] = [*kept, label]
     matches: list[Match] = []
     for (place, entry), of_judgment in sorted(by_judgment.items(), key=lambda item: item[0]):
         report = rows[place].report
@@ -112,12 +117,54 @@ def require_drawn(labels: Iterable[LabelledJudgment]) -> None:
 
 def _entry_of(report: EvaluationReport | None, criterion: Criterion) -> int | None:
     entries = report.criteria if report else ()
-    same = [index for index, entry in enumerate(entries) if entry.requirement == criterion.requirement]
+    same = [index for index, entry in enumerate(entries) if entry.requirement == criterion.full_requirement]
     # Words may occur twice in a rubric; then the name decides.
     named = [index for index in same if criterion.name is not None and entries[index].name == criterion.name]
     return next(iter(named or same), None)
 
 
-def _identity(submission: Submission) -> str:
-    """Return what makes two submissions the same to a reader."""
-    return submission.model_dump_json(include={"response", "query", "reference", "context"})
+_Parts = tuple[str, ...]
+# A label may lack these; the report page, for example, exports no documents.
+_OPTIONAL_PARTS = ("query", "reference", "context")
+
+
+def _parts_of(submission: Submission) -> _Parts:
+    """Return the names of what makes two submissions the same to a reader, as far as a submission has it."""
+    return ("response", *(name for name in _OPTIONAL_PARTS if getattr(submission, name)))
+
+
+def _text_of(submission: Submission, parts: _Parts) -> tuple[object, ...]:
+    values = (getattr(submission, name) for name in parts)
+    # Programs that edit tables change the line breaks within a cell.
+    return tuple(value.replace("\r\n", "\n").strip() if isinstance(value, str) else value for value in values)
+
+
+def _may_be(submission: Submission | None, labelled: Submission) -> bool:
+    parts = _parts_of(labelled)
+    return submission is None or _text_of(submission, parts) == _text_of(labelled, parts)
+
+
+class _RowsByText:
+    """The rows of a run by what their submissions say."""
+
+    def __init__(self, rows: Sequence[GradedRow]):
+        self._submissions = [(index, row.submission) for index, row in enumerate(rows) if row.submission is not None]
+        # Made for each set of parts that a label has: a few of eight.
+        self._first: dict[_Parts, dict[tuple[object, ...], int | None]] = {}
+
+    def find(self, submission: Submission) -> int | None:
+        """Return the index of the first row with the same submission; None without one, or if several may be meant."""
+        parts = _parts_of(submission)
+        if parts not in self._first:
+            self._first[parts] = self._index(parts)
+        return self._first[parts].get(_text_of(submission, parts))
+
+    def _index(self, parts: _Parts) -> dict[tuple[object, ...], int | None]:
+        first: dict[tuple[object, ...], int | None] = {}
+        whole: dict[tuple[object, ...], tuple[object, ...]] = {}
+        for index, submission in self._submissions:
+            key, everything = _text_of(submission, parts), _text_of(submission, ("response", *_OPTIONAL_PARTS))
+            first.setdefault(key, index)
+            if whole.setdefault(key, everything) != everything:
+                first[key] = None
+        return first

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rubric_integrations.results.report import EvaluationReport
-from rubric_integrations.runs.run_files import GradedRow, RunFile, read_run
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.run_files import GradedRow, RunFile, is_run_file, read_run
+from rubric_integrations.runs.summary import Graded
 
 RunLike = str | Path | RunFile | Iterable[Any]
 """A run: the path of a file that `grade --out` wrote, a `RunFile`, results of `grade_many`, or reports."""
@@ -25,6 +28,17 @@ def read_rows(run: RunLike) -> Sequence[GradedRow]:
     if isinstance(run, RunFile):
         return list(run.rows)
     return [_as_row(item, number) for number, item in enumerate(run, start=1)]
+
+
+def is_run(value: object) -> bool:
+    """Whether a value is a run, and not a rubric or a file of another kind. Of a path, the file decides."""
+    if isinstance(value, str | Path):
+        return is_run_file(Path(value))
+    if isinstance(value, Rubric | Mapping | PathLike):
+        return False
+    if isinstance(value, list | tuple) and not isinstance(value, RunFile):
+        return any(isinstance(item, GradedRow | EvaluationReport | Graded) for item in cast("list[object]", value)[:1])
+    return isinstance(value, Iterable)
 
 
 def _as_row(item: Any, number: int) -> GradedRow:

@@ -116,8 +116,7 @@ def _show(console: Console, item: JudgmentToLabel, progress: str) -> None:
     console.print(plain(item.criterion), style="bold")
     console.print(plain(item.requirement), soft_wrap=True)
     offered = "   ".join(f"{number} {answer}" for number, answer in enumerate(item.answers, start=1))
-    is_binary = "MET" in item.answers
-    other = "" if is_binary else ", or type = and another answer" if item.answers else "type = and your answer"
+    other = "" if item.answers else "type = and your answer, or =CANNOT_ASSESS"
     console.print(plain(f"{offered}{other}   ({_HINTS})"), style="cyan", soft_wrap=True)
 
 
@@ -135,7 +134,7 @@ def _read_answer(console: Console, answers: Sequence[str]) -> tuple[str, str]:
             note = console.input("note: ").strip()
         elif typed.isdecimal() and 1 <= int(typed) <= len(answers):
             return answers[int(typed) - 1], note
-        elif typed.startswith("=") and typed[1:].strip() and "MET" not in answers:
+        elif typed.startswith("=") and typed[1:].strip() and not answers:
             return typed[1:].strip(), note
         else:
             console.print(plain(f"{typed!r} is no answer ({_HINTS})"), style="yellow")

@@ -37,10 +37,9 @@ def report(
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
-    from rubric_integrations.cli.label_files import read_labels_of
+    from rubric_integrations.agreement import LabelsError, read_labels
     from rubric_integrations.reporting.page.mismatch import rubric_mismatch
     from rubric_integrations.reporting.page.render import page_parts
-    from rubric_integrations.results.labels import LabelsError
     from rubric_integrations.runs.run_files import RunFileError, read_run
 
     if len(runs) > 2:
@@ -52,7 +51,7 @@ def report(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             loaded = [read_run(path) for path in runs]
-            of_people = read_labels_of(labels, loaded[-1]) if labels else None
+            of_people = read_labels(labels, loaded[-1]) if labels else None
         for warning in caught:
             err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
         if not mixed and (mismatch := rubric_mismatch(loaded)):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from typing import NoReturn
 
-from rubric_integrations.results.report import EvaluationReport, failure_kinds
+from rubric_integrations.results.failures import failure_kinds
+from rubric_integrations.results.report import EvaluationReport
 
 # Grades that failed in a row, with no complete one in between. What is wrong with the judge itself is noticed earlier
 # (`graders/endpoint.py`); these fail because of checks, metrics, or a grader of the user's own.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rubric_integrations.graders.base import Grader
 from rubric_integrations.judges.models.incomplete import FILTERED
-from rubric_integrations.results.report import EvaluationReport, JudgeError, failure_kinds, failure_messages
+from rubric_integrations.results.failures import failure_kinds, failure_messages
+from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission
 

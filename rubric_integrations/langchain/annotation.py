@@ -11,7 +11,7 @@ from langsmith.schemas import AnnotationQueueRubricItem, Feedback, Run
 from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.langchain.feedback import MET_PENALTY, UNMET_PENALTY, feedback_key, feedback_score
 from rubric_integrations.langchain.fields import FieldKey, FieldSelector
-from rubric_integrations.results.labels import LabelledJudgment
+from rubric_integrations.results.labels import LabelledJudgment, Sampled
 from rubric_integrations.rubric.answers import Band, Scale, band_of
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.submission.messages import Respond
@@ -45,12 +45,16 @@ def labels_from_feedback(
     output_key: FieldKey | None = None,
     input_key: FieldKey | None = None,
     respond: Respond = "last",
+    sampled: Sampled = "chosen",
 ) -> list[LabelledJudgment]:
-    """Convert feedback of people to labelled judgments: examples for a judge, or data to optimize it.
+    """Convert feedback of people to labelled judgments: examples for a judge, or data to optimize and to measure it.
 
     Feedback with other keys, about other runs, or with neither a score nor a value is skipped. The value
     `CANNOT_ASSESS` is an answer. The judge's own feedback has the same keys in LangSmith: pass only feedback of people,
     such as `client.list_feedback(run_ids=..., feedback_source_type=["app"])`.
+
+    The `id` of a label is the id of its run, and the `rater` is the id of the user, if LangSmith has it. The labels are
+    in the order of their last change, so that of two answers by one user the newer one counts.
 
     Args:
         feedback: The answers of people.
@@ -61,6 +65,8 @@ def labels_from_feedback(
         input_key: The key of the task in the inputs, or a function of the inputs.
         respond: Which part of a conversation was graded: the `"last"` answer, the whole `"transcript"`, or the
             `"trajectory"`.
+        sampled: How the runs in the queue were drawn: `"random"` if they were drawn at random. With `"chosen"`, the
+            labels can be examples, and do not measure the judge.
 
     Raises:
         ValueError: A score is not a possible answer to its criterion.
@@ -69,13 +75,27 @@ def labels_from_feedback(
     submissions = {run.id: fields.select(run.inputs, run.outputs, None) for run in runs}
     criteria = _criteria_by_feedback_key(rubric, key_prefix)
     labels: list[LabelledJudgment] = []
-    for answer in feedback:
+    for answer in sorted(feedback, key=_last_change):
         criterion, submission = criteria.get(answer.key), submissions.get(answer.run_id) if answer.run_id else None
         verdict = _verdict(criterion, answer) if criterion else None
         if criterion and submission and verdict:
-            reason = answer.comment or ""
-            labels.append(LabelledJudgment(submission=submission, criterion=criterion, verdict=verdict, reason=reason))
+            label = LabelledJudgment(
+                submission=submission, criterion=criterion, verdict=verdict, reason=answer.comment or "",
+                id=str(answer.run_id), rater=_rater(answer), sampled=sampled,
+            )  # fmt: skip
+            labels.append(label)
     return labels
+
+
+def _last_change(answer: Feedback) -> float:
+    time = answer.modified_at or answer.created_at
+    return time.timestamp() if time else 0.0
+
+
+def _rater(answer: Feedback) -> str | None:
+    source = answer.feedback_source
+    user = (source.user_id or source.user_name) if source else None
+    return str(user) if user else None
 
 
 def _criteria_by_feedback_key(rubric: RubricLike, key_prefix: str) -> dict[str, Criterion]:

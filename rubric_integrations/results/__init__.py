@@ -2,7 +2,7 @@
 
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import JudgeFailure, Judgment, Vote
-from rubric_integrations.results.labels import LabelledJudgment, read_labels
+from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.results.report import CriterionReport, EvaluationReport, JudgeError
 from rubric_integrations.results.usage import Spend, TokenUsage
 
@@ -16,6 +16,5 @@ __all__ = [
     "Spend",
     "TokenUsage",
     "Vote",
-    "read_labels",
     "to_judgment",
 ]  # fmt: skip

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from rubric_integrations._util.json_lines import read_json_lines
-from rubric_integrations._util.records import SparseRecord
+from rubric_integrations._util.records import EncodableText, SparseRecord
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import Criterion, Kind
-from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.submission.submission import Submission, error_line
+from rubric_integrations.submission.submission import Submission
 
 Sampled = Literal["random", "by_verdict", "chosen"]
 """How the judgments that people read were drawn: at random, at random among those of one verdict, or by choice."""
@@ -50,85 +47,17 @@ class LabelledJudgment(SparseRecord):
     submission: Submission
     criterion: Criterion
     verdict: str
-    reason: str = ""
+    reason: EncodableText = ""
     id: str | None = None
-    rater: str | None = None
+    rater: EncodableText | None = None
     sampled: Sampled = "chosen"
-    judged: str | None = None
+    judged: EncodableText | None = None
     blind: bool = False
 
     @model_validator(mode="after")
     def _require_an_answer_to_the_criterion(self) -> Self:
         to_judgment(self.criterion, self.verdict)
         return self
-
-
-class LabelsError(ValueError):
-    """Raised if a file of labels cannot be read, or does not belong to the rubric."""
-
-
-def read_labels(path: str | Path, rubric: Rubric | Mapping[str, Rubric]) -> list[LabelledJudgment]:
-    """Read the corrected verdicts that a report page exports; a last line that was cut off is skipped with a warning.
-
-    Args:
-        path: A JSON Lines file with one label per line: `criterion` (its name in the rubric), `requirement`,
-            `verdict`, `submission`, and optionally `reason`; and `id` if rows have their own rubrics.
-        rubric: The rubric of the labels; if rows have their own, the rubric of each row by the row's id. Its criteria
-            are matched by name, and must have the same requirement.
-
-    Raises:
-        LabelsError: The file cannot be read, or a line is not a label for this rubric.
-    """
-    labels: list[LabelledJudgment] = []
-    for number, fields in _read_lines(Path(path)):
-        try:
-            of_row = rubric if isinstance(rubric, Rubric) else _rubric_of(fields, rubric)
-            criteria = dict(zip(of_row.keys, of_row.criteria, strict=True))
-            criterion = criteria.get(fields["criterion"])
-            if criterion is None:
-                raise LabelsError(f"the rubric has no criterion {fields['criterion']!r}; it has {list(criteria)!r}")
-            requirement = fields.get("requirement", criterion.requirement)
-            if requirement not in (criterion.requirement, criterion.full_requirement):
-                raise ValueError(
-                    f"the requirement of `{fields['criterion']}` was {requirement!r} when it was labelled, and is "
-                    f"{criterion.requirement!r} in the rubric"
-                )
-            labels.append(
-                LabelledJudgment(
-                    submission=Submission.model_validate(fields["submission"]),
-                    criterion=criterion,
-                    verdict=fields["verdict"],
-                    reason=fields.get("reason", ""),
-                )
-            )
-        except LabelsError as error:
-            raise LabelsError(f"{path}:{number}: {error}") from None
-        except KeyError as error:
-            raise LabelsError(f"{path}:{number}: is no label: it has no {error}") from None
-        except (ValueError, TypeError) as error:
-            raise LabelsError(f"{path}:{number}: is not a label for this rubric: {error_line(error)}") from None
-    return labels
-
-
-def _rubric_of(fields: Any, rubrics: Mapping[str, Rubric]) -> Rubric:
-    row_id = fields.get("id") if isinstance(fields, dict) else None
-    if row_id is None:
-        raise LabelsError("has no `id`, which says which row's rubric it belongs to: export the labels again")
-    if row_id not in rubrics:
-        raise LabelsError(
-            f"is about the row {row_id!r}, which has no rubric in `rubric`: pass the rubrics of the run that was "
-            "labelled"
-        )
-    return rubrics[row_id]
-
-
-def _read_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    try:
-        yield from read_json_lines(path)
-    except OSError as error:
-        raise LabelsError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise LabelsError(f"{error}: name a file of labels, which has one JSON object per line") from None
 
 
 def select_examples(

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_serializer
 
 from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations._util.records import EncodableText, SparseRecord, UnitScore, Weight
-from rubric_integrations.results.judgment import Vote
+from rubric_integrations.results.judgment import Vote, parse_verdict
 from rubric_integrations.results.usage import Spend, TokenUsage
+from rubric_integrations.rubric.answers import Option, Scale
+from rubric_integrations.rubric.criterion import Criterion
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-_KIND = re.compile(r"\b(config|transport|parse|check): ")
 
 NOT_APPLICABLE = "NOT_APPLICABLE"
 """The verdict in the report of a criterion whose condition (`applies_when`) does not hold."""
@@ -54,9 +53,15 @@ class CriterionReport(SparseRecord):
         tags: The criterion's tags.
         metadata: The criterion's further data; None if it has none.
         evidence: The numbers, from 1, of the steps of the trajectory that the judge cites; all of them exist.
+        options: The answers of a multi-choice criterion; empty for others.
+        scale_type: Whether they are ordered (`ordinal`) or not (`nominal`).
+        scale: The numbers of a criterion with a scale; None for others.
+        cap: The largest number of occurrences that counts, for `per: occurrence`; None for others.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("not_applicable", "tags", "metadata", "evidence")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = (
+        "not_applicable", "tags", "metadata", "evidence", "options", "scale_type", "scale", "cap",
+    )  # fmt: skip
 
     name: str
     requirement: str
@@ -78,6 +83,14 @@ class CriterionReport(SparseRecord):
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] | None = None
     evidence: tuple[int, ...] = ()
+    options: tuple[Option, ...] = ()
+    scale_type: Literal["ordinal", "nominal"] = "ordinal"
+    scale: Scale | None = None
+    cap: int | None = None
+
+    @field_serializer("options")
+    def _write_options_briefly(self, options: tuple[Option, ...]) -> list[dict[str, Any]]:
+        return [option.model_dump(mode="json", exclude_unset=True) for option in options]
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
@@ -98,6 +111,35 @@ class CriterionReport(SparseRecord):
             return self.error or self.reason
         steps = f"({'step' if len(self.evidence) == 1 else 'steps'} {', '.join(map(str, self.evidence))})"
         return f"{self.reason} {steps}".strip()
+
+    def to_criterion(self) -> Criterion:
+        """Return the criterion, as far as the report has it: its name, words, weight and possible answers.
+
+        Raises:
+            ValueError: The report is of an earlier version, which did not keep options and scales, and its verdict
+                shows that the criterion has them.
+        """
+        is_binary = not self.options and self.scale is None and self.cap is None
+        if is_binary and self.verdict not in (None, NOT_APPLICABLE) and parse_verdict(self.verdict) is None:
+            raise ValueError(
+                f"the report does not have the possible answers to `{self.name}`, of which {self.verdict!r} is one: it "
+                "is from an earlier version, so pass the rubric, too"
+            )
+        return Criterion(
+            name=self.name,
+            requirement=self.requirement,
+            weight=self.weight / (self.cap or 1),
+            options=self.options or None,
+            scale_type=self.scale_type,
+            scale=self.scale if self.cap is None else None,
+            per=None if self.cap is None else "occurrence",
+            cap=self.cap,
+        )
+
+    @property
+    def was_judged(self) -> bool:
+        """Whether there is a judge's answer, which may be an abstention; False for a failure."""
+        return self.verdict is not None and self.error is None and not self.not_applicable
 
     @property
     def was_asked(self) -> bool:
@@ -254,23 +296,3 @@ class JudgeError(ValueError):
     def __init__(self, message: str, report: EvaluationReport):
         super().__init__(message)
         self.report = report
-
-
-def failure_kinds(report: EvaluationReport) -> set[str]:
-    """Return the kinds of the failures in a report (see `FailureKind`); empty if a grader writes its errors otherwise.
-
-    Example:
-        >>> error = "`c1` was not judged: config: no such model"
-        >>> nothing = {"score": None, "raw_score": None, "passed": False, "complete": False, "coverage": 0.0}
-        >>> failure_kinds(EvaluationReport(**nothing, report=None, error=error))
-        {'config'}
-    """
-    matches = [_KIND.search(message) for message in failure_messages(report)]
-    return {match[1] for match in matches if match}
-
-
-def failure_messages(report: EvaluationReport) -> list[str]:
-    """Return the messages of the failures in a report: of each failed vote and criterion, or of the report itself."""
-    failed = [row for row in report.criteria if row.error]
-    errors = [vote.error for row in failed for vote in row.votes] + [row.error for row in failed if not row.votes]
-    return [error for error in errors or [report.error] if error]

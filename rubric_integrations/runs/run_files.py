@@ -43,6 +43,7 @@ class GradedRow(NamedTuple):
         tags: The score of each tag of the row's criteria; None for one without an answer.
         criterion_tags: The tags of each criterion, in the order of the report; empty if there is no report.
         attachments: The submission's attachments, as the line has them.
+        labels: People's answers, by the name of the criterion; None if the row brought none.
     """
 
     id: str
@@ -52,6 +53,7 @@ class GradedRow(NamedTuple):
     tags: Mapping[str, float | None] = MappingProxyType({})
     criterion_tags: tuple[tuple[str, ...], ...] = ()
     attachments: tuple[StoredAttachment, ...] = ()
+    labels: Mapping[str, Any] | None = None
 
     @property
     def is_graded(self) -> bool:
@@ -179,6 +181,21 @@ def read_run(path: Path) -> RunFile:
     return RunFile(path.stem, rubric, judge, rows)
 
 
+def is_run_file(path: Path) -> bool:
+    """Whether the first line of a file is a grade, as in the files that `grade --out` wrote.
+
+    What comes from a pipe is none, because its first line could not be read again.
+    """
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as lines:
+            fields = parse_json(next((line for line in lines if line.strip()), b"").decode("utf-8-sig"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(fields, dict) and cast("dict[str, Any]", fields).keys() >= _GRADE_FIELDS
+
+
 def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedRow | None]]]:
     """Yield the rows of all runs by their key, each with its row in every run; None where a run does not have it.
 
@@ -212,9 +229,11 @@ def _row(fields: dict[str, Any]) -> GradedRow:
         report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
     report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
     criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
+    labels = fields.get("labels")
     return GradedRow(
-        str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments
-    )
+        str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments,
+        cast("dict[str, Any]", labels) if isinstance(labels, dict) else None,
+    )  # fmt: skip
 
 
 def _submission(fields: dict[str, Any]) -> tuple[Submission, tuple[StoredAttachment, ...]]:

@@ -48,6 +48,10 @@ def report_criterion(
         "votes": tuple(votes) if is_panel else (),
         "tags": criterion.tags,
         "metadata": criterion.metadata,
+        "options": tuple(criterion.options or ()),
+        "scale_type": criterion.scale_type,
+        "scale": criterion.scale if criterion.cap is None else None,
+        "cap": criterion.cap,
         "not_asked": tuple(answers.judge for answers in panel if index not in answers.outcomes),
     }
     if is_open:

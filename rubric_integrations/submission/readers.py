@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, cast
+from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.extras import install_command
 from rubric_integrations._util.json_lines import parse_json
+from rubric_integrations.submission.csv_records import CsvError, read_csv
 from rubric_integrations.submission.messages import is_conversation
-from rubric_integrations.submission.rows import Columns, describe_missing_column, fold, missing_column
-from rubric_integrations.submission.submission import MAX_CHARS, error_line
+from rubric_integrations.submission.rows import Columns, describe_missing_column, missing_column
+from rubric_integrations.submission.submission import error_line
 
 # Rows of a Parquet file in memory at once.
 _PARQUET_ROWS = 200
-
-_DELIMITERS = (",", ";", "\t")
 
 _SHEET = "save the sheet as CSV (UTF-8)"
 UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET}
@@ -86,29 +82,16 @@ def _json_entry(data: object, number: int, place: str, columns: Columns) -> Entr
 
 
 def _read_csv(path: Path, columns: Columns) -> Iterator[Entry]:
-    csv.field_size_limit(10 * MAX_CHARS)
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        header_line, skipped = _first_line(lines)
-        if not header_line:
-            return
-        delimiter = _find_delimiter(header_line, columns, default="\t" if path.suffix.lower() == ".tsv" else ",")
-        # Without `strict`, an unclosed quote silently takes all following rows into one field.
-        reader = csv.reader(chain([header_line], lines), delimiter=delimiter, strict=True)
-        number, begins, header = 0, 0, list[str]()
-        try:
-            for record in reader:
-                place, begins = f"line {skipped + begins + 1}", reader.line_num
-                if not header:
-                    header = record
-                    _check_header(path, header, columns)
-                elif record:
-                    number += 1
-                    yield _csv_entry(header, record, number, place, delimiter)
-        except csv.Error as error:
-            raise ResponsesError(
-                f'{path}: line {skipped + begins + 1}: {error}: close each quote ("), and write a quote within a '
-                'quoted text twice ("")'
-            ) from None
+    def find_problem(names: Sequence[str]) -> str | None:
+        missing = missing_column(names, columns)
+        return None if missing is None else describe_missing_column(names, missing)
+
+    try:
+        for number, (line, fields, error) in enumerate(read_csv(path, find_problem), start=1):
+            place = f"line {line}"
+            yield Entry(number, place, None if error else fields, f"{place} {error}" if error else None)
+    except CsvError as error:
+        raise ResponsesError(f"{path}: {error}") from None
 
 
 def _read_parquet(path: Path, columns: Columns) -> Iterator[Entry]:
@@ -128,47 +111,6 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[Entry]:
                 yield Entry(number, f"row {number}", fields)
     except arrow.ArrowException as error:
         raise ResponsesError(f"{path}: is no Parquet file that can be read: {error_line(error)}") from None
-
-
-def _first_line(lines: TextIO) -> tuple[str, int]:
-    """Return the first line that is not blank, and the number of lines before it."""
-    skipped = 0
-    while (line := lines.readline()) and not line.strip():
-        skipped += 1
-    return line, skipped
-
-
-def _find_delimiter(header: str, columns: Columns, default: str) -> str:
-    """Return the delimiter by which the header has the needed columns; else the one that gives the most columns."""
-
-    def rank(delimiter: str) -> tuple[bool, int, bool]:
-        names = next(csv.reader([header], delimiter=delimiter), list[str]())
-        return missing_column(names, columns) is None, len(names), delimiter == default
-
-    return max(_DELIMITERS, key=rank)
-
-
-def _check_header(path: Path, header: Sequence[str], columns: Columns) -> None:
-    names = [fold(name) for name in header if name.strip()]
-    counts = Counter(names)
-    repeated = next((name for name in header if counts[fold(name)] > 1), None)
-    if repeated is not None:
-        last = next(name for name in reversed(header) if fold(name) == fold(repeated))
-        raise ResponsesError(f"{path}: the column {last!r} is there twice: rename or remove one of them")
-    missing = missing_column(header, columns)
-    if missing is not None:
-        raise ResponsesError(f"{path}: {describe_missing_column(header, missing)}")
-
-
-def _csv_entry(header: Sequence[str], record: Sequence[str], number: int, place: str, delimiter: str) -> Entry:
-    if len(record) > len(header):
-        message = (
-            f"{place} has {len(record)} fields, but the header has {len(header)}: put quotes around a text that "
-            f"contains {delimiter!r}"
-        )
-        return Entry(number, place, None, message)
-    # A row may be shorter than the header: its last cells are empty.
-    return Entry(number, place, dict(zip(header, record, strict=False)) | dict.fromkeys(header[len(record) :]))
 
 
 READERS: Mapping[str, Callable[[Path, Columns], Iterator[Entry]]] = {

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from rubric_integrations.agreement import agreement
+from rubric_integrations.agreement import agreement, read_labels
 from rubric_integrations.cli import app
-from rubric_integrations.cli.label_files import read_labels_of
 from rubric_integrations.runs.run_files import read_run
 from tests.cli.commands import grade, read_lines, run
 
@@ -55,7 +54,7 @@ def test_label_in_the_terminal_is_blind_resumed_and_measures_the_judge(graded: P
     assert ask(graded, "1\nq\n", "--by-verdict", "--n", 1, rater="Cy").exit_code == 0
     assert [line["sampled"] for line in read_lines(path) if line["rater"] == "Cy"] == ["by_verdict"]
     run_file = read_run(graded)
-    labels = read_labels_of(path, run_file)
+    labels = read_labels(path, run_file)
     measured = agreement(run_file, labels)
     assert (measured.labels, measured.raters) == (13, ("Ann", "Ben", "Cy"))
 

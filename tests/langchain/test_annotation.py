@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -78,3 +78,20 @@ def test_annotation_queue_describes_each_number_of_a_band() -> None:
     assert item.get("score_descriptions") == {
         "0": "1: poor", "0.25": "2: poor", "0.5": "3: fair", "0.75": "4: good", "1": "5: good",
     }  # fmt: skip
+
+
+def test_labels_from_feedback_keep_the_run_the_rater_and_how_runs_were_drawn() -> None:
+    source = {"type": "app", "user_id": "u-1", "user_name": "Ana"}
+    now = datetime.now(UTC)
+    first = make_feedback("rubric.kind", score=1, feedback_source=source)
+    changed = first.model_copy(update={"id": uuid.uuid4(), "score": 0, "modified_at": now + timedelta(hours=1)})
+    # LangSmith lists the latest first.
+    answers = [changed, first, make_feedback("rubric.kind", score=1)]
+    labels = labels_from_feedback(answers, [RUN], RUBRIC, sampled="random")
+    assert [(label.id, label.rater, label.sampled) for label in labels] == [
+        (str(RUN.id), "u-1", "random"),
+        (str(RUN.id), None, "random"),
+        (str(RUN.id), "u-1", "random"),
+    ]
+    assert [label.verdict for label in labels] == ["MET", "MET", "UNMET"]
+    assert labels_from_feedback(answers, [RUN], RUBRIC)[0].sampled == "chosen"

@@ -42,13 +42,12 @@ function labellingView({ data, load, make, $, store, textsOf, titleOf, linkOf, c
   const choices = ({ answers }, chosen) => {
     const typed = make("input", { id: "label-typed", size: "14", autocomplete: "off" });
     typed.value = chosen && !answers.includes(chosen) ? chosen : "";
-    const isBinary = answers.includes("MET");
     return [
       make("div", { role: "group", "aria-labelledby": "label-words", class: "choices" }, ...answers.map((verdict, place) =>
         make("button", { type: "button", class: "choice", "aria-pressed": String(chosen === verdict), "aria-keyshortcuts": place < 9 ? String(place + 1) : null, onclick: () => answer(verdict) }, place < 9 ? key(String(place + 1)) : null, " ", verdict))),
-      /* The run has the answers that the judge gave, and not all that a criterion offers. */
-      isBinary ? null : make("form", { class: "typed", onsubmit: (event) => { event.preventDefault(); answer(typed.value.trim()); } },
-        make("label", { for: "label-typed" }, answers.length ? "another answer (t)" : "your answer (t), or CANNOT_ASSESS", typed), make("button", {}, "Answer")),
+      /* The numbers of a long scale are not offered, and a run of an earlier version does not have the options. */
+      answers.length ? null : make("form", { class: "typed", onsubmit: (event) => { event.preventDefault(); answer(typed.value.trim()); } },
+        make("label", { for: "label-typed" }, "your answer (t), or CANNOT_ASSESS", typed), make("button", {}, "Answer")),
     ];
   };
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations.agreement import read_labels
 from rubric_integrations.graders import RubricAsJudgeGrader
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.labels import read_labels
 from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import FIRST, RUBRIC, SECOND, EchoJudge, Line, own_line, own_rubrics
 
@@ -270,8 +270,7 @@ def test_overruled_answer_belongs_to_one_row_one_name_and_one_requirement(
         page.click("text=Export labels")
     path = tmp_path / "labels.jsonl"
     waiting.value.save_as(path)
-    rubrics = {f"s{n}": Rubric([Criterion(requirement=f"Clearly: Says {n}.1")]) for n in range(3)}
-    (label,) = read_labels(path, rubrics)
+    (label,) = read_labels(path, runs[1])
     assert (label.criterion.requirement, label.verdict) == ("Clearly: Says 1.1", "MET")
     assert label.submission.response == "It is 1."
 

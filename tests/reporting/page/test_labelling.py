@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
-from rubric_integrations.agreement import agreement, calibrate, choose_for_labels
-from rubric_integrations.cli.label_files import read_labels_of
+from rubric_integrations.agreement import agreement, calibrate, choose_for_labels, read_labels
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.runs import RunFile
-from tests.reporting.page.runs import FIRST, EchoJudge, run_of
+from tests.reporting.page.runs import FIRST, EchoJudge, Line, own_line, run_of
 
 TWO = Rubric([Criterion(name="right", requirement="Is right"), Criterion(name="error", requirement="Has an error")])
 RESPONSES = [f"right={('MET', 'UNMET')[n % 2]} error={('UNMET', 'MET', 'UNMET')[n % 3]} n={n}" for n in range(12)]
@@ -64,7 +63,7 @@ def test_twenty_judgments_labelled_by_keyboard_alone_measure_the_judge(
     assert set(lines[0]) == {
         "id", "criterion", "requirement", "verdict", "judged", "reason", "rater", "sampled", "blind", "submission"
     }  # fmt: skip
-    labels = read_labels_of(tmp_path / "labels.jsonl", RUN)
+    labels = read_labels(tmp_path / "labels.jsonl", RUN)
     assert {(label.rater, label.sampled, label.blind) for label in labels} == {("Ann Lee", "random", True)}
     differing = sum(line["verdict"] != line["judged"] for line in lines)
     assert f"You and the judge differ on {differing} of 20." in page.inner_text("#label-question")
@@ -162,7 +161,7 @@ def test_second_rater_s_file_is_merged_and_disagreements_are_counted(show: Calla
     )
     lines = export(second, tmp_path / "both.jsonl")
     assert sorted(line["rater"] for line in lines) == ["Ann Lee"] * 4 + ["Ben"] * 3
-    assert len(read_labels_of(tmp_path / "both.jsonl", RUN)) == 7
+    assert len(read_labels(tmp_path / "both.jsonl", RUN)) == 7
 
 
 def test_hostile_text_in_the_labelling_view_stays_text(show: Callable[..., Any]) -> None:
@@ -188,20 +187,23 @@ def test_hostile_text_in_the_labelling_view_stays_text(show: Callable[..., Any])
     )
 
 
-def test_answers_that_the_run_does_not_tell_are_typed(show: Callable[..., Any], tmp_path: Path) -> None:
-    run = run_of("options", "tone=plain", "tone=x", "tone=x")
-    drawn = [item for item in choose_for_labels(run, 3) if item.criterion == "tone"]
-    page = show(run, to_label=drawn)
+def test_options_are_buttons_and_answers_that_the_run_does_not_tell_are_typed(
+    show: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = run_of("options", "tone=plain", "tone=plain")
+    page = show(run, to_label=[item for item in choose_for_labels(run, 2) if item.criterion == "tone"])
     begin(page)
-    assert page.locator(".choice").all_inner_texts() == ["1 plain", "2 x", "3 CANNOT_ASSESS"]
-    press(page, "2", "Judgment 2 of 3")
+    assert page.locator(".choice").all_inner_texts() == ["1 x", "2 plain", "3 CANNOT_ASSESS"]
+    line = own_line(0, "MET")
+    line["report"][0] |= {"verdict": "plain", "value": 0.5}  # as in a run of an earlier version, without options
+    earlier = RunFile.of("earlier", [Line(line)])
+    page = show(earlier, to_label=choose_for_labels(earlier, 1))
+    begin(page)
+    assert page.locator(".choice").count() == 0  # a button would reveal the judge's answer
     page.keyboard.press("t")
     page.keyboard.type("warm")
-    press(page, "Enter", "Judgment 3 of 3")
-    assert sorted(line["verdict"] for line in export(page, tmp_path / "labels.jsonl")) == ["warm", "x"]
-    same = run_of("one answer", "tone=x", "tone=x")
-    (alone, _) = [item for item in choose_for_labels(same, 2) if item.criterion == "tone"]
-    assert alone.answers == ()  # the only button would reveal the judge's answer
+    press(page, "Enter", "All 1 are labelled")
+    assert [line["verdict"] for line in export(page, tmp_path / "labels.jsonl")] == ["warm"]
 
 
 @pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}])
