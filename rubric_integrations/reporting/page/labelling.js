@@ -34,7 +34,7 @@ function labellingView({ data, load, make, $, store, textsOf, titleOf, linkOf, c
     $("label-question").replaceChildren(
       make("h2", { id: "label-title" }, queue.length + " judgments to label"),
       make("p", {}, "You see what was graded and one criterion after another, and not what the judge answered: who sees it tends to agree with it. Your answers stay in this browser until you export them."),
-      make("form", { onsubmit: begin }, make("label", { for: "label-rater" }, "Your name, which each of your labels carries", input), make("button", {}, "Begin")));
+      make("form", { class: "choices", onsubmit: begin }, make("label", { for: "label-rater" }, "Your name, which each of your labels carries", input), make("button", {}, "Begin")));
     $("label-texts").replaceChildren();
     input.focus();
   };
