@@ -75,36 +75,46 @@ def read_label_file(path: Path) -> Iterator[LabelLine]:
         )
 
 
-def labels_of_rows(rows: Sequence[GradedRow]) -> Iterator[LabelLine]:
-    """Yield the labels that the rows of a run bring; those of one list of answers are of different raters.
+def labels_of_rows(rows: Sequence[GradedRow], sampled: Sampled | None = None) -> Iterator[LabelLine]:
+    """Yield the labels that the rows of a run bring; those in a list of answers are of different raters.
 
-    Labels that cover each judgment of every criterion that has any are `random`: nothing was chosen.
+    Args:
+        rows: The rows.
+        sampled: How the judgments were drawn. By default, labels that cover each judgment of every criterion that has
+            any, in all rows, are `random`, because nothing was chosen; others are `chosen`.
 
     Raises:
         LabelsError: No row brings labels.
     """
-    labelled = {name for row in rows for name in row.labels or ()}
+    answers = [_answers_of(row) for row in rows]
+    labelled = {name for of_row in answers for name in of_row}
     if not labelled:
         raise LabelsError(
             "the run has no labels: its rows have no `labels`, which are people's answers by the name of the criterion"
         )
+    judged = [_judged_names(row.report) for row in rows]
     is_census = all(
-        row.labels is not None and all(name in row.labels for name in _judged_names(row.report) & labelled)
-        for row in rows
-        if _judged_names(row.report)
+        bool(of_row) and names & labelled <= of_row.keys()
+        for of_row, names in zip(answers, judged, strict=True)
+        if names
     )
-    sampled: Sampled = "random" if is_census else "chosen"
-    for row in rows:
-        if row.submission is None:
-            continue
-        for name, answers in (row.labels or {}).items():
-            of_raters = enumerate(cast("list[Any]", answers), start=1) if isinstance(answers, list) else [(0, answers)]
-            for rater, answer in of_raters:
-                fields = {
-                    "id": row.id, "criterion": name, "verdict": answer, "submission": row.submission,
-                    "sampled": sampled, "rater": str(rater) if rater else None,
-                }  # fmt: skip
-                yield LabelLine(f"row {row.id!r}", {key: value for key, value in fields.items() if value is not None})
+    drawn: Sampled = sampled or ("random" if is_census else "chosen")
+    for row, of_row in zip(rows, answers, strict=True):
+        for name, of_raters in of_row.items() if row.submission else ():
+            for rater, verdict in of_raters.items():
+                fields = {"criterion": name, "verdict": verdict, "submission": row.submission, "sampled": drawn}
+                yield LabelLine(f"row {row.id!r}", {"id": row.id} | fields | ({"rater": rater} if rater else {}))
+
+
+def _answers_of(row: GradedRow) -> dict[str, dict[str, Any]]:
+    """Return the answers of a row that are not empty: by criterion, and by rater, who is "" for a single answer."""
+    answers: dict[str, dict[str, Any]] = {}
+    for name, value in (row.labels or {}).items():
+        of_raters = cast("list[Any]", value) if isinstance(value, list) else [value]
+        known = {str(number): answer for number, answer in enumerate(of_raters, start=1) if not _is_empty(answer)}
+        if known:
+            answers[name] = known if isinstance(value, list) else {"": value}
+    return answers
 
 
 def _judged_names(report: EvaluationReport | None) -> set[str]:

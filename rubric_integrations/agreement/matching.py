@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -40,10 +41,8 @@ class Match(NamedTuple):
     @property
     def consensus(self) -> str | None:
         """The answer that most raters gave; None if several answers are equally frequent."""
-        answers = self.answers
-        counts = {answer: answers.count(answer) for answer in answers}
-        most = [answer for answer, count in counts.items() if count == max(counts.values())]
-        return most[0] if len(most) == 1 else None
+        counts = Counter(self.answers).most_common(2)
+        return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
 
 
 class Matches(NamedTuple):
@@ -77,7 +76,7 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     for index, row in enumerate(rows):
         by_id.setdefault(row.id, []).append(index)
     by_text = _RowsByText(rows)
-    by_judgment: dict[tuple[int, int], list[LabelledJudgment]] = {}
+    by_judgment: dict[tuple[int, int], dict[str | int, LabelledJudgment]] = {}
     unmatched: list[LabelledJudgment] = []
     for label in labels:
         of_id = by_id.get(label.id, []) if label.id is not None else []
@@ -89,14 +88,15 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
         if place is None or entry is None:
             unmatched.append(label)
             continue
-        earlier = by_judgment.get((place, entry), [])
-        kept = [each for each in earlier if each.rater is None or each.rater != label.rater]
-        by_judgment[place, entry] = [*kept, label]
+        of_raters = by_judgment.setdefault((place, entry), {})
+        rater = len(of_raters) if label.rater is None else label.rater
+        of_raters.pop(rater, None)
+        of_raters[rater] = label
     matches: list[Match] = []
-    for (place, entry), of_judgment in sorted(by_judgment.items(), key=lambda item: item[0]):
-        report = rows[place].report
+    for (place, entry), of_raters in sorted(by_judgment.items(), key=lambda item: item[0]):
+        report, of_judgment = rows[place].report, tuple(of_raters.values())
         if report is not None:
-            matches.append(Match(place, of_judgment[0].criterion, report.criteria[entry], tuple(of_judgment)))
+            matches.append(Match(place, of_judgment[0].criterion, report.criteria[entry], of_judgment))
     return Matches(matches, unmatched)
 
 

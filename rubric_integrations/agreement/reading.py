@@ -63,7 +63,7 @@ def read_labels(
         run, rubric = cast("RunLike", rubric), None
     if is_run(source):
         of_rows = read_rows(source)
-        lines = labels_of_rows(of_rows)
+        lines = labels_of_rows(of_rows, sampled)
         rows = LabelledRows(of_rows if run is None else read_rows(run))
     else:
         lines = read_label_file(Path(cast("str | Path", source)))
@@ -111,7 +111,10 @@ def _to_label(
     except LabelsError as error:
         raise LabelsError(f"{place}: {error}") from None
     except (ValueError, TypeError) as error:
-        raise LabelsError(f"{place}: is not a label for this rubric: {error_line(error)}") from None
+        problem = error_line(error)
+        if criteria is rows and "is no verdict" in problem:
+            problem += "; if the criterion has options, and the run is from an earlier version, pass the rubric, too"
+        raise LabelsError(f"{place}: is not a label for this rubric: {problem}") from None
 
 
 def _own_submission(fields: Mapping[str, Any]) -> Submission | None:

@@ -24,7 +24,7 @@ def read_rows(run: RunLike) -> Sequence[GradedRow]:
         TypeError: An item is neither a result nor a report.
     """
     if isinstance(run, str | Path):
-        return list(read_run(Path(run)).rows)
+        return read_run(Path(run), in_memory=True).rows
     if isinstance(run, RunFile):
         return list(run.rows)
     return [_as_row(item, number) for number, item in enumerate(run, start=1)]

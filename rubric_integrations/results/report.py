@@ -122,8 +122,8 @@ class CriterionReport(SparseRecord):
         is_binary = not self.options and self.scale is None and self.cap is None
         if is_binary and self.verdict not in (None, NOT_APPLICABLE) and parse_verdict(self.verdict) is None:
             raise ValueError(
-                f"the report does not have the possible answers to `{self.name}`, of which {self.verdict!r} is one: it "
-                "is from an earlier version, so pass the rubric, too"
+                f"the report is from an earlier version, and lacks the possible answers to `{self.name}`, of which "
+                f"{self.verdict!r} is one: pass the rubric, too"
             )
         return Criterion(
             name=self.name,

@@ -144,17 +144,22 @@ class _RowsOfFile(Sequence[GradedRow]):
         return row
 
 
-def read_run(path: Path) -> RunFile:
-    """Read a file that `grade --out` wrote. Its rows stay in the file: memory holds one at a time.
+def read_run(path: Path, *, in_memory: bool = False) -> RunFile:
+    """Read a file that `grade --out` wrote.
 
     A last line that a crash has cut off is skipped with a warning.
+
+    Args:
+        path: The file.
+        in_memory: Whether memory holds all rows, which is faster if they are all used. By default, they stay in the
+            file: memory holds one at a time.
 
     Raises:
         RunFileError: The file cannot be read, is empty, or has a line that is not a grade. Later, a row raises it if
             the file has changed.
     """
     # What comes from a pipe cannot be read a second time.
-    kept: list[GradedRow] | None = None if path.is_file() else []
+    kept: list[GradedRow] | None = None if path.is_file() and not in_memory else []
     ids: list[str] = []
     names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
     for number, fields in _objects(path):

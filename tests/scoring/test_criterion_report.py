@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from rubric_integrations import Criterion, PerCriterionGrader
-from rubric_integrations.results import CriterionReport, JudgeFailure, Judgment, Spend
+from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, Scale
+from rubric_integrations.results import CriterionReport, JudgeFailure, Judgment, Spend, to_judgment
 from rubric_integrations.results.judgment import JudgeAnswers, Outcome
 from rubric_integrations.scoring.criterion_report import report_criterion, votes_for
+from tests.agreement.runs import report_of as graded_by
 
+OPTIONS = (
+    Option(label="cold", value=0, description="no greeting"),
+    Option(label="warm", value=1),
+    Option(label="unclear", na=True),
+)
 CRITERION = Criterion(requirement="r", weight=2)
 MET = Judgment(verdict="MET", value=1.0, reason="it is")
 UNMET = Judgment(verdict="UNMET", value=0.0, reason="it is not")
@@ -107,3 +114,25 @@ def test_votes_are_those_of_judges_that_were_asked() -> None:
     assert [(vote.judge, vote.verdict, vote.error) for vote in votes] == [
         ("judge 0", "MET", None), ("judge 2", None, "transport: lost"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("criterion", "answer"),
+    [
+        (Criterion(requirement="Is kind", name="kind", weight=-2.0), "MET"),
+        (Criterion(requirement="Tone?", name="tone", options=OPTIONS, scale_type="nominal"), "warm"),
+        (Criterion(requirement="Tone?", name="tone", options=OPTIONS), "unclear"),
+        (Criterion(requirement="Depth?", name="depth", scale=Scale(min=1, max=5, levels={"1-2": "poor"})), "4.5"),
+        (Criterion(requirement="Errs", name="errors", weight=-3.0, per="occurrence", cap=2), "7"),
+    ],
+    ids=["binary", "nominal", "ordinal", "scale", "occurrences"],
+)
+def test_report_in_a_file_gives_its_criterion_back(criterion: Criterion, answer: str) -> None:
+    report = graded_by(Rubric([criterion]), [answer]).criteria[0]
+    line = report.model_dump(mode="json")
+    again = CriterionReport.model_validate(json.loads(json.dumps(line)))
+    assert again == report
+    assert again.to_criterion() == criterion
+    assert to_judgment(again.to_criterion(), answer).verdict == report.verdict
+    answers = {"options", "scale_type", "scale", "cap"} & line.keys()
+    assert not answers if criterion.kind == "binary" else answers
