@@ -17,7 +17,7 @@ _BINARY = {"MET", "UNMET", "CANNOT_ASSESS"}
 
 
 def read_labels_of(path: Path, run: RunFile) -> list[LabelledJudgment]:
-    """Read people's labels of a run.
+    """Read people's labels of a run; if a rater labels a judgment twice, the later label counts.
 
     Raises:
         LabelsError: The file cannot be read, or a line is not a label of this run.
@@ -36,10 +36,12 @@ def read_labels_of(path: Path, run: RunFile) -> list[LabelledJudgment]:
     labels = read_labels(path, rubrics)
     lines: list[dict[str, Any]] = [fields for _, fields in read_json_lines(path)]
     marks = ("id", "rater", "sampled", "judged", "blind")
-    return [
-        label.model_copy(update={name: line[name] for name in marks if line.get(name) is not None})
-        for label, line in zip(labels, lines, strict=True)
-    ]
+    latest: dict[tuple[object, ...], LabelledJudgment] = {}
+    for label, line in zip(labels, lines, strict=True):
+        marked = label.model_copy(update={name: line[name] for name in marks if line.get(name) is not None})
+        key = (marked.id, marked.submission.response, marked.criterion.name, marked.criterion.requirement, marked.rater)
+        latest[key] = marked
+    return list(latest.values())
 
 
 def _criterion(entry: CriterionReport, values: dict[str, float]) -> Criterion:
