@@ -59,6 +59,13 @@ def test_label_in_the_terminal_is_blind_resumed_and_measures_the_judge(graded: P
     assert (measured.labels, measured.raters) == (13, ("Ann", "Ben", "Cy"))
 
 
+@pytest.mark.filterwarnings("ignore:.*the later label counts")
+def test_later_answer_counts_after_going_back(graded: Path) -> None:
+    assert ask(graded, "1\nb\n2\nq\n").exit_code == 0
+    (label,) = read_labels(graded.with_name("labels.jsonl"), read_run(graded))
+    assert label.verdict == "UNMET"
+
+
 def test_interrupted_labels_are_written_and_those_of_a_killed_process_are_kept(
     graded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
