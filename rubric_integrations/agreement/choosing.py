@@ -6,11 +6,14 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rubric_integrations.agreement.criterion_agreement import answer_levels
 from rubric_integrations.agreement.rows import RunLike, read_rows
 from rubric_integrations.results.labels import Sampled
 from rubric_integrations.results.report import CriterionReport
 from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.submission.submission import Submission
+
+_CANNOT_ASSESS = "CANNOT_ASSESS"
 
 
 class JudgmentToLabel(NamedTuple):
@@ -23,6 +26,9 @@ class JudgmentToLabel(NamedTuple):
         submission: What was graded; None if the run does not have it.
         judged: The judge's answer. Do not show it to the rater, who would tend to agree with it.
         sampled: How it was drawn: the mark that its label must carry.
+        row: The index of its row in the run.
+        answers: The answers to offer, CANNOT_ASSESS last; empty if the run does not tell them, so that the rater must
+            type one.
     """
 
     id: str
@@ -31,6 +37,8 @@ class JudgmentToLabel(NamedTuple):
     submission: Submission | None
     judged: str | None
     sampled: Sampled
+    row: int
+    answers: tuple[str, ...]
 
 
 def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: int = 0) -> list[JudgmentToLabel]:
@@ -49,25 +57,50 @@ def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: i
     """
     if n < 1:
         raise ValueError(f"`n` must be at least 1, got {n!r}")
-    rows = [row for row in read_rows(run) if row.report and any(entry.was_judged for entry in row.report.criteria)]
+    rows = [(place, row) for place, row in enumerate(read_rows(run)) if _judged(row)]
     if not rows:
         raise ValueError("the run has no judgments: there is nothing to label")
+    pairs = [_Judgment(place, row, entry) for place, row in rows for entry in _judged(row)]
     rng = random.Random(seed)  # noqa: S311 -- a draw, not a secret
     if not by_verdict:
-        drawn = rng.sample(rows, min(n, len(rows)))
-        return [_to_label(row, entry, "random") for row in drawn for entry in _judged(row)]
-    groups: dict[tuple[str, str | None], list[tuple[GradedRow, CriterionReport]]] = {}
-    for row in rows:
-        for entry in _judged(row):
-            groups.setdefault((entry.requirement, entry.verdict), []).append((row, entry))
+        drawn = [place for place, _ in rng.sample(rows, min(n, len(rows)))]
+        of_row: dict[int, list[_Judgment]] = {}
+        for pair in pairs:
+            of_row.setdefault(pair.place, []).append(pair)
+        return [_to_label(pair, "random") for place in drawn for pair in of_row[place]]
+    groups: dict[tuple[str, str | None], list[_Judgment]] = {}
+    for pair in pairs:
+        groups.setdefault((pair.entry.requirement, pair.entry.verdict), []).append(pair)
     chosen = [pair for group in groups.values() for pair in rng.sample(group, min(n, len(group)))]
     rng.shuffle(chosen)  # the order must not tell the verdict
-    return [_to_label(row, entry, "by_verdict") for row, entry in chosen]
+    return [_to_label(pair, "by_verdict") for pair in chosen]
+
+
+class _Judgment(NamedTuple):
+    """A judgment with its row, and the index of the row in the run."""
+
+    place: int
+    row: GradedRow
+    entry: CriterionReport
 
 
 def _judged(row: GradedRow) -> Sequence[CriterionReport]:
     return [entry for entry in row.report.criteria if entry.was_judged] if row.report else []
 
 
-def _to_label(row: GradedRow, entry: CriterionReport, sampled: Sampled) -> JudgmentToLabel:
-    return JudgmentToLabel(row.id, entry.name, entry.requirement, row.submission, entry.verdict, sampled)
+def _answers_to(entry: CriterionReport) -> tuple[str, ...]:
+    """Return the answers to offer: MET and UNMET, the options, or the numbers of a short scale."""
+    try:
+        levels = answer_levels(entry.to_criterion())
+    except ValueError:
+        # A run of an earlier version has no options. The judge's own answers, if offered, would reveal its answer.
+        return ()
+    in_order = reversed(levels) if levels == ["UNMET", "MET"] else levels
+    return (*in_order, _CANNOT_ASSESS) if levels else ()
+
+
+def _to_label(pair: _Judgment, sampled: Sampled) -> JudgmentToLabel:
+    place, row, entry = pair
+    return JudgmentToLabel(
+        row.id, entry.name, entry.requirement, row.submission, entry.verdict, sampled, place, _answers_to(entry)
+    )

@@ -135,7 +135,7 @@ def measure_criterion(
     answered = [match for match in matches if match.judge_answer is not None and match.consensus is not None]
     pairs = [_pair(match, weights) for match in answered]
     decided = [pair for pair in pairs if pair.people_value is not None and pair.judge_value is not None]
-    levels = _levels(criterion)
+    levels = answer_levels(criterion)
     places = {answer: place for place, answer in enumerate(levels)}
     table = np.zeros((len(levels), len(levels)))
     for pair in decided if levels else ():
@@ -191,7 +191,7 @@ def _coverage(matches: Sequence[Match], decided: Sequence[_Pair], weights: Mappi
     return sum(pair.weight for pair in decided) / total if total else None
 
 
-def _levels(criterion: Criterion) -> list[str]:
+def answer_levels(criterion: Criterion) -> list[str]:
     """Return the answers of a criterion that are no abstentions, ordered ones from the lowest."""
     if criterion.kind == "binary":
         return ["UNMET", "MET"]

@@ -21,6 +21,9 @@ RUN_FILE = re.compile(rb'\A\{"id": [^\n]*"passed": (?:true|false)')
 PAGE = re.compile(rb'\A<!doctype html>\n[^\0]{,400}<meta name="generator" content="rubric-integrations">')
 """How a page begins, as `report` writes it."""
 
+LABELS_FILE = re.compile(rb'\A\{"id": ?"[^\n]*"verdict": ?"[^\n]*"sampled": ?"')
+"""How a file of labels begins, as `label` writes it, and as a page exports it."""
+
 JUNIT_FILE = re.compile(rb"\A<\?xml [^\n]*\n<testsuites\b")
 """How a JUnit file begins."""
 

@@ -10,6 +10,7 @@ from rubric_integrations.cli.compare import compare
 from rubric_integrations.cli.convert import convert
 from rubric_integrations.cli.doctor import doctor
 from rubric_integrations.cli.grade import grade
+from rubric_integrations.cli.label import label
 from rubric_integrations.cli.migrate import migrate
 from rubric_integrations.cli.plan import plan
 from rubric_integrations.cli.probe import probe
@@ -22,6 +23,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "grade": grade,
     "rescore": rescore,
     "report": report,
+    "label": label,
     "agree": agree,
     "calibrate": calibrate,
     "compare": compare,

@@ -27,29 +27,37 @@ def report(
             help="Allow rows that the runs grade by different rubrics, whose scores measure different things.",
         ),
     ] = False,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="People's labels of the last run: the page then says how far the judge can be trusted."),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="The page's heading; by default the rubric's name.")] = None,
 ) -> None:
     """Write an HTML page that shows one run or compares two. It is one file, and needs no server and no network.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
+    from rubric_integrations.agreement import LabelsError, read_labels
     from rubric_integrations.reporting.page.mismatch import rubric_mismatch
     from rubric_integrations.reporting.page.render import page_parts
     from rubric_integrations.runs.run_files import RunFileError, read_run
 
     if len(runs) > 2:
         refuse(f"`runs` are {len(runs)} files: name one, or two to compare")
-    file = OutputFile(output, option="--output", overwrite=overwrite, inputs=runs, replaces=PAGE)
+    file = OutputFile(
+        output, option="--output", overwrite=overwrite, inputs=[*runs, *([labels] if labels else [])], replaces=PAGE
+    )
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             loaded = [read_run(path) for path in runs]
+            of_people = read_labels(labels, loaded[-1]) if labels else None
         for warning in caught:
             err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
         if not mixed and (mismatch := rubric_mismatch(loaded)):
             refuse(f"`runs` are of different rubrics: {mismatch}: pass --mixed to show them nevertheless")
-        parts = page_parts(loaded, title)
-    except (RunFileError, ImportError) as error:
+        parts = page_parts(loaded, title, labels=of_people)
+    except (RunFileError, LabelsError, ImportError) as error:
         refuse(str(error))
     size = 0
     with file:

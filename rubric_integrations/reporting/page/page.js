@@ -1,4 +1,3 @@
-"use strict";
 /* Text from models and users is put into the document with textContent only: it must never become markup. */
 (async () => {
   const unpack = async (element) => {
@@ -49,21 +48,7 @@
     return element;
   };
 
-  /* Labels: answers that the reader overruled, stored in this browser under a key of these runs. A label belongs to one
-     row, and to one criterion of it by its name and its requirement: other rows may use the name for another one. */
-  const store = "rubric-labels-" + data.key;
-  let labels = {};
-  try { labels = JSON.parse(localStorage.getItem(store) || "{}"); } catch { /* without storage, labels last until the page is closed */ }
-  const saveLabels = () => { try { localStorage.setItem(store, JSON.stringify(labels)); } catch { /* see above */ } showLabels(); };
-  const rowKey = (row) => JSON.stringify([row.id, row.copy || 1]);
-  const setLabel = (row, key, verdict) => {
-    const ofRow = labels[rowKey(row)] || {};
-    if (verdict) ofRow[key] = { verdict };
-    else delete ofRow[key];
-    labels[rowKey(row)] = ofRow;
-    if (!Object.keys(ofRow).length) delete labels[rowKey(row)];
-    saveLabels();
-  };
+  const store = labelStore(data, load);
   const titleOf = (row) => (row.copy ? row.id + " (" + row.copy + ")" : row.id);
   const linkOf = (row) => "#s" + row.number;
 
@@ -75,11 +60,8 @@
     const [state, verdict, good] = data.kind === "tags" ? ["answered", null, value] : data.answers[value];
     return { state, verdict, good };
   };
-  const labelAt = (row, place) => {
-    const ofRow = labels[rowKey(row)];
-    const key = ofRow && data.kind === "criteria" && Object.keys(ofRow).find((key) => isOf(data.columns[place], ...JSON.parse(key)));
-    return key ? ofRow[key] : null;
-  };
+  const labelAt = (row, place) =>
+    (data.kind === "criteria" && store.ofRow(row).find(({ criterion, requirement }) => isOf(data.columns[place], criterion, requirement))) || null;
   const glyph = (answer) => {
     if (answer.state === "failed") return "!";
     if (answer.state === "abstained") return "?";
@@ -107,7 +89,7 @@
     control.addEventListener("input", () => { choices[name] = control.value; if (name === "text") search(); else { $("window").scrollTop = 0; showList(); } });
     return make("label", { for: control.id }, text, control);
   };
-  const statuses = [["all", "all"], ["passed", "passed"], ["not", "not passed"], ["failed", "not graded"], ["abstained", "with abstentions"], ["split", "panel disagreed"], ["labelled", "overruled"]];
+  const statuses = [["all", "all"], ["passed", "passed"], ["not", "not passed"], ["failed", "not graded"], ["abstained", "with abstentions"], ["split", "panel disagreed"], ["labelled", "labelled"]];
   if (two) statuses.push(["changed", "answers changed"], ["better", "better"], ["worse", "worse"]);
   const sorts = [["order", "as in the run"], ["low", "lowest score first"], ["high", "highest score first"], ["id", "id"]];
   if (two) sorts.push(["fell", "largest decrease first"], ["rose", "largest increase first"]);
@@ -128,7 +110,7 @@
     const difference = delta(row);
     const status = {
       all: true, passed: grade?.passed && !grade.error, not: !grade?.passed && !grade?.error, failed: Boolean(grade?.error),
-      abstained: row.grades[last]?.counts?.[kinds.indexOf("abstained")], split: row.grades[last]?.split, labelled: rowKey(row) in labels,
+      abstained: row.grades[last]?.counts?.[kinds.indexOf("abstained")], split: row.grades[last]?.split, labelled: store.ofRow(row).length,
       changed: row.changed?.length, better: difference > 1e-9, worse: difference !== null && difference < -1e-9,
     }[choices.status];
     if (!status || (matches && !matches.has(row))) return false;
@@ -173,7 +155,7 @@
     if (!answer) return make("td");
     const label = labelAt(row, place);
     const look = ["cell", shade(answer), row.changed?.includes(place) ? "changed" : "", label ? "overruled" : ""].join(" ");
-    const words = data.columns[place][0] + ": " + inWords(answer) + (label ? ", overruled: " + label.verdict : "");
+    const words = data.columns[place][0] + ": " + inWords(answer) + (!label ? "" : label.verdict === answer.verdict ? ", confirmed" : ", overruled: " + label.verdict);
     return make("td", { title: words }, make("i", { class: look, "aria-hidden": "true" }, glyph(answer)), make("span", { class: "vh" }, inWords(answer)));
   };
   const line = (row, number) => {
@@ -200,6 +182,7 @@
   const draw = (from, to) => {
     const focused = body.contains(document.activeElement) ? document.activeElement.hash : null;
     drawn = [from, to];
+    if (data.queue && !$("list").hidden) shown.slice(from, to).forEach(store.see);
     body.replaceChildren(...(from ? [gap(from)] : []), ...shown.slice(from, to).map((row, at) => line(row, from + at)), ...(to < shown.length ? [gap(shown.length - to)] : []));
     if (focused) body.querySelector('a[href="' + focused + '"]')?.focus({ preventScroll: true });
   };
@@ -261,24 +244,43 @@
     if (place >= 0) seenIn[place] ||= [...new Set(data.rows.map((row) => valueAt(row, last, place)?.verdict).filter(Boolean))];
     return [...(place >= 0 ? seenIn[place] : []), ...criterion.answers.map((answer) => answer?.verdict).filter(Boolean)];
   };
+  /* What the reader answers here is no sample, and the judge's answer stands beside it. A drawn judgment that was labelled
+     before keeps its mark. */
+  const setLabel = (row, criterion, verdict) => {
+    const before = store.own(row, criterion);
+    const blind = Boolean(before?.blind && before.verdict === verdict);
+    store.set(row, criterion, { reason: before?.reason, sampled: before?.sampled || "chosen", blind, verdict });
+    showLabels();
+  };
   const overrule = (row, criterion) => {
     const seen = seenAnswers(criterion);
     const isBinary = seen.every((verdict) => BINARY.includes(verdict));
     const words = isBinary ? BINARY : [...new Set([...seen, "CANNOT_ASSESS"])];
-    const label = labels[rowKey(row)]?.[criterion.key];
+    const label = store.own(row, criterion);
     const name = "Your answer to " + criterion.name;
-    const set = (event) => setLabel(row, criterion.key, event.target.value.trim());
+    const judged = criterion.answers[last]?.verdict;
+    const confirm = make("button", { type: "button", "aria-label": "Confirm " + criterion.name + ": " + judged }, "confirm");
+    const showConfirmed = () => confirm.setAttribute("aria-pressed", String(store.own(row, criterion)?.verdict === judged));
+    const set = (event) => { setLabel(row, criterion, event.target.value.trim()); showConfirmed(); };
+    const cellOf = (control) => {
+      confirm.addEventListener("click", () => { setLabel(row, criterion, judged); control.value = judged; showConfirmed(); });
+      showConfirmed();
+      return make("td", { class: "label" }, ["answered", "abstained"].includes(criterion.answers[last]?.state) ? confirm : null, control);
+    };
     /* The run does not have the options of a criterion: those that no other row shows must be typed. */
     if (!isBinary && words.length < 3) {
-      const input = make("input", { "aria-label": name, placeholder: "as judged", size: "12", onchange: set });
+      const input = make("input", { "aria-label": name, placeholder: "not labelled", size: "12", onchange: set });
       input.value = label?.verdict || "";
-      return make("td", {}, input);
+      return cellOf(input);
     }
-    const select = make("select", { "aria-label": name, oninput: set }, ...options([["", "as judged"], ...words.map((word) => [word, word])]));
+    const select = make("select", { "aria-label": name, oninput: set }, ...options([["", "not labelled"], ...words.map((word) => [word, word])]));
     if (label && !words.includes(label.verdict)) select.append(make("option", { value: label.verdict }, label.verdict));
     select.value = label?.verdict || "";
-    return make("td", {}, select);
+    return cellOf(select);
   };
+  const textsOf = (texts) => [
+    ...text("Task", texts.query), ...text("Thinking", texts.thinking), ...text("Response", texts.response), ...text("Reference", texts.reference),
+    ...(texts.context || []).flatMap((words, place) => text("Document " + (place + 1), words)), ...showFiles(texts.files), ...showSteps(texts.steps)];
   let openings = 0;
   async function showOne(place) {
     const number = ++openings;
@@ -299,47 +301,55 @@
     $("one").replaceChildren(
       make("nav", { class: "turn", "aria-label": "Submissions" }, make("a", { href: "#list" }, "All submissions"), turn(-1, "Previous"), turn(1, "Next")),
       make("h2", {}, titleOf(row)), ...grades,
-      make("div", { class: "scroll" }, make("table", { class: "answers-table" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "criterion"), ...heads.map((name) => make("th", { scope: "col" }, name)), make("th", { scope: "col" }, "overrule"))), make("tbody", {}, ...rows))),
-      ...text("Task", texts.query), ...text("Thinking", texts.thinking), ...text("Response", texts.response), ...text("Reference", texts.reference), ...showFiles(texts.files), ...showSteps(texts.steps));
-    $("list").hidden = $("overview").hidden = true;
-    $("one").hidden = false;
+      make("div", { class: "scroll" }, make("table", { class: "answers-table" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "criterion"), ...heads.map((name) => make("th", { scope: "col" }, name)), make("th", { scope: "col" }, "your answer"))), make("tbody", {}, ...rows))),
+      ...textsOf(texts));
+    showView("one");
+    store.see(row);
     scrollTo(0, 0);
     $("one").focus();
   }
 
-  async function labelLines() {
-    const lines = [];
-    for (const row of data.rows) {
-      const ofRow = labels[rowKey(row)];
-      if (!ofRow) continue;
-      const texts = await load(row);
-      const submission = Object.fromEntries(["response", "thinking", "query", "reference"].filter((name) => texts[name]).map((name) => [name, texts[name]]));
-      for (const { key, name, requirement, answers } of texts.criteria)
-        if (ofRow[key]) lines.push(JSON.stringify({ id: row.id, copy: row.copy, criterion: name, requirement, verdict: ofRow[key].verdict, was: answers[last]?.verdict ?? null, submission }));
-    }
-    return lines;
-  }
-  function showLabels() {
-    const count = Object.values(labels).reduce((sum, ofRow) => sum + Object.keys(ofRow).length, 0);
-    const save = async () => {
-      const lines = await labelLines();
-      const link = make("a", { download: "labels.jsonl", href: URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "application/jsonl" })) });
-      link.click();
-      URL.revokeObjectURL(link.href);
-    };
-    const remove = () => { if (confirm("Delete all " + count + " labels of this page?")) { labels = {}; saveLabels(); route(); } };
-    $("labels").replaceChildren(make("span", { role: "status" }, count ? count + (count > 1 ? " answers" : " answer") + " overruled, stored in this browser." : "Open a submission to overrule an answer."),
-      ...(count ? [make("button", { type: "button", onclick: save }, "Export labels.jsonl"), make("button", { type: "button", onclick: remove }, "Delete labels")] : []));
+  const save = async () => {
+    const lines = await store.lines();
+    const name = store.rater.replace(/[^\p{L}\p{N}._-]+/gu, "-");
+    const link = make("a", { download: name ? "labels-" + name + ".jsonl" : "labels.jsonl", href: URL.createObjectURL(new Blob(lines.map((line) => line + "\n"), { type: "application/jsonl" })) });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  const number = (count, words) => count + " " + words + (count === 1 ? "" : "s");
+  const totalLabels = () => [...store.counts.values()].reduce((a, b) => a + b, 0);
+  const status = make("span", { role: "status" });
+  const rater = make("input", { size: "14", autocomplete: "name", onchange: () => { store.setRater(rater.value); showLabels(); route(); } });
+  const file = make("input", { type: "file", accept: ".jsonl", onchange: async () => { if (file.files[0]) { showLabels(await store.merge(await file.files[0].text())); route(); } } });
+  const remove = () => { if (confirm("Delete all " + number(totalLabels(), "label") + " of this page?")) { store.clear(); showLabels(); route(); } };
+  const buttons = [make("button", { type: "button", onclick: save }, "Export labels"), make("button", { type: "button", onclick: remove }, "Delete labels")];
+  $("labels").append(status, make("label", {}, "your name", rater), ...buttons, make("label", {}, "merge a file of labels", file));
+  function showLabels(merged) {
+    const { counts, shared } = store;
+    const words = totalLabels() ? [...counts].map(([who, count]) => number(count, "label") + (who ? " by " + who : "")).join(", ") + ", stored in this browser." : data.queue ? "No labels yet." : "Open a submission to confirm or overrule its answers.";
+    const several = shared.judgments ? " Of " + number(shared.judgments, "judgment") + " with several raters, they disagree on " + shared.disagreements + "." : "";
+    const result = merged ? " " + number(merged.added, "label") + " merged" + (merged.unknown ? ", and " + merged.unknown + " that belong to no judgment of this page were left out." : ".") : "";
+    status.textContent = words + several + result;
+    rater.value = store.rater;
+    for (const button of buttons) button.hidden = !totalLabels();
   }
 
+  /* Shows one of the views: the list, one submission, or the judgments to label. */
+  function showView(name) {
+    for (const view of ["list", "one", "label"]) if ($(view)) $(view).hidden = view !== name;
+    $("overview").hidden = name !== "list";
+    if (name !== "one") $("one").replaceChildren(); /* its steps have the same ids as those of a judgment to label */
+    if (name !== "label") $("label-texts")?.replaceChildren();
+  }
+  const labelling = data.queue && labellingView({ data, load, make, $, store, textsOf, titleOf, linkOf, changed: () => showLabels(), save });
   let top = 0; /* where the list was scrolled to, which hiding it may lose */
   function route() {
     const match = /^#s(\d+)$/.exec(location.hash);
     if (!$("list").hidden) top = $("window").scrollTop;
     if (match && data.rows[Number(match[1])]) { showOne(Number(match[1])); return; }
     openings++; /* a submission that is still being unpacked must not open now */
-    $("list").hidden = $("overview").hidden = false;
-    $("one").hidden = true;
+    if (labelling && ["", "#label"].includes(location.hash)) { showView("label"); labelling.show(); return; }
+    showView("list");
     $("window").scrollTop = top;
     showList();
     $("window").scrollTop = top;
@@ -352,7 +362,6 @@
     const link = event.key === "Escape" ? $("one").querySelector("a") : to && $("one").querySelector("a[rel=" + to + "]");
     if (link) { event.preventDefault(); location.hash = link.hash; }
   });
-  showList();
   route();
   showLabels();
 })();

@@ -13,38 +13,62 @@ from importlib import resources
 from typing import Any
 
 from rubric_integrations._util.extras import install_command
+from rubric_integrations.agreement.choosing import JudgmentToLabel
 from rubric_integrations.reporting.page.columns import SharedColumns
 from rubric_integrations.reporting.page.comparison import ComparisonFigures
 from rubric_integrations.reporting.page.figures import BINS, ColumnFigures, SummaryFigures
+from rubric_integrations.reporting.page.trust import trust_figures
 from rubric_integrations.reporting.page.view import PageData
+from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.runs.run_files import RunFile, matched_rows
 
+# One script, whose hash the content security policy names.
+_SCRIPTS = ("labels.js", "labelling.js", "page.js")
 
-def report_page(runs: Sequence[RunFile], title: str | None = None) -> str:
+
+def report_page(
+    runs: Sequence[RunFile],
+    title: str | None = None,
+    *,
+    to_label: Sequence[JudgmentToLabel] = (),
+    labels: Sequence[LabelledJudgment] | None = None,
+) -> str:
     """Render one run, or two to compare, as an HTML page.
 
     Args:
         runs: One run, or two.
         title: The page's heading; by default the rubric's name.
+        to_label: Judgments of the run that people shall label, as `choose_for_labels` draws them. The page then opens
+            as a tool that shows one after another, without what the judge answered.
+        labels: People's labels of the last run: the page gets a section that says how far the judge can be trusted.
+            None leaves it out.
 
     Raises:
-        ValueError: There is no run, or there are more than two.
+        ValueError: There is no run, or there are more than two; or two with `to_label`.
         ImportError: The extra `report` is not installed.
 
     Example:
         >>> report_page([RunFile.of("tonight", [])], "Nothing yet")[:15]
         '<!doctype html>'
     """
-    return "".join(page_parts(runs, title))
+    return "".join(page_parts(runs, title, to_label=to_label, labels=labels))
 
 
-def page_parts(runs: Sequence[RunFile], title: str | None = None) -> Iterator[str]:
+def page_parts(
+    runs: Sequence[RunFile],
+    title: str | None = None,
+    *,
+    to_label: Sequence[JudgmentToLabel] = (),
+    labels: Sequence[LabelledJudgment] | None = None,
+) -> Iterator[str]:
     """Render a page as parts to write one after the other, so that memory never holds the whole page.
 
     All rows are read before this returns. Arguments and exceptions are those of `report_page`.
     """
     if not 1 <= len(runs) <= 2:
         raise ValueError(f"`runs` must be one run, or two to compare, got {len(runs)}")
+    if to_label and len(runs) != 1:
+        raise ValueError("`to_label` needs one run, got 2: the judgments to label are those of one judge")
     template = _template()
     summaries = [SummaryFigures() for _ in runs]
     shared, criteria, comparison = SharedColumns(), ColumnFigures(), ComparisonFigures()
@@ -60,7 +84,7 @@ def page_parts(runs: Sequence[RunFile], title: str | None = None) -> Iterator[st
         shared.add(rows)
         data.add(key, rows, shared.shared)
     columns = shared.columns
-    script = _asset("page.js")
+    script = "".join(_asset(name) for name in _SCRIPTS)
     return template.generate(
         title=title or runs[0].rubric or "Rubric report",
         runs=[(run, summary.summary) for run, summary in zip(runs, summaries, strict=True)],
@@ -69,7 +93,9 @@ def page_parts(runs: Sequence[RunFile], title: str | None = None) -> Iterator[st
         criteria=criteria.of(columns),
         has_criteria=shared.has_criteria,
         bins=BINS,
-        index=data.index(columns),
+        to_label=len(to_label),
+        trust=None if labels is None else trust_figures(runs, labels),
+        index=data.index(columns, to_label),
         blocks=data.blocks,
         style=_asset("page.css"),
         script=script,

@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from rubric_integrations.agreement.choosing import JudgmentToLabel
 from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
 from rubric_integrations.reporting.page.comparison import changed_answers
 from rubric_integrations.reporting.page.figures import desirability
@@ -69,8 +70,13 @@ class PageData:
         if self._size >= _BLOCK:
             self._end_block()
 
-    def index(self, columns: Columns) -> str:
-        """End the last block, and return the packed index; `add` cannot be called after it."""
+    def index(self, columns: Columns, to_label: Sequence[JudgmentToLabel] = ()) -> str:
+        """End the last block, and return the packed index; `add` cannot be called after it.
+
+        Args:
+            columns: The columns of the list.
+            to_label: The judgments that the page shows to be labelled, in this order, without the judge's answers.
+        """
         if self._block:
             self._end_block()
         places = {key: place for place, key in enumerate(columns.keys)}
@@ -89,7 +95,10 @@ class PageData:
             "rows": self._rows,
         }  # fmt: skip
         self._digest.update(_json({**index, "rows": [row["id"] for row in self._rows]}).encode("utf-8", "replace"))
-        return _pack(_json({**index, "key": self._digest.hexdigest()[:16]}))
+        index["key"] = self._digest.hexdigest()[:16]
+        if to_label:
+            index["queue"] = [[i.row, i.criterion, i.requirement, i.sampled, i.answers] for i in to_label]
+        return _pack(_json(index))
 
     def _start_block(self) -> None:
         self._block: list[str] = []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rubric_integrations.agreement import JudgmentToLabel
 from rubric_integrations.reporting import report_page
+from rubric_integrations.results import LabelledJudgment
 from rubric_integrations.runs import RunFile
 
 
@@ -25,17 +27,23 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         if not request.url.startswith(("file:", "blob:")):
             messages.append(request.url)
 
-    def open_page(*runs: RunFile, **options: Any) -> Any:
+    def open_page(
+        *runs: RunFile,
+        to_label: Sequence[JudgmentToLabel] = (),
+        labels: Sequence[LabelledJudgment] | None = None,
+        **options: Any,
+    ) -> Any:
         path = tmp_path / "report.html"
-        path.write_text(report_page(runs), encoding="utf-8")
+        path.write_text(report_page(runs, to_label=to_label, labels=labels), encoding="utf-8")
         context = browser.new_context(accept_downloads=True, **options)
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(8_000)
         page.on("console", record)
         page.on("pageerror", record)
         page.on("request", record_request)
         page.goto(path.as_uri())
-        page.wait_for_selector("#heat tbody tr, #count")
+        page.wait_for_selector("#label-title" if to_label else "#heat tbody tr, #count")
         return page
 
     yield open_page

@@ -100,7 +100,7 @@ def test_two_runs_are_shown_side_by_side(show: Callable[..., Any]) -> None:
         "criterion",
         "first",
         "second",
-        "overrule",
+        "your answer",
     ]
 
 
@@ -177,7 +177,7 @@ def test_overruled_answer_is_stored_exported_and_read_back(show: Callable[..., A
     page.wait_for_selector("#one select")
     assert page.input_value("#one select >> nth=0") == "MET"
     with page.expect_download() as waiting:
-        page.click("text=Export labels.jsonl")
+        page.click("text=Export labels")
     path = tmp_path / "labels.jsonl"
     waiting.value.save_as(path)
     labels = read_labels(path, RUBRIC)
@@ -267,7 +267,7 @@ def test_overruled_answer_belongs_to_one_row_one_name_and_one_requirement(
         page.wait_for_selector(f"#one h2:text-is('s{place}')")
         assert page.eval_on_selector_all("#one select", values) == expected
     with page.expect_download() as waiting:
-        page.click("text=Export labels.jsonl")
+        page.click("text=Export labels")
     path = tmp_path / "labels.jsonl"
     waiting.value.save_as(path)
     (label,) = read_labels(path, runs[1])
@@ -301,7 +301,7 @@ def test_answer_of_a_row_s_own_criterion_with_options_is_overruled_by_typing(sho
     page.evaluate("location.hash = '#s0'")
     page.fill("#one td input", "kind")
     page.keyboard.press("Tab")
-    assert page.inner_text("#labels [role=status]").startswith("1 answer overruled")
+    assert page.inner_text("#labels [role=status]").startswith("1 label, stored")
     page.reload()
     page.wait_for_selector("#one h2")
     assert page.input_value("#one td input") == "kind"

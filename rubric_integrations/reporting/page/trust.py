@@ -1,0 +1,150 @@
+"""The figures of the section "Can you trust this judge?": agreement with people, corrected figures, disagreements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rubric_integrations.agreement.calibration import CriterionCalibration, calibrate
+from rubric_integrations.agreement.criterion_agreement import CriterionAgreement
+from rubric_integrations.agreement.intervals import Estimate
+from rubric_integrations.agreement.matching import Match, match_labels
+from rubric_integrations.agreement.measure import Agreement, agreement
+from rubric_integrations.results.labels import LabelledJudgment
+from rubric_integrations.runs.run_files import GradedRow, RunFile
+
+# More would make a list that nobody reads; the labels themselves have all.
+_MOST_DISAGREEMENTS = 200
+
+
+class CorrectedRate(NamedTuple):
+    """How often a criterion has one answer.
+
+    Attributes:
+        answer: The answer: MET, an option, or a number.
+        judged: The judge's own share of it, from 0 to 1.
+        corrected: The share that people would give.
+    """
+
+    answer: str
+    judged: float
+    corrected: Estimate
+
+
+class CriterionTrust(NamedTuple):
+    """How far the judge can be trusted on one criterion.
+
+    Attributes:
+        measured: Its agreement with people.
+        rates: How often each answer occurs; only MET for a binary criterion.
+    """
+
+    measured: CriterionAgreement
+    rates: list[CorrectedRate]
+
+
+class Disagreement(NamedTuple):
+    """One judgment on which people and the judge differ.
+
+    Attributes:
+        place: The place of its row on the page, from 0.
+        id: The row's id.
+        criterion: The criterion's name.
+        people: The answer of most people.
+        judged: The judge's answer.
+        reason: What a rater noted about it; may be empty.
+    """
+
+    place: int
+    id: str
+    criterion: str
+    people: str
+    judged: str
+    reason: str
+
+
+class Trust(NamedTuple):
+    """What the section shows.
+
+    Attributes:
+        problem: Why there are no figures; None if there are.
+        agreement: The agreement with people; None without figures.
+        criteria: The figures of each criterion.
+        score: The mean score that people's answers would give; None without figures.
+        judge_score: The judge's mean score; None without a score.
+        warnings: What limits the figures.
+        disagreements: Where people and the judge differ, in the order of the run.
+        more: How many more of these there are than are shown.
+    """
+
+    problem: str | None = None
+    agreement: Agreement | None = None
+    criteria: Sequence[CriterionTrust] = ()
+    score: Estimate | None = None
+    judge_score: float | None = None
+    warnings: Sequence[str] = ()
+    disagreements: Sequence[Disagreement] = ()
+    more: int = 0
+
+
+def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -> Trust:
+    """Compute the figures of the last run from people's labels. Labels that people chose to make are left out."""
+    run = runs[-1]
+    drawn = [label for label in labels if label.sampled != "chosen"]
+    if not labels:
+        return Trust("There are no labels. Draw judgments, and label them: rubric-integrations label RUN.")
+    if not drawn:
+        return Trust(
+            f"All {len(labels):,} labels are of judgments that people chose, such as those that they overruled: they "
+            "say nothing about how often the judge is right. Draw what to read: rubric-integrations label RUN."
+        )
+    rows = list(run.rows)
+    matches = match_labels(rows, drawn).matches
+    if not matches:
+        return Trust(f"None of the {len(drawn):,} labels belongs to a judgment of this run.")
+    try:
+        measured = agreement(rows, drawn)
+        corrected = calibrate(rows, drawn)
+    except (ImportError, ValueError) as error:
+        return Trust(f"The figures cannot be computed: {error}.")
+    warnings = list(corrected.warnings)
+    if len(drawn) < len(labels):
+        warnings.append(f"{len(labels) - len(drawn):,} labels are left out, of judgments that people chose themselves")
+    if not_blind := sum(not label.blind for label in drawn):
+        warnings.append(
+            f"{not_blind:,} of {len(drawn):,} labels are not marked as blind: people who see the judge's answer tend "
+            "to agree with it"
+        )
+    if measured.unmatched:
+        warnings.append(f"{measured.unmatched:,} labels belong to no judgment of this run")
+    disagreements = list(_disagreements(runs, rows, matches))
+    return Trust(
+        agreement=measured,
+        criteria=[CriterionTrust(of, _rates(corrected.criteria.get(key))) for key, of in measured.criteria.items()],
+        score=corrected.score,
+        judge_score=corrected.judge_score,
+        warnings=warnings,
+        disagreements=disagreements[:_MOST_DISAGREEMENTS],
+        more=max(0, len(disagreements) - _MOST_DISAGREEMENTS),
+    )
+
+
+def _rates(calibration: CriterionCalibration | None) -> list[CorrectedRate]:
+    if calibration is None:
+        return []
+    rates = calibration.options if calibration.rate is None else {"MET": calibration.rate}
+    return [CorrectedRate(answer, calibration.judge_rates.get(answer, 0.0), rate) for answer, rate in rates.items()]
+
+
+def _disagreements(
+    runs: Sequence[RunFile], rows: Sequence[GradedRow], matches: Sequence[Match]
+) -> Iterator[Disagreement]:
+    # The page has the rows of the first run, and then those that only the second one has.
+    places = {key: place for place, key in enumerate(dict.fromkeys(key for run in runs for key in run.row_keys()))}
+    keys = runs[-1].row_keys()
+    for match in matches:
+        judged, people = match.judged.verdict, match.consensus
+        if judged is None or people is None or match.judged.error or people == judged:
+            continue
+        reason = next((label.reason for label in match.labels if label.reason), "")
+        yield Disagreement(places[keys[match.row]], rows[match.row].id, match.judged.name, people, judged, reason)

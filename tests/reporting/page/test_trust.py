@@ -1,0 +1,86 @@
+"""The section "Can you trust this judge?" of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from rubric_integrations.agreement import intervals
+from rubric_integrations.reporting import report_page
+from rubric_integrations.reporting.page.trust import trust_figures
+from rubric_integrations.results import LabelledJudgment
+from rubric_integrations.runs import RunFile
+from tests.agreement.runs import binary_rubric, labels_of, run_of
+
+RUBRIC = binary_rubric(2)
+PEOPLE = [["MET", "UNMET"], ["UNMET", "UNMET"], ["MET", "MET"], ["MET", "UNMET"]] * 4
+# The judge is too lenient on the first criterion of every fourth submission.
+JUDGED = [["MET", "UNMET"], ["MET", "UNMET"], ["MET", "MET"], ["MET", "UNMET"]] * 6
+RUN = RunFile("run", None, None, run_of(RUBRIC, JUDGED))
+LABELS = labels_of(RUBRIC, PEOPLE, rater="Ann")
+
+
+def test_section_shows_agreement_corrected_figures_and_links_to_the_disagreements(show: Callable[..., Any]) -> None:
+    figures = trust_figures([RUN], LABELS)
+    assert [(of.measured.name, of.measured.n) for of in figures.criteria] == [("c0", 16), ("c1", 16)]
+    (rate,) = figures.criteria[0].rates
+    assert (rate.answer, rate.judged, rate.corrected.value) == ("MET", 1.0, pytest.approx(0.75))
+    assert figures.score is not None
+    assert figures.judge_score is not None
+    assert figures.score.value is not None
+    assert figures.score.value < figures.judge_score
+    assert [difference.place for difference in figures.disagreements] == [1, 5, 9, 13]
+    page = show(RUN, labels=LABELS)
+    section = " ".join(page.inner_text("section[aria-labelledby=trust]").split())
+    assert "32 labels by Ann" in section
+    assert "MET 0.75" in section
+    assert "(1.00)" in section
+    page.click(".differences a >> nth=1")
+    page.wait_for_selector("#one h2:text-is('6')")
+
+
+def test_section_escapes_what_raters_wrote() -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    labels = [label.model_copy(update={"rater": evil, "reason": evil}) for label in LABELS]
+    page = report_page([RUN], labels=labels)
+    assert evil not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+
+
+def test_section_of_two_runs_links_to_the_rows_of_the_page() -> None:
+    earlier = RunFile("earlier", None, None, [row._replace(id=f"other {row.id}") for row in RUN.rows])
+    figures = trust_figures([earlier, RUN], LABELS)
+    assert [difference.place for difference in figures.disagreements] == [24 + 1, 24 + 5, 24 + 9, 24 + 13]
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        ([], "There are no labels."),
+        (labels_of(RUBRIC, PEOPLE, "chosen"), "they say nothing about how often the judge is right"),
+        (labels_of(RUBRIC, PEOPLE, text="elsewhere"), "None of the 32 labels belongs to a judgment of this run"),
+    ],
+)
+def test_section_without_usable_labels_says_why(labels: Sequence[LabelledJudgment], problem: str) -> None:
+    figures = trust_figures([RUN], labels)
+    assert problem in (figures.problem or "")
+    assert not figures.criteria
+
+
+def test_section_leaves_chosen_labels_out_and_says_so() -> None:
+    chosen = labels_of(RUBRIC, [[None, None]] * 20 + [["UNMET", None]], "chosen")
+    figures = trust_figures([RUN], [*LABELS, *chosen])
+    assert figures.agreement is not None
+    assert figures.agreement.labels == 32
+    assert any("1 labels are left out" in warning for warning in figures.warnings)
+    assert any("32 of 32 labels are not marked as blind" in warning for warning in figures.warnings)
+
+
+def test_section_without_scipy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Any:
+        raise ImportError("intervals need scipy: pip install 'rubric-integrations[agreement]'")
+
+    monkeypatch.setattr(intervals, "special", missing)
+    assert "rubric-integrations[agreement]" in (trust_figures([RUN], LABELS).problem or "")
