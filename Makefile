@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 USER_STAMP := $(VENV)/.installed-report
 STAMP := $(VENV)/.installed
-PYTEST := -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
+# One process more than there are cores: many tests wait for a server, a lease or another process.
+PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
+PYTEST := -m pytest -q --numprocesses $(PROCESSES) --dist worksteal
 # Without byte code, each worker and each process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # The wheel, and the environments that it is checked in.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from filelock import FileLock
 
 from rubric_integrations.cli import COMMANDS, app
 
@@ -19,16 +21,21 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Path:
+    """The documentation as HTML, built once for all processes of a test run."""
     missing = [name for name in ("mkdocs", "material", "mkdocstrings_handlers") if find_spec(name) is None]
     if missing:
         pytest.skip(
             f"no {' and no '.join(missing)}: install mkdocs-material and mkdocstrings[python] to build the site"
         )
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=110)
-    assert build.returncode == 0, build.stdout + build.stderr
+    folder = tmp_path_factory.getbasetemp().parent / f"site-{testrun_uid}"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+            build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=110)
+            if build.returncode:
+                shutil.rmtree(folder, ignore_errors=True)
+            assert build.returncode == 0, build.stdout + build.stderr
     return folder
 
 

@@ -39,7 +39,7 @@ class RecordingClient(Client):
         super().__init__(api_key="none", api_url="http://langsmith.invalid", info={}, auto_batch_tracing=False)
         self.traced: dict[str, dict[str, Any]] = {}
         self.logged: list[dict[str, Any]] = []
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()
 
     def create_run(self, name: str, inputs: Any, run_type: Any, **fields: Any) -> None:  # type: ignore[override]
         with self.lock:
@@ -52,6 +52,13 @@ class RecordingClient(Client):
     def create_feedback(self, *args: Any, **fields: Any) -> Any:  # type: ignore[override]
         with self.lock:
             self.logged.append(fields)
+            self.lock.notify_all()
+
+    def wait_for_feedback(self, count: int) -> list[dict[str, Any]]:
+        """Return the feedback once there is so much of it: `aevaluate` ends before its threads have logged all."""
+        with self.lock:
+            assert self.lock.wait_for(lambda: len(self.logged) >= count, timeout=60), f"{len(self.logged)} of {count}"
+            return list(self.logged)
 
     def roots(self) -> list[dict[str, Any]]:
         return [run for run in self.traced.values() if run.get("parent_run_id") is None]
@@ -116,8 +123,9 @@ def test_feedback_is_linked_to_the_run_of_its_evaluation(server: OpenAIServer, f
     client = RecordingClient()
     evaluator = RubricEvaluator(NUMBER_RUBRIC, judge=chat_model(server, number_script, max_retries=3))
     rows = run_experiment(client, evaluator, function)
-    assert len(client.logged) == 4 * COUNT
-    for feedback in client.logged:
+    logged = client.wait_for_feedback(4 * COUNT)
+    assert len(logged) == 4 * COUNT
+    for feedback in logged:
         evaluation = client.traced[str(feedback["source_run_id"])]
         assert evaluation["name"] == "RubricEvaluator"
         assert evaluation["extra"]["metadata"]["target_run_id"] == str(feedback["run_id"])
