@@ -9,7 +9,7 @@ and a test at 5 % should find a difference that is not there in about 5 %. 2,000
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
@@ -25,6 +25,8 @@ from rubric_integrations.agreement.weighting import weight_table
 JUDGES = {".99/.99": (0.99, 0.99), ".95/.90": (0.95, 0.90), ".80/.70": (0.80, 0.70), ".55/.50": (0.55, 0.50)}
 """The sensitivity and the specificity of the simulated judges."""
 RATES = (0.05, 0.2, 0.5, 0.8, 0.95)
+RUBRICS = ((1.0,) * 8, (1.0,) * 3, (1.0, 1.0, -1.0))
+"""The weights of the simulated rubrics."""
 
 Rng = np.random.Generator
 Cell = tuple[Estimate, float]
@@ -97,35 +99,40 @@ def _rate_from_elsewhere(rng: Rng, rate: float, judged: int, n: int, judge: tupl
 
 
 def means(draws: int) -> Table:
-    """Simulate corrected mean scores of rubrics with eight criteria and with three."""
-    table = Table("n", "lowest", "highest", "mean", "mean width", title="A mean score: coverage")
-    for n in (20, 50, 100, 200):
-        coverages, widths = list[float](), list[float]()
-        for count, judge, rate in product((8, 3), JUDGES.values(), (0.3, 0.6, 0.9)):
-            truth = rate
-            hits, width = 0, 0.0
-            for people, scores in _runs(rate, judge, count, draws):
-                estimate = corrected_mean(
-                    list(people[:n]), list(scores[:n]), float(scores.mean()), len(scores)
-                ).estimate
-                hits += _contains(estimate, truth)
-                width += _width(estimate)
-            coverages.append(hits / (draws))
-            widths.append(width / (draws))
-        row = (min(coverages), max(coverages), np.mean(coverages), np.mean(widths))
+    """Simulate corrected mean scores of rubrics with eight criteria, with three, and with two and a penalty."""
+    table = Table("n", "lowest", "highest", "mean", "mean width (8 criteria)", title="A mean score: coverage")
+    sizes = (20, 50, 100, 200)
+    hits: dict[int, list[float]] = {n: [] for n in sizes}
+    widths: dict[int, list[float]] = {n: [] for n in sizes}
+    for weights, judge, rate in product(RUBRICS, JUDGES.values(), (0.1, 0.3, 0.6, 0.95)):
+        truth = float(_answer(np.random.default_rng(0), rate, judge, weights, 400_000)[0].mean())
+        runs = [_answer(np.random.default_rng(seed), rate, judge, weights, 500) for seed in range(draws)]
+        for n in sizes:
+            estimates = [
+                corrected_mean(list(people[:n]), list(scores[:n]), float(scores.mean()), len(scores)).estimate
+                for people, scores in runs
+            ]
+            hits[n].append(float(np.mean([_contains(estimate, truth) for estimate in estimates])))
+            if len(weights) == 8:
+                widths[n] += map(_width, estimates)
+    for n in sizes:
+        row = (min(hits[n]), max(hits[n]), np.mean(hits[n]), np.mean(widths[n]))
         table.add_row(str(n), *(f"{figure:.3f}" for figure in row))
     return table
 
 
-def _runs(rate: float, judge: tuple[float, float], count: int, draws: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield people's and the judge's scores of 500 submissions of different quality."""
+def _answer(
+    rng: Rng, rate: float, judge: tuple[float, float], weights: Sequence[float], count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return people's and the judge's scores of submissions of different quality."""
     sens, spec = judge
-    for seed in range(draws):
-        rng = np.random.default_rng(seed)
-        quality = rng.beta(4 * rate, 4 * (1 - rate), (500, 1))
-        people = rng.random((500, count)) < quality
-        agreed = rng.random((500, count)) < np.where(people, sens, spec)
-        yield people.mean(axis=1), np.where(agreed, people, ~people).mean(axis=1)
+    shape = (count, len(weights))
+    quality = np.where(np.array(weights) > 0, rng.beta(4 * rate, 4 * (1 - rate), (count, 1)), 0.2)
+    people = rng.random(shape) < quality
+    agreed = rng.random(shape) < np.where(people, sens, spec)
+    best = sum(weight for weight in weights if weight > 0)
+    scores = [np.clip(met @ np.array(weights) / best, 0, 1) for met in (people, np.where(agreed, people, ~people))]
+    return scores[0], scores[1]
 
 
 def kappas(draws: int) -> Table:
@@ -187,8 +194,9 @@ def differences(draws: int) -> Table:
         table.add_row("binary, 20 % discordant", str(n), f"{np.mean([not _contains(e, 0.0) for e in estimates]):.3f}")
     for n in (20, 50, 100):
         rng = np.random.default_rng(n)
-        values = [difference_p_value(rng.choice([0.1, -0.9], n, p=[0.9, 0.1]).tolist()) for _ in range(draws)]
-        table.add_row("few lose much, mean 0", str(n), f"{np.mean([p is not None and p < 0.05 for p in values]):.3f}")
+        changes = [rng.choice([-0.05, 0.45], n, p=[0.9, 0.1]) + rng.normal(0, 0.01, n) for _ in range(draws)]
+        values = [difference_p_value(sample.tolist()) for sample in changes]
+        table.add_row("few gain much, mean 0", str(n), f"{np.mean([p is not None and p < 0.05 for p in values]):.3f}")
     for inputs in (4, 10, 40):
         rng = np.random.default_rng(inputs)
         samples = [rng.normal(0, 0.2, (inputs, 1)) + rng.normal(0, 0.15, (inputs, 5)) for _ in range(draws)]
@@ -219,16 +227,22 @@ def _taste(rng: Rng) -> tuple[bool, bool]:
 def gates(draws: int) -> Table:
     """Simulate programs at the threshold and above it: how often a gate passes them."""
     title = "Gates at 5 %: share that passes (median number of submissions)"
-    table = Table("threshold", "true mean", "100 submissions", "after each, up to 400", title=title)
-    for threshold, above in product((0.7, 0.9), (0.0, 0.05, 0.08)):
-        mean = threshold + above
-        rng = np.random.default_rng(1)
-        runs = rng.beta(6 * mean, 6 * (1 - mean), (draws, 400)) > rng.random((draws, 400))
-        fixed = np.mean([decide_mean(list(map(float, run[:100])), threshold).decision == "pass" for run in runs])
-        stops = [_passes_at(list(map(float, run)), threshold) for run in runs]
+    table = Table("scores", "threshold", "mean", "20", "50", "100", "after each, up to 400", title=title)
+    for (name, criteria), threshold, above in product(
+        (("eight criteria", 8), ("binary", 1)), (0.7, 0.9), (0.0, 0.03, 0.05, 0.08)
+    ):
+        mean, rng = threshold + above, np.random.default_rng(1)
+        quality = rng.beta(1.4 * mean, 1.4 * (1 - mean), (draws, 400, 1))
+        runs = (rng.random((draws, 400, criteria)) < quality).mean(axis=2)
+        fixed = [
+            np.mean([decide_mean(run[:count].tolist(), threshold).decision == "pass" for run in runs])
+            for count in (20, 50, 100)
+        ]
+        stops = [_passes_at(run.tolist(), threshold) for run in runs]
         passed = [stop for stop in stops if stop is not None]
         median = f"{np.median(passed):.0f}" if passed else "-"
-        table.add_row(f"{threshold:g}", f"{mean:.2f}", f"{fixed:.3f}", f"{len(passed) / len(stops):.3f} ({median})")
+        shares = [f"{share:.3f}" for share in fixed]
+        table.add_row(name, f"{threshold:g}", f"{mean:.2f}", *shares, f"{len(passed) / len(stops):.3f} ({median})")
     return table
 
 
