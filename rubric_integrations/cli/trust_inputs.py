@@ -87,8 +87,7 @@ def load_run(path: Path) -> RunFile:
     """
     from rubric_integrations.runs.run_files import read_run
 
-    run = read_run(path)
-    return run._replace(rows=list(run.rows))
+    return read_run(path, in_memory=True)
 
 
 def load_rubric(path: Path | None) -> Rubric | None:
