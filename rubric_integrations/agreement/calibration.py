@@ -77,7 +77,7 @@ def calibrate(
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
         labels: Labels of a part of the same run, drawn at random or by the judge's verdict. For labels of other
             submissions there is `calibrate_rate`.
-        rubric: The run's rubric, if checks decide criteria, or groups the score.
+        rubric: The run's rubric, if groups make its score.
         level: The level of the intervals.
 
     Raises:

@@ -118,7 +118,7 @@ def compare_runs(
         labels: People's labels of a random part of both runs: the same inputs in each.
         cluster: The input to which a row belongs, by its id, if inputs have several samples.
         margin: How much worse the second run may be, at least 0.
-        rubric: The rubric, for labels, if checks decide criteria, or groups the score.
+        rubric: The rubric, for labels, if groups make the score.
         level: The level of the intervals.
 
     Raises:

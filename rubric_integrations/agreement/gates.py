@@ -74,7 +74,7 @@ def gate(
         labels: People's labels of a random part of the run, by which the mean is corrected: of 50 submissions at least.
         baseline: An earlier run over the same inputs. The gate then passes only if the run is also not worse than it.
         margin: How much worse than the baseline the run may be, at least 0.
-        rubric: The run's rubric, for labels, if checks decide criteria, or groups the score.
+        rubric: The run's rubric, for labels, if groups make its score.
         alpha: The probability of a wrong decision, at each side.
 
     Raises:

@@ -104,7 +104,7 @@ def agreement(
             reports.
         labels: People's labels of a part of it, drawn at random or by the judge's verdict; several raters may have
             labelled the same judgment.
-        rubric: The run's rubric, for the agreement of scores where checks decide criteria, or groups the score.
+        rubric: The run's rubric, for the agreement of scores, if groups make them.
         level: The level of the intervals.
 
     Raises:

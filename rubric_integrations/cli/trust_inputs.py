@@ -27,7 +27,7 @@ LabelsPath = Annotated[
 ]
 RubricOption = Annotated[
     Path | None,
-    typer.Option(help="The run's rubric: needed if checks decide some of its criteria, or if groups make its score."),
+    typer.Option(help="The run's rubric: needed if groups make its score."),
 ]
 LevelOption = Annotated[float, typer.Option(help="The level of the intervals, above 0 and below 1.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]

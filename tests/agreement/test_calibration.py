@@ -8,7 +8,9 @@ import pytest
 
 from rubric_integrations import Criterion, Rubric
 from rubric_integrations.agreement.calibration import calibrate, calibrate_rate
+from rubric_integrations.agreement.choosing import choose_for_labels
 from rubric_integrations.agreement.matching import ChosenLabelsError
+from rubric_integrations.results import EvaluationReport
 from rubric_integrations.rubric.check import Check
 from tests.agreement.runs import binary_rubric, labels_of, run_of
 
@@ -61,13 +63,32 @@ def test_abstentions_of_the_judge_are_a_stratum_of_their_own() -> None:
     assert rate.value == 0.5
 
 
-def test_checks_need_no_label_if_the_rubric_is_known() -> None:
+def test_criteria_with_a_check_are_not_drawn_and_need_no_label() -> None:
     checked = Criterion(requirement="Is short", name="short", weight=1.0, check=Check(max_words=9))
     rubric = Rubric([*binary_rubric().criteria, checked])
     run = run_of(rubric, [["MET", "MET"], ["UNMET", "MET"], ["MET", "MET"]])
+    for by_verdict in (False, True):
+        assert {item.criterion for item in choose_for_labels(run, 3, by_verdict=by_verdict)} == {"c0"}
     labels = list(labels_of(rubric, [["MET", None], ["MET", None], ["UNMET", None]]))
-    assert calibrate(run, labels).score.value is None
-    assert calibrate(run, labels, rubric=rubric).score.n == 3
+    assert calibrate(run, labels).score.n == 3
+    # Reports of earlier versions do not mark what code answered.
+    earlier = [row._replace(report=_without_marks(row.report)) for row in run if row.report]
+    assert calibrate(earlier, labels).score.value is None
+    assert calibrate(earlier, labels, rubric=rubric).score.n == 3
+
+
+def test_run_of_checks_alone_has_nothing_to_label() -> None:
+    rubric = Rubric([Criterion(requirement="Is short", name="short", check=Check(max_words=9))])
+    with pytest.raises(ValueError, match="no answers of a judge"):
+        choose_for_labels(run_of(rubric, [["MET"]]), 1)
+    marked = run_of(rubric, [["MET"]])[0].report
+    assert marked is not None
+    assert EvaluationReport.model_validate(marked.model_dump(mode="json")) == marked
+
+
+def _without_marks(report: EvaluationReport) -> EvaluationReport:
+    entries = tuple(entry.model_copy(update={"computed": False}) for entry in report.criteria)
+    return report.model_copy(update={"report": entries})
 
 
 def test_chosen_labels_and_labels_of_another_run_are_refused() -> None:
