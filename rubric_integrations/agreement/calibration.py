@@ -14,7 +14,7 @@ from rubric_integrations.agreement.correction import (
     rogan_gladen_rate,
 )
 from rubric_integrations.agreement.intervals import Estimate
-from rubric_integrations.agreement.matching import Match, count_verdicts, group_matches, match_labels
+from rubric_integrations.agreement.matching import Match, chosen_warning, count_verdicts, group_matches, match_labels
 from rubric_integrations.agreement.planning import FEWEST_LABELS
 from rubric_integrations.agreement.ranks import compare_values
 from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
@@ -81,15 +81,18 @@ def calibrate(
         level: The level of the intervals.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people, such as the overruled answers alone.
+        ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
+            these are left out, with a warning.
         ValueError: No label belongs to the run.
     """
     rows = read_rows(run)
-    matches, unmatched = match_labels(rows, labels)
+    matched = match_labels(rows, labels)
+    matches = matched.matches
     if not matches:
+        left_out = f"; {chosen_warning(len(matched.chosen))}" if matched.chosen else ""
         raise ValueError(
-            f"none of the {len(unmatched):,} labels belongs to a judgment of this run: for labels of other submissions "
-            "there is `calibrate_rate`"
+            f"none of the {len(matched.unmatched):,} labels belongs to a judgment of this run: for labels of other "
+            f"submissions there is `calibrate_rate`{left_out}"
         )
     scores = [score for row in rows if (score := complete_score(row)) is not None]
     judge_score = math.fsum(scores) / len(scores) if scores else None
@@ -128,7 +131,7 @@ def calibrate(
     }
     return Calibration(
         score=score, judge_score=judge_score, criteria=criteria, weight=weight, labels_saved=saved,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *matched.warnings),
     )  # fmt: skip
 
 

@@ -49,7 +49,8 @@ class Agreement(Record):
         mean_kappa: The mean kappa of the criteria that have one.
         scores: Agreement on the scores; undefined if labels were drawn by the judge's verdict.
         raters: The names of the people.
-        labels: The number of labels that belong to a judgment of the run.
+        labels: The number of labels that belong to a judgment of the run, without those that people chose.
+        blind: How many of them are marked as blind: the rater did not see the judge's answer.
         unmatched: The number of labels that do not.
         warnings: What limits the figures.
     """
@@ -62,6 +63,7 @@ class Agreement(Record):
     scores: ScoreAgreement
     raters: tuple[str, ...]
     labels: int
+    blind: int
     unmatched: int
     warnings: tuple[str, ...] = ()
 
@@ -108,10 +110,12 @@ def agreement(
         level: The level of the intervals.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people, such as the overruled answers alone.
+        ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
+            these are left out, with a warning.
     """
     rows = read_rows(judged)
-    matches, unmatched = match_labels(rows, labels)
+    matched = match_labels(rows, labels)
+    matches = matched.matches
     criteria: dict[str, CriterionAgreement] = {}
     weights: dict[str, int] = {}
     for key, of_criterion in group_matches(matches).items():
@@ -147,10 +151,11 @@ def agreement(
             estimate_difference([pair.judge - pair.people for pair in pairs], level),
             compare_values([pair.people for pair in pairs], [pair.judge for pair in pairs]),
         ),
-        raters=tuple(sorted({label.rater for match in matches for label in match.labels if label.rater})),
-        labels=sum(len(match.labels) for match in matches),
-        unmatched=len(unmatched),
-        warnings=tuple(warnings),
+        raters=tuple(sorted({label.rater for label in matched.labels if label.rater})),
+        labels=len(matched.labels),
+        blind=sum(label.blind for label in matched.labels),
+        unmatched=len(matched.unmatched),
+        warnings=(*warnings, *matched.warnings),
     )
 
 

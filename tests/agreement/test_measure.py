@@ -155,7 +155,7 @@ def test_labels_drawn_by_verdict_are_weighted_by_the_judges_verdicts() -> None:
 
 def test_chosen_labels_are_refused_with_the_reason() -> None:
     rubric = binary_rubric()
-    with pytest.raises(ChosenLabelsError, match="1 of the labels are `chosen`"):
+    with pytest.raises(ChosenLabelsError, match=r"every label is `chosen` \(1 in all\)"):
         agreement(run_of(rubric, [["MET"]]), labels_of(rubric, [["UNMET"]], "chosen"))
 
 

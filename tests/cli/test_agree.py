@@ -100,7 +100,7 @@ def files_of(folder: Path) -> dict[str, Path]:
         ("run", "run", (), "is the same file"),
         ("labels", "run", (), "is no grade"),
         ("run", "cut", (), "cut.jsonl:1"),
-        ("run", "chosen", (), "are `chosen`"),
+        ("run", "chosen", (), "every label is `chosen`"),
         ("run", "labels", ("--level", 1), "--level must be above 0 and below 1"),
         ("run", "labels", ("--rubric", "none.yaml"), "none.yaml"),
     ],
