@@ -52,6 +52,7 @@ def agree(
     require_matching(answers, result.unmatched, labels, run)
     if result.unmatched:
         print_warnings([f"{result.unmatched:,} of {len(answers):,} labels belong to no judgment of {run}"])
+    print_warnings(result.warnings)
     if as_json:
         print_json(result)
     else:
@@ -82,11 +83,13 @@ def _print(result: Agreement, level: float) -> None:
     raters = f" by {', '.join(result.raters)}" if result.raters else ""
     lines = [
         f"All criteria: accuracy {with_limits(result.accuracy)} over {result.accuracy.n:,} submissions, "
-        f"{figure(result.micro_accuracy)} over all judgments; mean kappa {figure(result.mean_kappa)}."
+        f"{figure(result.micro_accuracy)} over all judgments; kappa {figure(result.micro_kappa)} over all, and "
+        f"{figure(result.mean_kappa)} on average."
     ]
     if scores.values is not None:
         lines.append(
             f"Scores of {scores.n:,} submissions: the judge minus people {with_limits(scores.bias, signed=True)}; "
-            f"mean error {figure(scores.values.mae)}, correlation {figure(scores.values.pearson)}."
+            f"mean error {figure(scores.values.mae)}, distance of the distributions {figure(scores.values.emd)}, "
+            f"correlation {figure(scores.values.pearson)}."
         )
-    print_lines([*lines, f"{result.labels:,} labels{raters}."])
+    print_lines([*lines, f"{result.labels:,} labels{raters}, {result.blind:,} of them blind."])

@@ -33,7 +33,7 @@ def test_agree_prints_each_criterion_and_the_totals(trusted: Path) -> None:
     assert "0.75 [0.62," in text
     assert "75%" in text  # the judge abstains on every fourth of `c1`, whose accuracy is 1
     assert "Scores of 39 submissions" not in text
-    assert "104 labels by Ana." in text
+    assert "104 labels by Ana, 0 of them blind." in text
     assert "nan" not in text.lower()
 
 
