@@ -6,6 +6,7 @@ import math
 import warnings as python_warnings
 from collections.abc import Iterable, Mapping, Sequence
 
+from rubric_integrations._util.notebook import html_table
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.correction import (
     Stratum,
@@ -44,6 +45,16 @@ class CriterionCalibration(Record):
     options: dict[str, Estimate]
     judge_rates: dict[str, float]
 
+    @property
+    def rates(self) -> list[tuple[str, Estimate, float | None]]:
+        """Each answer with its corrected share and the judge's own; of a binary criterion, only MET.
+
+        The judge's share is 0 for an answer that it never gave, and None if it gave none at all.
+        """
+        rates = self.options if self.rate is None else {"MET": self.rate}
+        judged = self.judge_rates
+        return [(answer, rate, judged.get(answer, 0.0) if judged else None) for answer, rate in rates.items()]
+
 
 class Calibration(Record):
     """The figures of a run as people would see them.
@@ -66,6 +77,38 @@ class Calibration(Record):
     weight: float
     labels_saved: float | None
     warnings: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """Return the figures as text: the mean score, a line for each answer to each criterion, and the warnings."""
+        lines = [
+            f"{name}: {answer} {rate}, by the judge {'undefined' if judged is None else f'{judged:.3f}'}"
+            for name, row in self.criteria.items()
+            for answer, rate, judged in row.rates
+        ]
+        return "\n".join([*self.score_lines, *lines, *self.warnings])
+
+    @property
+    def score_lines(self) -> list[str]:
+        """The mean score by the judge and by people, and what the judge saves, as sentences."""
+        if self.judge_score is None:
+            return ["The run has no mean score."]
+        judged = f"Mean score: {self.judge_score:.3f} by the judge"
+        if self.score.value is None:
+            return [f"{judged}; these labels do not correct it."]
+        lines = [f"{judged}, {self.score} by people's labels."]
+        if self.labels_saved is not None:
+            lines.append(
+                f"The judge saves {self.labels_saved:.0%} of the labels that the same interval would need without it."
+            )
+        return lines
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, answer, judged, str(rate))
+            for name, row in self.criteria.items()
+            for answer, rate, judged in row.rates
+        ]
+        return html_table(" ".join(self.score_lines), ("criterion", "answer", "judge", "corrected"), rows)
 
 
 def calibrate(

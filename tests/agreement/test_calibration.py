@@ -121,3 +121,27 @@ def test_scores_that_do_not_follow_from_the_criteria_are_not_corrected_and_rates
     assert result.score.value is None
     assert "pass the run's `rubric`" in result.warnings[0]
     assert result.criteria["c0"].rate is not None
+
+
+def test_summary_and_table_of_a_notebook_have_the_judges_figures_and_peoples() -> None:
+    judge, people, _ = lenient_run(200, 60)
+    result = calibrate(run_of(RUBRIC, judge), labels_of(RUBRIC, people))
+    text, html = result.summary(), result._repr_html_()  # pyright: ignore[reportPrivateUsage] -- notebooks call it
+    assert text.startswith(f"Mean score: {result.judge_score:.3f} by the judge, {result.score} by people's labels.")
+    rate = result.criteria["c1"].rate
+    assert f"c1: MET {rate}, by the judge {result.criteria['c1'].judge_rates['MET']:.3f}" in text
+    assert text.endswith(result.warnings[-1])
+    assert f'<td style="text-align:left;vertical-align:top">{rate}</td>' in html
+
+
+def test_summary_of_figures_that_are_undefined_has_no_number() -> None:
+    judge, people, _ = lenient_run(60, 30)
+    by_verdict = calibrate(run_of(RUBRIC, judge), labels_of(RUBRIC, people, "by_verdict"))
+    assert "; these labels do not correct it." in by_verdict.summary()
+    failed = calibrate(run_of(RUBRIC, [[None] * 3] * 2), labels_of(RUBRIC, [["MET"] * 3]))
+    assert failed.summary().startswith("The run has no mean score.")
+    assert "by the judge undefined" in failed.summary()
+    assert "None" not in failed.summary()
+    evil = Rubric([Criterion(requirement="Is kind", name="<script>", weight=1.0)])
+    page = calibrate(run_of(evil, [["MET"]]), labels_of(evil, [["MET"]]))._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    assert "<script>" not in page

@@ -124,8 +124,7 @@ def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -
 def _rates(calibration: CriterionCalibration | None) -> list[CorrectedRate]:
     if calibration is None:
         return []
-    rates = calibration.options if calibration.rate is None else {"MET": calibration.rate}
-    return [CorrectedRate(answer, calibration.judge_rates.get(answer, 0.0), rate) for answer, rate in rates.items()]
+    return [CorrectedRate(answer, judged or 0.0, rate) for answer, rate, judged in calibration.rates]
 
 
 def _disagreements(
