@@ -10,16 +10,12 @@ import numpy as np
 
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.correction import Stratum, corrected_rate
-from rubric_integrations.agreement.intervals import (
-    Estimate,
-    estimate_difference,
-    estimate_rate,
-    estimate_rate_difference,
-)
+from rubric_integrations.agreement.intervals import estimate_difference, estimate_rate, estimate_rate_difference
 from rubric_integrations.agreement.kappa import Matrix, cohen_kappa, gwet_ac1, krippendorff_alpha, level_distances
 from rubric_integrations.agreement.matching import Match
 from rubric_integrations.agreement.ranks import OrderedAgreement, compare_values
 from rubric_integrations.agreement.weighting import rate_bias, verdict_weights, weight_table
+from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import Criterion, Kind
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -58,6 +60,21 @@ class LabelledJudgment(SparseRecord):
     def _require_an_answer_to_the_criterion(self) -> Self:
         to_judgment(self.criterion, self.verdict)
         return self
+
+
+def judgment_digest(submission: Submission, criterion: Criterion) -> str:
+    """Return a digest that identifies a judgment: what is judged, and by which words.
+
+    A judge keeps the digests of the labels that it was aligned with. Two submissions with the same query and response
+    have the same digest, whatever else they contain, so that the label of one is not taken for new on the other.
+
+    Example:
+        >>> criterion = Criterion(requirement="Says 42")
+        >>> len(judgment_digest(Submission(response="It is 42."), criterion))
+        32
+    """
+    parts = [submission.query or "", submission.response.strip(), criterion.full_requirement]
+    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def select_examples(

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.results.judgment import JudgeAnswers, Judgment
-from rubric_integrations.results.report import CriterionReport, EvaluationReport
+from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.results.usage import Spend, total_spend
 from rubric_integrations.rubric.conditions import condition_indices
 from rubric_integrations.rubric.rubric import Rubric
