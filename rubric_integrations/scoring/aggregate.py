@@ -19,14 +19,7 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.applicability import report_by_condition, report_conditions
 from rubric_integrations.scoring.bounds import score_range
 from rubric_integrations.scoring.criterion_report import report_criterion, summarize_failures
-from rubric_integrations.scoring.formula import (
-    Score,
-    blend_scores,
-    coverage,
-    reaches_mark,
-    score_overall,
-    score_values,
-)
+from rubric_integrations.scoring.formula import Score, blend_scores, coverage, reaches_mark, score_overall, score_values
 from rubric_integrations.scoring.policies import ScoringPolicies, fallback_judgment
 from rubric_integrations.scoring.tags import tag_scores
 
