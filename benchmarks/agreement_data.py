@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from rubric_integrations.agreement.correction import Stratum, corrected_mean, corrected_rate
-from rubric_integrations.agreement.intervals import Estimate, estimate_mean, estimate_rate
+from rubric_integrations.agreement.intervals import estimate_mean, estimate_rate
 from rubric_integrations.agreement.kappa import cohen_kappa, level_distances
+from rubric_integrations.results.estimate import Estimate
 
 SIZES = (20, 50, 100, 200)
 PAIR_JUDGES = ("GPT-4/CoT", "PaLM2/Vanilla", "Falcon/Vanilla", "ChatGPT/CoT")

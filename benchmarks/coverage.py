@@ -18,9 +18,10 @@ from rich.table import Table
 
 from rubric_integrations.agreement.correction import Stratum, corrected_mean, corrected_rate, rogan_gladen_rate
 from rubric_integrations.agreement.gates import SequentialGate, decide_mean
-from rubric_integrations.agreement.intervals import Estimate, difference_p_value, estimate_rate_difference
+from rubric_integrations.agreement.intervals import difference_p_value, estimate_rate_difference
 from rubric_integrations.agreement.kappa import cohen_kappa, level_distances
 from rubric_integrations.agreement.weighting import weight_table
+from rubric_integrations.results.estimate import Estimate
 
 JUDGES = {".99/.99": (0.99, 0.99), ".95/.90": (0.95, 0.90), ".80/.70": (0.80, 0.70), ".55/.50": (0.55, 0.50)}
 """The sensitivity and the specificity of the simulated judges."""

@@ -18,7 +18,6 @@ from rubric_integrations.agreement.choosing import JudgmentToLabel, choose_for_l
 from rubric_integrations.agreement.comparison import CriterionChange, RunComparison, compare_runs
 from rubric_integrations.agreement.criterion_agreement import CriterionAgreement
 from rubric_integrations.agreement.gates import GateResult, SequentialGate, fewest_to_pass, gate
-from rubric_integrations.agreement.intervals import Estimate
 from rubric_integrations.agreement.label_lines import LabelsError
 from rubric_integrations.agreement.matching import ChosenLabelsError
 from rubric_integrations.agreement.measure import Agreement, ScoreAgreement, agreement
@@ -26,6 +25,7 @@ from rubric_integrations.agreement.planning import plan_labels
 from rubric_integrations.agreement.ranks import OrderedAgreement
 from rubric_integrations.agreement.reading import read_labels
 from rubric_integrations.agreement.tables import VerdictAgreement
+from rubric_integrations.results.estimate import Estimate
 
 __all__ = [
     "Agreement",

@@ -14,12 +14,12 @@ from rubric_integrations.agreement.correction import (
     corrected_rate,
     rogan_gladen_rate,
 )
-from rubric_integrations.agreement.intervals import Estimate
 from rubric_integrations.agreement.matching import Match, chosen_warning, count_verdicts, group_matches, match_labels
 from rubric_integrations.agreement.planning import FEWEST_LABELS
 from rubric_integrations.agreement.ranks import compare_values
 from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
 from rubric_integrations.agreement.scores import UnexplainedScoreError, score_pairs
+from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from rubric_integrations.agreement.rows import RunLike, read_rows
 from rubric_integrations.agreement.tables import answer_levels
+from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.results.labels import Sampled
-from rubric_integrations.results.report import CriterionReport
 from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.submission.submission import Submission
 

@@ -13,7 +13,6 @@ from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.correction import corrected_mean
 from rubric_integrations.agreement.intervals import (
     ROUNDING,
-    Estimate,
     difference_p_value,
     estimate_difference,
     estimate_rate_difference,
@@ -22,6 +21,7 @@ from rubric_integrations.agreement.intervals import (
 from rubric_integrations.agreement.matching import Matches, criterion_keys, match_labels
 from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
 from rubric_integrations.agreement.scores import score_pairs
+from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.run_files import GradedRow, RowKey, RunFile

@@ -13,12 +13,12 @@ import numpy as np
 
 from rubric_integrations.agreement.intervals import (
     ROUNDING,
-    Estimate,
     jeffreys_limits,
     normal_quantile,
     student_quantile,
     wilson_limits,
 )
+from rubric_integrations.results.estimate import Estimate
 
 
 class Stratum(NamedTuple):

@@ -11,7 +11,6 @@ import numpy as np
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.correction import Stratum, corrected_rate
 from rubric_integrations.agreement.intervals import (
-    Estimate,
     effect_size,
     estimate_difference,
     estimate_rate,
@@ -29,6 +28,7 @@ from rubric_integrations.agreement.tables import (
     verdict_agreement,
 )
 from rubric_integrations.agreement.weighting import rate_bias, verdict_weights, weight_table
+from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import Criterion, Kind
 

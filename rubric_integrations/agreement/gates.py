@@ -13,9 +13,10 @@ import numpy as np
 
 from rubric_integrations.agreement.calibration import calibrate
 from rubric_integrations.agreement.comparison import compare_runs
-from rubric_integrations.agreement.intervals import Estimate, estimate_mean, mean_limits
+from rubric_integrations.agreement.intervals import estimate_mean, mean_limits
 from rubric_integrations.agreement.planning import FEWEST_LABELS
 from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
+from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
 

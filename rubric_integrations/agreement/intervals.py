@@ -4,36 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from rubric_integrations._util.extras import install_command
+from rubric_integrations.results.estimate import Estimate
 
 # Scores are sums of floats: a spread of this size is rounding.
 ROUNDING = 1e-12
-
-
-class Estimate(NamedTuple):
-    """A figure with its interval.
-
-    Attributes:
-        value: The figure; None if it is undefined.
-        low: The lower end of its interval; None if the data do not tell it.
-        high: The upper end.
-        n: The number of observations that it rests on.
-    """
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-
-    def __str__(self) -> str:
-        if self.value is None:
-            return f"undefined (n = {self.n:,})"
-        limits = "" if self.low is None or self.high is None else f" [{self.low:.3f}, {self.high:.3f}]"
-        return f"{self.value:.3f}{limits} (n = {self.n:,})"
 
 
 def estimate_rate(successes: int, trials: int, level: float = 0.95) -> Estimate:

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rubric_integrations.agreement.intervals import Estimate, normal_quantile
+from rubric_integrations.agreement.intervals import normal_quantile
+from rubric_integrations.results.estimate import Estimate
 
 Matrix = NDArray[np.float64]
 Weighting = Literal["nominal", "linear", "quadratic"]

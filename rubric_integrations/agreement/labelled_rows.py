@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rubric_integrations.agreement.label_lines import LabelsError
-from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.run_files import GradedRow

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from rubric_integrations.results.criterion_report import NOT_APPLICABLE, CriterionReport
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.labels import LabelledJudgment
-from rubric_integrations.results.report import NOT_APPLICABLE, CriterionReport, EvaluationReport
+from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.submission.submission import Submission

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.criterion_agreement import CriterionAgreement, measure_criterion
-from rubric_integrations.agreement.intervals import (
-    Estimate,
-    difference_p_value,
-    effect_size,
-    estimate_difference,
-    estimate_mean,
-)
+from rubric_integrations.agreement.intervals import difference_p_value, effect_size, estimate_difference, estimate_mean
 from rubric_integrations.agreement.matching import Match, count_verdicts, group_matches, match_labels
 from rubric_integrations.agreement.ranks import OrderedAgreement, compare_values
 from rubric_integrations.agreement.rows import RunLike, read_rows
 from rubric_integrations.agreement.scores import ScorePair, UnexplainedScoreError, score_pairs
+from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rubric_integrations.agreement.correction import Stratum, corrected_rate
-from rubric_integrations.agreement.intervals import Estimate
 from rubric_integrations.agreement.kappa import Matrix
 from rubric_integrations.agreement.matching import Match
+from rubric_integrations.results.estimate import Estimate
 
 
 def verdict_weights(matches: Sequence[Match], judged: Mapping[str, int] | None) -> dict[str, float] | None:

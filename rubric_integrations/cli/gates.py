@@ -14,7 +14,7 @@ from rubric_integrations.scoring.formula import reaches_mark
 
 if TYPE_CHECKING:
     from rubric_integrations.cli.mean_gate import MeanGate
-    from rubric_integrations.results.report import CriterionReport
+    from rubric_integrations.results.criterion_report import CriterionReport
     from rubric_integrations.runs.summary import Graded, RunSummary
 
 # More rows are not read in the log of a build; `--out` and `--junit` have every row.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rubric_integrations.results.report import CriterionReport, EvaluationReport, tag_key
+from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.report import EvaluationReport, tag_key
 
 
 def feedback(report: EvaluationReport) -> str:

@@ -68,4 +68,6 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
         spend=spend,
         neutralized=any(judgment.neutralized for judgment in judgments.values()),
         evidence=tuple(sorted({step for part in deciding.values() for step in part.evidence})),
+        escalated=any(judgment.escalated for judgment in judgments.values()),
+        trained_on=any(judgment.trained_on for judgment in judgments.values()),
     )

@@ -12,7 +12,8 @@ from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.langchain.feedback import feedback_key, feedback_score
 from rubric_integrations.langchain.resolve import resolve_grader
 from rubric_integrations.langchain.tracing import evaluation_run
-from rubric_integrations.results.report import CriterionReport, EvaluationReport, JudgeError
+from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.inputs import as_submission
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from langsmith.evaluation import EvaluationResult
 
-from rubric_integrations.results.report import CriterionReport, EvaluationReport, tag_key
+from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.report import EvaluationReport, tag_key
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 

@@ -13,7 +13,7 @@ from rubric_integrations.redteam.report import Breach, ProbeReport
 from rubric_integrations.redteam.structural import find_breach
 from rubric_integrations.redteam.tasks import TASKS, Task
 from rubric_integrations.redteam.trials import Trial, applies_to, build_report, is_right
-from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.results.usage import Spend, total_spend
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.submission import Submission

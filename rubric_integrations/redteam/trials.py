@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rubric_integrations.redteam.attacks import Attack
 from rubric_integrations.redteam.report import Breach, FamilyReport, ProbeReport, Rate, Success
 from rubric_integrations.redteam.tasks import TASKS, Task, true_verdict
-from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.results.usage import Spend
 from rubric_integrations.rubric.criterion import Criterion
 

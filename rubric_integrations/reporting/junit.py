@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from rubric_integrations.reporting.shortfall import shortfall_text, unassessed_criteria, unmet_criteria
 
 if TYPE_CHECKING:
-    from rubric_integrations.results.report import CriterionReport
+    from rubric_integrations.results.criterion_report import CriterionReport
     from rubric_integrations.runs.summary import Graded
 
 # XML 1.0 has no other characters, not even as references, so that a parser would refuse the whole file.

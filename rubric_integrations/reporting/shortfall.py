@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rubric_integrations.reporting.page.figures import desirability
 
 if TYPE_CHECKING:
-    from rubric_integrations.results.report import CriterionReport
+    from rubric_integrations.results.criterion_report import CriterionReport
     from rubric_integrations.runs.summary import Graded
 
 MAX_NAMES = 8

@@ -11,7 +11,7 @@ from rich.text import Text
 from rubric_integrations._util.terminal import plain
 
 if TYPE_CHECKING:
-    from rubric_integrations.results.report import CriterionReport
+    from rubric_integrations.results.criterion_report import CriterionReport
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.summary import Graded
 

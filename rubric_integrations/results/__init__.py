@@ -1,9 +1,10 @@
 """The results of grading: judgments, failures, reports, their cost, and human labels."""
 
+from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import JudgeFailure, Judgment, Vote
 from rubric_integrations.results.labels import LabelledJudgment
-from rubric_integrations.results.report import CriterionReport, EvaluationReport, JudgeError
+from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.results.usage import Spend, TokenUsage
 
 __all__ = [

@@ -52,9 +52,12 @@ class Judgment(SparseRecord):
         confidence: The confidence that the judge states, in [0, 1]; None where it was not requested.
         expected_value: The expected value in [0, 1] of the judge's probabilities; None where they were not requested.
         evidence: The numbers, from 1, of the steps of the trajectory that the judge cites.
+        escalated: Whether a `Cascade` passed the question on to its expensive judge.
+        trained_on: Whether the judge was aligned with a label of this very judgment, so that its answer says nothing
+            about how often it is right.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence",)
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence", "escalated", "trained_on")
 
     verdict: EncodableText
     value: UnitScore | None
@@ -64,6 +67,8 @@ class Judgment(SparseRecord):
     confidence: UnitScore | None = None
     expected_value: UnitScore | None = None
     evidence: tuple[int, ...] = ()
+    escalated: bool = False
+    trained_on: bool = False
 
 
 FailureKind = Literal["transport", "parse", "check", "config", "cancelled"]

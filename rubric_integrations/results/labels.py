@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -67,6 +69,21 @@ class LabelledJudgment(SparseRecord):
         """
         is_drawn = earlier is not None and earlier.sampled != "chosen" and self.sampled == "chosen"
         return self.model_copy(update={"sampled": earlier.sampled}) if earlier is not None and is_drawn else self
+
+
+def judgment_digest(submission: Submission, criterion: Criterion) -> str:
+    """Return a digest that identifies a judgment: what is judged, and by which words.
+
+    A judge keeps the digests of the labels that it was aligned with. Two submissions with the same query and response
+    have the same digest, whatever else they contain, so that the label of one is not taken for new on the other.
+
+    Example:
+        >>> criterion = Criterion(requirement="Says 42")
+        >>> len(judgment_digest(Submission(response="It is 42."), criterion))
+        32
+    """
+    parts = [submission.query or "", submission.response.strip(), criterion.full_requirement]
+    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def select_examples(

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol, cast, overload
 from pydantic import ValidationError
 
 from rubric_integrations._util.json_lines import parse_json, read_json_lines
-from rubric_integrations.results.report import CriterionReport, EvaluationReport
+from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.submission.stored_attachments import StoredAttachment
 from rubric_integrations.submission.submission import Submission
 

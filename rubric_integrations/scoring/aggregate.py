@@ -10,22 +10,16 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.results.judgment import JudgeAnswers, Judgment
-from rubric_integrations.results.report import CriterionReport, EvaluationReport
+from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.results.usage import Spend, total_spend
 from rubric_integrations.rubric.conditions import condition_indices
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.applicability import report_by_condition, report_conditions
 from rubric_integrations.scoring.bounds import score_range
 from rubric_integrations.scoring.criterion_report import report_criterion, summarize_failures
-from rubric_integrations.scoring.formula import (
-    Score,
-    blend_scores,
-    coverage,
-    reaches_mark,
-    score_overall,
-    score_values,
-)
+from rubric_integrations.scoring.formula import Score, blend_scores, coverage, reaches_mark, score_overall, score_values
 from rubric_integrations.scoring.policies import ScoringPolicies, fallback_judgment
 from rubric_integrations.scoring.tags import tag_scores
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from rubric_integrations.results.criterion_report import NOT_APPLICABLE, CriterionReport
 from rubric_integrations.results.judgment import JudgeAnswers
-from rubric_integrations.results.report import NOT_APPLICABLE, CriterionReport
 from rubric_integrations.rubric.conditions import condition_indices, questions
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome, Vote
-from rubric_integrations.results.report import CriterionReport
 from rubric_integrations.results.usage import total_spend
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.formula import criterion_holds
@@ -38,13 +38,16 @@ def report_criterion(
         panel = [answers for answers in panel if answers.judge == criterion.judge]
     votes = votes_for(index, panel)
     outcomes = [answers.outcomes[index] for answers in panel if index in answers.outcomes]
+    judgments = [outcome for outcome in outcomes if isinstance(outcome, Judgment)]
     fields: dict[str, Any] = {
         "name": name,
         "requirement": criterion.full_requirement,
         "weight": criterion.full_weight,
         "required": criterion.is_gate,
         "spend": total_spend(outcome.spend for outcome in outcomes),
-        "neutralized": any(isinstance(outcome, Judgment) and outcome.neutralized for outcome in outcomes),
+        "neutralized": any(judgment.neutralized for judgment in judgments),
+        "escalated": any(judgment.escalated for judgment in judgments),
+        "trained_on": any(judgment.trained_on for judgment in judgments),
         "votes": tuple(votes) if is_panel else (),
         "tags": criterion.tags,
         "metadata": criterion.metadata,
@@ -69,7 +72,7 @@ def report_criterion(
         verdict=result.verdict,
         value=result.value,
         reason=_reason(votes, result.verdict),
-        evidence=_evidence(outcomes, result.verdict),
+        evidence=_evidence(judgments, result.verdict),
         passed=criterion_holds(criterion, result.value),
         agreement=result.agreement,
         confidence=single.confidence if single else None,
@@ -131,9 +134,8 @@ def _vote(answers: JudgeAnswers, outcome: Outcome) -> Vote:
     )
 
 
-def _evidence(outcomes: Sequence[Outcome], verdict: str) -> tuple[int, ...]:
+def _evidence(judgments: Sequence[Judgment], verdict: str) -> tuple[int, ...]:
     """Return the steps that the judges of the verdict cite; where there are none, those of the first judge."""
-    judgments = [outcome for outcome in outcomes if isinstance(outcome, Judgment)]
     agreeing = [judgment for judgment in judgments if judgment.verdict == verdict] or judgments[:1]
     return tuple(sorted({number for judgment in agreeing for number in judgment.evidence}))
 

@@ -27,8 +27,8 @@ import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, assert_never
 
+from rubric_integrations.results.criterion_report import NOT_APPLICABLE
 from rubric_integrations.results.interpret import to_judgment
-from rubric_integrations.results.report import NOT_APPLICABLE
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Blend, Rubric
 from rubric_integrations.rubric.tree import node_value

@@ -8,8 +8,9 @@ import pytest
 
 from rubric_integrations.agreement.correction import Stratum, corrected_mean, corrected_rate, rogan_gladen_rate
 from rubric_integrations.agreement.gates import SequentialGate
-from rubric_integrations.agreement.intervals import Estimate, estimate_mean, estimate_rate_difference
+from rubric_integrations.agreement.intervals import estimate_mean, estimate_rate_difference
 from rubric_integrations.agreement.kappa import cohen_kappa, gwet_ac1, level_distances
+from rubric_integrations.results.estimate import Estimate
 
 PEOPLE = [1, 0.8, 0.8, 0.6, 1, 0.4, 0.2, 1, 0.8, 0.6, 0.4, 1, 0.8, 0.2, 0.6, 1, 0.4, 0.8, 0.6, 1]
 JUDGE = [1, 1, 0.8, 0.8, 1, 0.6, 0.2, 1, 1, 0.6, 0.6, 1, 0.8, 0.4, 0.8, 1, 0.2, 1, 0.6, 0.8]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.runs.run_files import GradedRow
 
 # More columns than this do not fit in a window.

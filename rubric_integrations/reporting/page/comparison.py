@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rubric_integrations.agreement.intervals import (
-    Estimate,
-    difference_p_value,
-    estimate_difference,
-    estimate_rate_difference,
-)
-from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.agreement.intervals import difference_p_value, estimate_difference, estimate_rate_difference
+from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.runs.run_files import GradedRow
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rubric_integrations.agreement.intervals import Estimate, estimate_scores
+from rubric_integrations.agreement.intervals import estimate_scores
 from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
-from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.usage import SpendTotal
 from rubric_integrations.runs.run_files import GradedRow
 

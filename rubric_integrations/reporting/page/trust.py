@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from rubric_integrations.agreement.calibration import CriterionCalibration, calibrate
 from rubric_integrations.agreement.criterion_agreement import CriterionAgreement
-from rubric_integrations.agreement.intervals import Estimate
 from rubric_integrations.agreement.matching import Match, match_labels
 from rubric_integrations.agreement.measure import Agreement, agreement
+from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.runs.run_files import GradedRow, RunFile
 

@@ -18,7 +18,7 @@ from rubric_integrations.reporting.page.columns import ColumnKey, Columns, colum
 from rubric_integrations.reporting.page.comparison import changed_answers
 from rubric_integrations.reporting.page.figures import desirability
 from rubric_integrations.reporting.page.steps import Thumbnails, shown_steps
-from rubric_integrations.results.report import CriterionReport
+from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.runs.run_files import GradedRow, RowKey
 from rubric_integrations.submission.trajectory import Trajectory
 
