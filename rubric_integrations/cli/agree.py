@@ -9,7 +9,7 @@ from rubric_integrations.cli.console import out
 from rubric_integrations.cli.figures import UNDEFINED, figure, print_json, print_lines, print_warnings, with_limits
 from rubric_integrations.cli.trust_inputs import (
     JsonOption,
-    LabelsPath,
+    LabelsPaths,
     LevelOption,
     RubricOption,
     RunPath,
@@ -30,7 +30,7 @@ _COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "p
 
 def agree(
     run: RunPath,
-    labels: LabelsPath,
+    labels: LabelsPaths,
     rubric: RubricOption = None,
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
@@ -44,10 +44,10 @@ def agree(
     from rubric_integrations.agreement import agreement
 
     require_level(level)
-    require_different(run, labels, "the run, and the labels that people gave")
-    with refuse_bad_input(run, labels):
+    require_different([run, *labels], "the run, and the labels that people gave")
+    with refuse_bad_input(run, *labels):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
-        answers = load_labels(labels, loaded, run_rubric)
+        answers = [label for path in labels for label in load_labels(path, loaded, run_rubric)]
         result = agreement(loaded, answers, rubric=run_rubric, level=level)
     require_matching(answers, result.unmatched, labels, run)
     if result.unmatched:

@@ -9,7 +9,7 @@ from rubric_integrations.cli.console import out
 from rubric_integrations.cli.figures import figure, print_json, print_lines, print_warnings, with_limits
 from rubric_integrations.cli.trust_inputs import (
     JsonOption,
-    LabelsPath,
+    LabelsPaths,
     LevelOption,
     RubricOption,
     RunPath,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def calibrate(
     run: RunPath,
-    labels: LabelsPath,
+    labels: LabelsPaths,
     rubric: RubricOption = None,
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
@@ -39,10 +39,10 @@ def calibrate(
     from rubric_integrations.agreement import calibrate as calibrate_run
 
     require_level(level)
-    require_different(run, labels, "the run, and the labels that people gave")
-    with refuse_bad_input(run, labels):
+    require_different([run, *labels], "the run, and the labels that people gave")
+    with refuse_bad_input(run, *labels):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
-        answers = load_labels(labels, loaded, run_rubric)
+        answers = [label for path in labels for label in load_labels(path, loaded, run_rubric)]
         result = calibrate_run(loaded, answers, rubric=run_rubric, level=level)
     print_warnings(result.warnings)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
 _LARGE = 5_000_000
 
 RunPath = Annotated[Path, typer.Argument(help="The run: a file that `grade --out` wrote.")]
-LabelsPath = Annotated[
-    Path, typer.Argument(help="People's labels of a part of this run, drawn at random or by verdict.")
+LabelsPaths = Annotated[
+    list[Path],
+    typer.Argument(
+        help="People's labels of a part of this run, drawn at random or by verdict: one file, or one for each rater."
+    ),
 ]
 RubricOption = Annotated[
     Path | None,
@@ -67,16 +71,16 @@ def require_level(level: float) -> None:
         refuse(f"--level must be above 0 and below 1, got {level!r}: 0.95 is usual")
 
 
-def require_different(first: Path, second: Path, what: str) -> None:
+def require_different(files: Sequence[Path], what: str) -> None:
     """Refuse one file in place of two, under any name.
 
     Args:
-        first: One file.
-        second: The other.
+        files: The files.
         what: What they should be, for the message.
     """
-    if first.exists() and second.exists() and first.samefile(second):
-        refuse(f"{second}: is the same file as {first}: name {what}")
+    for first, second in combinations(files, 2):
+        if first.exists() and second.exists() and first.samefile(second):
+            refuse(f"{second}: is the same file as {first}: name {what}")
 
 
 def load_run(path: Path) -> RunFile:
@@ -121,11 +125,12 @@ def load_labels(path: Path, run: RunFile | None, rubric: Rubric | None) -> list[
     return labels
 
 
-def require_matching(labels: Sequence[LabelledJudgment], unmatched: int, path: Path, run: Path) -> None:
+def require_matching(labels: Sequence[LabelledJudgment], unmatched: int, paths: Sequence[Path], run: Path) -> None:
     """Refuse labels of which none belongs to a judgment of the run."""
+    names = ", ".join(map(str, paths))
     if unmatched >= len(labels):
         refuse(
-            f"{path}: none of its {len(labels):,} labels belongs to a judgment of {run}: labels are matched by the "
+            f"{names}: none of its {len(labels):,} labels belongs to a judgment of {run}: labels are matched by the "
             "submission and by the words of the criterion; name the run that was labelled"
         )
 
