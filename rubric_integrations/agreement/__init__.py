@@ -3,8 +3,9 @@
 - `choosing` draws what people should read, `reading` reads their labels (`label_lines`, `labelled_rows`), and
   `matching` finds the judgments that these are about.
 - `measure` compares the judge with people (`criterion_agreement`, `tables`, `kappa`, `ranks`, `weighting`),
-  `calibration` corrects its figures (`correction`, `scores`), `comparison` compares two runs, `gates` decide on a
-  release, and `planning` says how many labels are needed. `intervals` has the estimates that all of them return.
+  `calibration` corrects its figures (`correction`, `scores`), `comparison` compares two runs (`changes`), `gates`
+  decide on a release, and `planning` says how many labels are needed. `intervals` has the estimates that all of them
+  return.
 
 All intervals are closed forms: the same data always give the same figures, and nothing draws random numbers, except
 what people should read. A figure that is undefined is None, never 0.

@@ -241,8 +241,11 @@ def _calibrate_criterion(matches: Sequence[Match], judged: Mapping[str, int], le
             strata.append(Stratum(count, len(answers), answers.count(answer)))
         return corrected_rate(strata, level)
 
+    def value_of(answer: str) -> float:
+        return to_judgment(criterion, answer).value or 0.0
+
     is_binary = criterion.kind == "binary"
-    options = [option.label for option in criterion.choices] or sorted({answer for _, answer in decided})
+    options = [option.label for option in criterion.choices] or sorted({answer for _, answer in decided}, key=value_of)
     total = sum(judged.values())
     return CriterionCalibration(
         name=matches[0].judged.name,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from rubric_integrations._util.notebook import html_table
 from rubric_integrations._util.records import Record
+from rubric_integrations.agreement.changes import ClusterOf, PairedChanges, RunChanges
 from rubric_integrations.agreement.correction import corrected_mean
 from rubric_integrations.agreement.intervals import (
     ROUNDING,
@@ -19,20 +20,20 @@ from rubric_integrations.agreement.intervals import (
     mcnemar_p_value,
 )
 from rubric_integrations.agreement.matching import Matches, criterion_keys, match_labels
-from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
+from rubric_integrations.agreement.rows import RunLike, read_rows
 from rubric_integrations.agreement.scores import score_pairs
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.run_files import GradedRow, RowKey, RunFile
+from rubric_integrations.runs.run_files import RowKey, RunFile, matched_rows
 
-ClusterOf = Callable[[str], str]
-"""Returns the input to which a row belongs, by the row's id: several samples of one input are no several inputs."""
+Decision = Literal["better", "worse", "unclear"]
 
 # The quantiles of a level of 95 % and a power of 80 %, added.
 _DETECTABLE = 2.8
 # Below it, Student's interval of skewed differences is too narrow.
 _FEW_INPUTS = 50
+_SIGNIFICANT = 0.05
 
 
 class CriterionChange(NamedTuple):
@@ -43,11 +44,22 @@ class CriterionChange(NamedTuple):
             penalty, where MET is the error, above 0 is worse.
         p_value: Of this criterion alone; None if nothing changed.
         adjusted: The p-value after Holm's correction for all criteria.
+        requirement: The criterion's requirement.
+        weight: Its weight in the second run, negative for a penalty.
     """
 
     difference: Estimate
     p_value: float | None
     adjusted: float | None
+    requirement: str
+    weight: float
+
+    @property
+    def decision(self) -> Decision:
+        """`better` or `worse` in the sense of the rubric if the adjusted p-value is below 0.05, else `unclear`."""
+        if self.adjusted is None or self.adjusted >= _SIGNIFICANT or not self.difference.value:
+            return "unclear"
+        return "better" if (self.difference.value > 0) == (self.weight >= 0) else "worse"
 
 
 class RunComparison(Record):
@@ -57,7 +69,8 @@ class RunComparison(Record):
         score: The difference of the mean scores, second minus first.
         p_value: Of the paired t-test; None if all differences are equal.
         passed: The difference of the shares of passed rows; None if inputs have several samples.
-        criteria: The change of each criterion, by its name; by its words if several criteria have one name.
+        criteria: The change of each criterion with an answer in both runs on two rows at least, by its name; by its
+            words if several criteria have one name.
         inputs: The number of inputs in both runs.
         detectable: The smallest true difference that so many inputs show in 80 % of cases; None if the differences
             have no spread.
@@ -76,7 +89,7 @@ class RunComparison(Record):
     inputs: int
     detectable: float | None
     corrected: Estimate | None
-    decision: str
+    decision: Decision
     is_not_worse: bool
     unmatched: int
     warnings: tuple[str, ...] = ()
@@ -88,7 +101,7 @@ class RunComparison(Record):
             lines.append(f"corrected by labels: {self.corrected}")
         if self.detectable is not None:
             lines.append(f"{self.inputs:,} inputs show a difference of {self.detectable:.3f} in 80 % of cases")
-        changed = {name: row for name, row in self.criteria.items() if row.adjusted is not None and row.adjusted < 0.05}
+        changed = {name: row for name, row in self.criteria.items() if row.decision != "unclear"}
         lines += [f"{name}: {row.difference}, p = {row.adjusted:.3g} (Holm)" for name, row in changed.items()]
         return "\n".join([*lines, *self.warnings])
 
@@ -128,122 +141,99 @@ def compare_runs(
     """
     if margin < 0:
         raise ValueError(f"`margin` must be at least 0, got {margin!r}: it is how much worse the second run may be")
-    first, second = read_rows(before), read_rows(after)
-    pairs, unmatched = _pair_rows(first, second)
-    scored = [(key, complete_score(one), complete_score(other)) for key, one, other in pairs]
-    changes = {key: b - a for key, a, b in scored if a is not None and b is not None}
-    if not changes:
-        raise ValueError(
-            "the runs have no scored row in common: rows are paired by their ids, name those of both alike"
-        )
-    differences = _by_cluster(changes, cluster)
-    score = estimate_difference(differences, level)
-    are_bounded = all(0 <= a <= 1 for _, a, _ in scored if a is not None)
-    if are_bounded and not any(differences):
+    runs = [RunFile(name, None, None, read_rows(run)) for name, run in (("before", before), ("after", after))]
+    changes = RunChanges(cluster)
+    for key, (one, other) in matched_rows(runs):
+        changes.add(key, one, other)
+    if labels is None:
+        return compare_changes(changes, margin=margin, level=level)
+    corrected, warnings = _corrected(runs, list(labels), changes, rubric, level)
+    comparison = compare_changes(changes, corrected, margin=margin, level=level)
+    return comparison.model_copy(update={"warnings": (*comparison.warnings, *warnings)})
+
+
+def compare_changes(
+    changes: RunChanges, corrected: Estimate | None = None, *, margin: float = 0.0, level: float = 0.95
+) -> RunComparison:
+    """Compare two runs whose rows were collected before.
+
+    Args:
+        changes: The rows of both runs.
+        corrected: The difference after correction by labels; None without labels.
+        margin: How much worse the second run may be, at least 0.
+        level: The level of the intervals.
+
+    Raises:
+        ValueError: The runs share no scored input.
+    """
+    differences = _differences(changes)
+    score = _mean_change(changes.score, level)
+    if changes.score.are_bounded and not any(differences):
         # No input changed: that bounds how many others would, each by 1 at most.
         score = estimate_rate_difference(rose=0, fell=0, pairs=len(differences), level=level)
-    corrected, warnings = None, list[str]()
-    if labels is not None:
-        corrected, warnings = _corrected(first, second, list(labels), differences, cluster, rubric, level)
     deciding = corrected or score
     is_better, is_worse = _above(deciding.low, 0.0), deciding.high is not None and deciding.high < -margin
+    passed = estimate_rate_difference(rose=changes.rose, fell=changes.fell, pairs=changes.graded, level=level)
     return RunComparison(
         score=score,
         p_value=difference_p_value(differences),
-        passed=None if cluster else _passed(pairs, level),
-        criteria=_criteria(pairs, cluster, level),
+        passed=None if changes.cluster else passed,
+        criteria=_criteria(changes, level),
         inputs=len(differences),
         detectable=_detectable(differences),
         corrected=corrected,
         decision="better" if is_better else "worse" if is_worse else "unclear",
         is_not_worse=_above(deciding.low, -margin),
-        unmatched=unmatched,
-        warnings=(*_warnings(differences, left_out=len(pairs) - len(changes)), *warnings),
+        unmatched=changes.unmatched,
+        warnings=_warnings(differences, left_out=changes.pairs - len(changes.score.differences)),
     )
 
 
-_Pairs = Sequence[tuple[RowKey, GradedRow, GradedRow]]
+def _criteria(changes: RunChanges, level: float) -> dict[str, CriterionChange]:
+    names = criterion_keys(changes.criteria)
+    measured = {
+        criterion: _change(of_rows, level, is_clustered=changes.cluster is not None)
+        for criterion, of_rows in changes.criteria.items()
+    }
+    adjusted = _holm({criterion: p_value for criterion, (_, p_value) in measured.items() if p_value is not None})
+    return {
+        names[criterion]: CriterionChange(
+            difference, p_value, adjusted.get(criterion), criterion[1], changes.criteria[criterion].weight
+        )
+        for criterion, (difference, p_value) in measured.items()
+    }
 
 
-def _pair_rows(first: Sequence[GradedRow], second: Sequence[GradedRow]) -> tuple[_Pairs, int]:
-    """Pair the rows of two runs by their ids; rows with an equal id are paired in their order."""
-    others = dict(zip(_row_keys(second), second, strict=True))
-    pairs = [(key, row, others[key]) for key, row in zip(_row_keys(first), first, strict=True) if key in others]
-    return pairs, len(first) + len(second) - 2 * len(pairs)
+def _change(of_rows: PairedChanges, level: float, *, is_clustered: bool) -> tuple[Estimate, float | None]:
+    if of_rows.are_binary and not is_clustered:
+        rose, fell = (sum(sign * change > 0 for change in of_rows.differences) for sign in (1, -1))
+        difference = estimate_rate_difference(rose=rose, fell=fell, pairs=len(of_rows.differences), level=level)
+        return difference, mcnemar_p_value(rose, fell)
+    return _mean_change(of_rows, level), difference_p_value(of_rows.of_inputs)
 
 
-def _row_keys(rows: Sequence[GradedRow]) -> list[RowKey]:
-    """Return the key of each row: its id, and its number from 1 among the rows with an equal id."""
-    return RunFile("run", None, None, rows).row_keys()
+def _mean_change(of_rows: PairedChanges, level: float) -> Estimate:
+    """Estimate the mean change of the inputs; values in [0, 1] change by 1 at most."""
+    estimate = estimate_difference(of_rows.of_inputs, level)
+    if not of_rows.are_bounded or estimate.low is None or estimate.high is None:
+        return estimate
+    return estimate._replace(low=max(-1.0, estimate.low), high=min(1.0, estimate.high))
 
 
-def _is_complete(row: GradedRow) -> bool:
-    return row.report is not None and not row.report.failed_count
-
-
-def _by_cluster(changes: Mapping[RowKey, float], cluster: ClusterOf | None) -> list[float]:
-    """Return the mean change of each input."""
-    if cluster is None:
-        return list(changes.values())
-    of_inputs: dict[str, list[float]] = {}
-    for (row_id, _), change in changes.items():
-        of_inputs.setdefault(cluster(row_id), []).append(change)
-    return [math.fsum(values) / len(values) for values in of_inputs.values()]
-
-
-def _passed(pairs: _Pairs, level: float) -> Estimate:
-    graded = [
-        (one.report.passed, other.report.passed)
-        for _, one, other in pairs
-        if one.report and other.report and _is_complete(one) and _is_complete(other)
-    ]
-    rose = sum(after and not before for before, after in graded)
-    fell = sum(before and not after for before, after in graded)
-    return estimate_rate_difference(rose=rose, fell=fell, pairs=len(graded), level=level)
-
-
-def _criteria(pairs: _Pairs, cluster: ClusterOf | None, level: float) -> dict[str, CriterionChange]:
-    values: dict[tuple[str, str], dict[RowKey, tuple[float, float]]] = {}
-    for key, one, other in pairs:
-        if one.report and other.report:
-            answered = [entry for entry in other.report.criteria if not entry.error]
-            after = {(entry.name, entry.requirement): entry.value for entry in answered}
-            for entry in one.report.criteria:
-                criterion = (entry.name, entry.requirement)
-                value = after.get(criterion)
-                if entry.value is not None and value is not None and not entry.error:
-                    values.setdefault(criterion, {})[key] = (entry.value, value)
-    changes: dict[str, tuple[Estimate, float | None]] = {}
-    names = criterion_keys(values)
-    for name, of_rows in ((names[criterion], of_rows) for criterion, of_rows in values.items()):
-        is_binary = cluster is None and all(value in (0.0, 1.0) for pair in of_rows.values() for value in pair)
-        if is_binary:
-            rose, fell = sum(b > a for a, b in of_rows.values()), sum(b < a for a, b in of_rows.values())
-            difference = estimate_rate_difference(rose=rose, fell=fell, pairs=len(of_rows), level=level)
-            changes[name] = difference, mcnemar_p_value(rose, fell)
-        else:
-            differences = _by_cluster({key: b - a for key, (a, b) in of_rows.items()}, cluster)
-            changes[name] = estimate_difference(differences, level), difference_p_value(differences)
-    adjusted = _holm({name: p_value for name, (_, p_value) in changes.items() if p_value is not None})
-    return {name: CriterionChange(change, p, adjusted.get(name)) for name, (change, p) in changes.items()}
-
-
-def _holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def _holm(p_values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """Adjust p-values for their number (Holm 1979)."""
-    adjusted: dict[str, float] = {}
+    adjusted: dict[tuple[str, str], float] = {}
     highest = 0.0
-    for rank, (name, p_value) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+    for rank, (criterion, p_value) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         highest = max(highest, min(1.0, p_value * (len(p_values) - rank)))
-        adjusted[name] = highest
+        adjusted[criterion] = highest
     return adjusted
 
 
 def _corrected(
-    first: Sequence[GradedRow],
-    second: Sequence[GradedRow],
+    runs: Sequence[RunFile],
     labels: Sequence[LabelledJudgment],
-    differences: Sequence[float],
-    cluster: ClusterOf | None,
+    changes: RunChanges,
     rubric: Rubric | None,
     level: float,
 ) -> tuple[Estimate, list[str]]:
@@ -253,24 +243,40 @@ def _corrected(
             "labels were drawn by the judge's verdict: they say nothing about mean scores; label a random part of the "
             "inputs, the same in both runs"
         )
-    if any(row.report is not None and row.submission is None for row in (*first, *second)):
+    if any(row.report is not None and row.submission is None for run in runs for row in run.rows):
         raise ValueError(
             "the runs have no submissions, so that nothing tells which run a label is about: pass the results of "
             "`grade_many`, or the files that `grade --out` wrote"
         )
     of_runs: list[dict[RowKey, tuple[float, float]]] = []
     of_both = Matches([], [], [])
-    for rows in (first, second):
-        keys, matched = _row_keys(rows), match_labels(rows, labels)
+    for run in runs:
+        keys, matched = run.row_keys(), match_labels(run.rows, labels)
         of_both = Matches([*of_both.matches, *matched.matches], [], [*of_both.chosen, *matched.chosen])
-        pairs = score_pairs(rows, matched.matches, rubric)
+        pairs = score_pairs(run.rows, matched.matches, rubric)
         of_runs.append({keys[pair.row]: (pair.people, pair.judge) for pair in pairs})
-    shared = [key for key in of_runs[0] if key in of_runs[1]]
-    people = _by_cluster({key: of_runs[1][key][0] - of_runs[0][key][0] for key in shared}, cluster)
-    judge = _by_cluster({key: of_runs[1][key][1] - of_runs[0][key][1] for key in shared}, cluster)
+    people, judge = PairedChanges(), PairedChanges()
+    for key, (by_people, by_judge) in of_runs[0].items():
+        if key in of_runs[1]:
+            people.add(by_people, of_runs[1][key][0], changes.place_of(key))
+            judge.add(by_judge, of_runs[1][key][1], changes.place_of(key))
+    differences = _differences(changes)
     mean = math.fsum(differences) / len(differences)
-    corrected = corrected_mean(people, judge, mean, len(differences), level=level, bounded=False).estimate
-    return corrected, of_both.warnings
+    corrected = corrected_mean(people.of_inputs, judge.of_inputs, mean, len(differences), level=level, bounded=False)
+    return corrected.estimate, of_both.warnings
+
+
+def _differences(changes: RunChanges) -> Sequence[float]:
+    """Return the change of each input's score.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if not changes.score.differences:
+        raise ValueError(
+            "the runs have no scored row in common: rows are paired by their ids, name those of both alike"
+        )
+    return changes.score.of_inputs
 
 
 def _detectable(differences: Sequence[float]) -> float | None:

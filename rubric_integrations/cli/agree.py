@@ -9,12 +9,11 @@ from rubric_integrations.cli.console import out
 from rubric_integrations.cli.figures import UNDEFINED, figure, print_json, print_lines, print_warnings, with_limits
 from rubric_integrations.cli.trust_inputs import (
     JsonOption,
-    LabelsPath,
+    LabelsPaths,
     LevelOption,
     RubricOption,
     RunPath,
-    load_labels,
-    load_own_labels,
+    load_people_labels,
     load_rubric,
     load_run,
     refuse_bad_input,
@@ -31,7 +30,7 @@ _COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "p
 
 def agree(
     run: RunPath,
-    labels: LabelsPath = None,
+    labels: LabelsPaths = None,
     rubric: RubricOption = None,
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
@@ -45,13 +44,12 @@ def agree(
     from rubric_integrations.agreement import agreement
 
     require_level(level)
-    if labels is not None:
-        require_different(run, labels, "the run, and the labels that people gave")
-    with refuse_bad_input(run, *([labels] if labels else [])):
+    require_different([run, *(labels or ())], "the run, and the labels that people gave")
+    with refuse_bad_input(run, *(labels or ())):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
-        answers = load_labels(labels, loaded, run_rubric) if labels else load_own_labels(loaded, run_rubric)
+        answers = load_people_labels(labels or (), loaded, run_rubric)
         result = agreement(loaded, answers, rubric=run_rubric, level=level)
-    require_matching(answers, result.labels, labels or run, run)
+    require_matching(answers, result.labels, labels or [run], run)
     if result.unmatched:
         print_warnings([f"{result.unmatched:,} of {len(answers):,} labels belong to no judgment of {run}"])
     print_warnings(result.warnings)

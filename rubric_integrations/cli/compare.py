@@ -72,7 +72,7 @@ def compare(
     from rubric_integrations.reporting.page.mismatch import rubric_mismatch
 
     require_level(level)
-    require_different(before, after, "two runs")
+    require_different([before, after], "two runs")
     if labels and len(labels) > 2:
         refuse(f"--labels are {len(labels)} files: name one, or one for each run")
     with refuse_bad_input(before, after):

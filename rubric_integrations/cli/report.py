@@ -12,6 +12,7 @@ from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import err, out, refuse
 from rubric_integrations.cli.output_checks import PAGE
 from rubric_integrations.cli.output_file import OutputFile
+from rubric_integrations.cli.trust_inputs import require_different
 
 
 def report(
@@ -28,8 +29,11 @@ def report(
         ),
     ] = False,
     labels: Annotated[
-        Path | None,
-        typer.Option(help="People's labels of the last run: the page then says how far the judge can be trusted."),
+        list[Path] | None,
+        typer.Option(
+            help="People's labels of the last run: the page then says how far the judge can be trusted. Repeat it for "
+            "each rater's file."
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="The page's heading; by default the rubric's name.")] = None,
 ) -> None:
@@ -44,14 +48,13 @@ def report(
 
     if len(runs) > 2:
         refuse(f"`runs` are {len(runs)} files: name one, or two to compare")
-    file = OutputFile(
-        output, option="--output", overwrite=overwrite, inputs=[*runs, *([labels] if labels else [])], replaces=PAGE
-    )
+    require_different(labels or [], "the file of each rater once")
+    file = OutputFile(output, option="--output", overwrite=overwrite, inputs=[*runs, *(labels or [])], replaces=PAGE)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             loaded = [read_run(path) for path in runs]
-            of_people = read_labels(labels, loaded[-1]) if labels else None
+            of_people = [label for path in labels for label in read_labels(path, loaded[-1])] if labels else None
         for warning in caught:
             err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
         if not mixed and (mismatch := rubric_mismatch(loaded)):

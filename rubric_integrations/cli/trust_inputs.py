@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 _LARGE = 5_000_000
 
 RunPath = Annotated[Path, typer.Argument(help="The run: a file that `grade --out` wrote.")]
-LabelsPath = Annotated[
-    Path | None,
+LabelsPaths = Annotated[
+    list[Path] | None,
     typer.Argument(
-        help="People's labels of a part of this run, drawn at random or by verdict. By default, the `labels` that the "
-        "rows of the run have, if they cover all of them."
+        help="People's labels of a part of this run, drawn at random or by verdict: one file, or one for each rater. "
+        "By default, the `labels` that the rows of the run have, if they cover all of them."
     ),
 ]
 RubricOption = Annotated[
@@ -71,16 +72,16 @@ def require_level(level: float) -> None:
         refuse(f"--level must be above 0 and below 1, got {level!r}: 0.95 is usual")
 
 
-def require_different(first: Path, second: Path, what: str) -> None:
+def require_different(files: Sequence[Path], what: str) -> None:
     """Refuse one file in place of two, under any name.
 
     Args:
-        first: One file.
-        second: The other.
+        files: The files.
         what: What they should be, for the message.
     """
-    if first.exists() and second.exists() and first.samefile(second):
-        refuse(f"{second}: is the same file as {first}: name {what}")
+    for first, second in combinations(files, 2):
+        if first.exists() and second.exists() and first.samefile(second):
+            refuse(f"{second}: is the same file as {first}: name {what}")
 
 
 def load_run(path: Path) -> RunFile:
@@ -124,6 +125,13 @@ def load_labels(path: Path, run: RunFile | None, rubric: Rubric | None) -> list[
     return labels
 
 
+def load_people_labels(paths: Sequence[Path], run: RunFile, rubric: Rubric | None) -> list[LabelledJudgment]:
+    """Read the labels of one file or several; without a file, those that the rows of the run have."""
+    if not paths:
+        return load_own_labels(run, rubric)
+    return [label for path in paths for label in load_labels(path, run, rubric)]
+
+
 def load_own_labels(run: RunFile, rubric: Rubric | None) -> list[LabelledJudgment]:
     """Read the labels that the rows of a run have, as their file of responses had them.
 
@@ -150,21 +158,21 @@ def load_own_labels(run: RunFile, rubric: Rubric | None) -> list[LabelledJudgmen
     return labels
 
 
-def require_matching(labels: Sequence[LabelledJudgment], matched: int, path: Path, run: Path) -> None:
+def require_matching(labels: Sequence[LabelledJudgment], matched: int, paths: Sequence[Path], run: Path) -> None:
     """Refuse labels of which none counts for the run.
 
     Args:
         labels: The labels.
         matched: How many of them were drawn and belong to a judgment of the run.
-        path: Their file.
+        paths: Their files.
         run: The file of the run.
     """
     if not matched:
         drawn = [label for label in labels if label.sampled != "chosen"]
         others = ", without the `chosen` ones," if len(drawn) < len(labels) else ""
         refuse(
-            f"{path}: none of its {len(drawn):,} labels{others} belongs to a judgment of {run}: labels are matched by "
-            "the submission and by the words of the criterion; name the run that was labelled"
+            f"{', '.join(map(str, paths))}: none of its {len(drawn):,} labels{others} belongs to a judgment of {run}: "
+            "labels are matched by the submission and by the words of the criterion; name the run that was labelled"
         )
 
 

@@ -51,6 +51,28 @@ def test_one_changed_criterion_of_four_is_found_after_correction_for_their_numbe
     assert criteria["c0"].difference.value == 0
 
 
+def test_criteria_that_only_one_row_has_are_no_part_of_the_correction_for_their_number() -> None:
+    def run_with_own_criteria(rate: float, seed: int) -> list[GradedRow]:
+        rows = run_of(RUBRIC, random_answers(40, rate, seed))
+        for index, row in enumerate(rows):
+            assert row.report is not None
+            shared, own, *_ = row.report.criteria
+            own = own.model_copy(update={"requirement": f"Does {index}"})
+            rows[index] = row._replace(report=row.report.model_copy(update={"report": (shared, own)}))
+        return rows
+
+    criteria = compare_runs(run_with_own_criteria(0.3, 1), run_with_own_criteria(0.8, 2)).criteria
+    assert list(criteria) == ["c0"]
+    assert criteria["c0"].adjusted == criteria["c0"].p_value
+    assert criteria["c0"].decision == "better"
+
+
+def test_interval_of_a_few_inputs_ends_at_the_largest_possible_change() -> None:
+    before, after = [["MET", *["UNMET"] * 3], ["UNMET"] * 4], [["UNMET"] * 4, ["MET"] * 4]
+    score = compare_runs(run_of(RUBRIC, before), run_of(RUBRIC, after)).score
+    assert (score.value, score.low, score.high) == (0.375, -1.0, 1.0)
+
+
 def test_samples_of_one_input_are_not_several_inputs() -> None:
     def samples(answers: Sequence[Sequence[str | None]]) -> list[GradedRow]:
         rows = run_of(RUBRIC, [row for row in answers for _ in range(10)])

@@ -46,6 +46,18 @@ def test_agree_with_json_prints_the_record_alone(trusted: Path) -> None:
     assert figures["criteria"]["c1"]["kappa"]["n"] == 39
 
 
+def test_agree_with_the_files_of_two_raters_measures_their_agreement_with_each_other(trusted: Path) -> None:
+    second = [["MET", "MET"] if number % 8 == 1 else answers for number, answers in enumerate(PEOPLE)]
+    bob = write_labels(trusted / "bob.jsonl", labels_of(RUBRIC, second, rater="Bob"))
+    result = run("agree", trusted / "run.jsonl", trusted / "labels.jsonl", bob, "--json")
+    criterion = json.loads(result.stdout)["criteria"]["c0"]
+    assert criterion["undecided"] == 7
+    assert 0.5 < criterion["people_alpha"] < 1
+    twice = run("agree", trusted / "run.jsonl", bob, bob)
+    assert twice.exit_code == 2
+    assert "is the same file as" in twice.stderr
+
+
 def test_calibrate_prints_the_corrected_score_and_rates(trusted: Path) -> None:
     result = run("calibrate", trusted / "run.jsonl", trusted / "labels.jsonl")
     assert result.exit_code == 0, result.output

@@ -129,7 +129,7 @@ def test_report_with_labels_says_how_far_the_judge_can_be_trusted(graded: Path) 
     assert result.exit_code == 0, result.output
     text = page.read_text(encoding="utf-8")
     assert "Can you trust this judge?" in text
-    assert "6 labels by Ann" in " ".join(text.split())
+    assert "6 labels by <bdi>Ann</bdi>" in " ".join(text.split())
     path.write_text('{"criterion": "unknown"}\n')
     refused: Any = run("report", graded, "--labels", path, "--output", page)
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1), refused.output

@@ -79,16 +79,15 @@ def page_parts(
                 summary.add(row)
         if rows[-1]:
             criteria.add(rows[-1])
-        if len(rows) == 2:
-            comparison.add(*rows)
         shared.add(rows)
-        data.add(key, rows, shared.shared)
+        changed = comparison.add(key, *rows) if len(rows) == 2 else ()
+        data.add(key, rows, shared.shared, changed)
     columns = shared.columns
     script = "".join(_asset(name) for name in _SCRIPTS)
     return template.generate(
         title=title or runs[0].rubric or "Rubric report",
         runs=[(run, summary.summary) for run, summary in zip(runs, summaries, strict=True)],
-        comparison=comparison.comparison,
+        comparison=comparison.comparison if len(runs) > 1 else None,
         kind=columns.kind,
         criteria=criteria.of(columns),
         has_criteria=shared.has_criteria,

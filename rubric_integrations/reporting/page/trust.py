@@ -15,6 +15,9 @@ from rubric_integrations.runs.run_files import GradedRow, RunFile
 
 # More would make a list that nobody reads; the labels themselves have all.
 _MOST_DISAGREEMENTS = 200
+_MOST_CHARACTERS = 300
+# A scale with more numbers has no list of them: its bias says more.
+_MOST_NUMBERS = 7
 
 
 class CorrectedRate(NamedTuple):
@@ -36,7 +39,7 @@ class CriterionTrust(NamedTuple):
 
     Attributes:
         measured: Its agreement with people.
-        rates: How often each answer occurs; only MET for a binary criterion.
+        rates: How often each answer occurs; only MET for a binary criterion, and none for a scale with many numbers.
     """
 
     measured: CriterionAgreement
@@ -52,7 +55,7 @@ class Disagreement(NamedTuple):
         criterion: The criterion's name.
         people: The answer of most people.
         judged: The judge's answer.
-        reason: What a rater noted about it; may be empty.
+        reason: What a rater noted about it, or the beginning of it; may be empty.
     """
 
     place: int
@@ -70,6 +73,8 @@ class Trust(NamedTuple):
         problem: Why there are no figures; None if there are.
         agreement: The agreement with people; None without figures.
         criteria: The figures of each criterion.
+        labelled: The number of labelled judgments.
+        decided: How many of them people and the judge both decided.
         score: The mean score that people's answers would give; None without figures.
         judge_score: The judge's mean score; None without a score.
         warnings: What limits the figures.
@@ -80,11 +85,18 @@ class Trust(NamedTuple):
     problem: str | None = None
     agreement: Agreement | None = None
     criteria: Sequence[CriterionTrust] = ()
+    labelled: int = 0
+    decided: int = 0
     score: Estimate | None = None
     judge_score: float | None = None
     warnings: Sequence[str] = ()
     disagreements: Sequence[Disagreement] = ()
     more: int = 0
+
+    @property
+    def has_alpha(self) -> bool:
+        """Whether several people labelled the same judgments, so that there is their agreement with each other."""
+        return any(criterion.measured.people_alpha is not None for criterion in self.criteria)
 
 
 def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -> Trust:
@@ -106,13 +118,20 @@ def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -
         corrected = calibrate(rows, labels)
     except (ImportError, ValueError) as error:
         return Trust(f"The figures cannot be computed: {error}.")
-    warnings = list(corrected.warnings)
+    warnings = list(dict.fromkeys([*measured.warnings, *corrected.warnings]))
+    if undecided := sum(criterion.undecided for criterion in measured.criteria.values()):
+        warnings.append(
+            f"{undecided:,} of {len(matches):,} labelled judgments are left out: their raters disagree, and no answer "
+            "has a majority"
+        )
     if measured.unmatched:
         warnings.append(f"{measured.unmatched:,} labels belong to no judgment of this run")
     disagreements = list(_disagreements(runs, rows, matches))
     return Trust(
         agreement=measured,
-        criteria=[CriterionTrust(of, _rates(corrected.criteria.get(key))) for key, of in measured.criteria.items()],
+        criteria=[CriterionTrust(of, _rates(of, corrected.criteria.get(key))) for key, of in measured.criteria.items()],
+        labelled=len(matches),
+        decided=sum(criterion.n for criterion in measured.criteria.values()),
         score=corrected.score,
         judge_score=corrected.judge_score,
         warnings=warnings,
@@ -121,8 +140,10 @@ def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -
     )
 
 
-def _rates(calibration: CriterionCalibration | None) -> list[CorrectedRate]:
+def _rates(measured: CriterionAgreement, calibration: CriterionCalibration | None) -> list[CorrectedRate]:
     if calibration is None:
+        return []
+    if measured.kind == "scaled" and len(calibration.rates) > _MOST_NUMBERS:
         return []
     return [CorrectedRate(answer, judged or 0.0, rate) for answer, rate, judged in calibration.rates]
 
@@ -138,4 +159,6 @@ def _disagreements(
         if judged is None or people is None or match.judged.error or people == judged:
             continue
         reason = next((label.reason for label in match.labels if label.reason), "")
+        if len(reason) > _MOST_CHARACTERS:
+            reason = reason[:_MOST_CHARACTERS] + "..."
         yield Disagreement(places[keys[match.row]], rows[match.row].id, match.judged.name, people, judged, reason)

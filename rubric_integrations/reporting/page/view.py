@@ -15,7 +15,6 @@ from typing import Any
 
 from rubric_integrations.agreement.choosing import JudgmentToLabel
 from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
-from rubric_integrations.reporting.page.comparison import changed_answers
 from rubric_integrations.reporting.page.figures import desirability
 from rubric_integrations.reporting.page.steps import Thumbnails, shown_steps
 from rubric_integrations.results.criterion_report import CriterionReport
@@ -47,13 +46,20 @@ class PageData:
         self._digest = hashlib.sha256()
         self._start_block()
 
-    def add(self, key: RowKey, grades: Sequence[GradedRow | None], shared: dict[ColumnKey, None]) -> None:
+    def add(
+        self,
+        key: RowKey,
+        grades: Sequence[GradedRow | None],
+        shared: dict[ColumnKey, None],
+        changed: Sequence[CriterionReport] = (),
+    ) -> None:
         """Add one submission with its row in each run; None where a run does not have it.
 
         Args:
             key: The submission's id, and its number among those with an equal id.
             grades: The rows.
             shared: The criteria that may become columns.
+            changed: The criteria whose answer differs between two runs.
         """
         row_id, number = key
         shown = next(row for row in grades if row is not None)
@@ -61,8 +67,8 @@ class PageData:
         entry: dict[str, Any] = {"id": row_id, "grades": [row and self._grade(row, shared) for row in grades]}
         if number > 1:
             entry["copy"] = number
-        if len(grades) == 2 and grades[0] and grades[1]:
-            entry["changed"] = [column_key(criterion) for criterion in changed_answers(grades[0], grades[1])]
+        if changed:
+            entry["changed"] = [column_key(criterion) for criterion in changed]
         entry["at"] = [len(self.blocks), len(self._block)]
         self._rows.append(entry)
         self._block.append(details)

@@ -112,6 +112,6 @@ def criterion_figures(run: RunFile) -> list[CriterionFigures]:
 
 def compare(first: RunFile, second: RunFile) -> Comparison | None:
     figures = ComparisonFigures()
-    for _, (before, after) in matched_rows([first, second]):
-        figures.add(before, after)
+    for key, (before, after) in matched_rows([first, second]):
+        figures.add(key, before, after)
     return figures.comparison

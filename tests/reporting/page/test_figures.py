@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rubric_integrations import PerCriterionGrader, grade_many
+from rubric_integrations.agreement import compare_runs
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.usage import Spend
@@ -64,9 +65,24 @@ def test_criterion_figures_of_a_penalty_count_an_avoided_error_as_met() -> None:
 def test_compare_two_runs_counts_pairs_and_changed_answers() -> None:
     comparison = compare(FIRST, SECOND)
     assert comparison
-    assert (comparison.pairs, comparison.better, comparison.worse, comparison.same) == (3, 1, 1, 1)
+    # The judge failed at a criterion of the third submission in the first run.
+    assert (comparison.better, comparison.worse, comparison.same) == (1, 1, 1)
+    assert comparison.figures == compare_runs(FIRST, SECOND)
     assert comparison.flips == 3
     assert compare(FIRST, run_of("none")) is None
+
+
+def test_compare_lists_the_criterion_that_changed_most_surely_first() -> None:
+    rise = [f"right={'MET' if n < 30 else 'UNMET'} error={'UNMET' if n < 15 else 'MET'} tone=x" for n in range(40)]
+    first, second = run_of("first", *["right=UNMET error=MET tone=x"] * 40), run_of("second", *rise)
+    comparison = compare(first, second)
+    assert comparison
+    assert [(name, change.decision) for name, change in comparison.criteria] == [
+        ("right", "better"), ("error", "better"), ("tone", "unclear")
+    ]  # fmt: skip
+    reverse = compare(second, first)
+    assert reverse
+    assert [change.decision for _, change in reverse.criteria] == ["worse", "worse", "unclear"]
 
 
 def test_compare_of_equal_differences_has_no_p_value() -> None:
@@ -74,9 +90,16 @@ def test_compare_of_equal_differences_has_no_p_value() -> None:
     comparison = compare(*shifted)
     assert comparison
     # Six equal differences do not tell how much others would vary.
-    assert (comparison.p_value, comparison.difference.low) == (None, None)
-    assert (comparison.difference.value or 0) > 0
-    assert comparison.passed == (0, pytest.approx(-0.3465, abs=1e-4), pytest.approx(0.3465, abs=1e-4), 6)
+    assert (comparison.figures.p_value, comparison.figures.score.low) == (None, None)
+    assert (comparison.figures.score.value or 0) > 0
+    assert comparison.figures.passed == (0, pytest.approx(-0.3465, abs=1e-4), pytest.approx(0.3465, abs=1e-4), 6)
+
+
+def test_compare_of_rows_with_their_own_criteria_has_no_change_of_a_criterion() -> None:
+    first, second = own_rubrics("first", 3, "MET", "UNMET"), own_rubrics("second", 3, "UNMET", "UNMET")
+    comparison = compare(first, second)
+    assert comparison
+    assert (comparison.flips, comparison.criteria, comparison.figures.inputs) == (3, [], 3)
 
 
 def test_compare_counts_no_changed_answer_between_requirements_that_only_share_a_name() -> None:

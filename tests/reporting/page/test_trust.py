@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rubric_integrations import Criterion, Rubric, Scale
 from rubric_integrations.agreement import intervals
 from rubric_integrations.reporting import report_page
 from rubric_integrations.reporting.page.trust import trust_figures
@@ -47,6 +48,42 @@ def test_section_escapes_what_raters_wrote() -> None:
     page = report_page([RUN], labels=labels)
     assert evil not in page
     assert "&lt;img src=x onerror=alert(1)&gt;" in page
+
+
+def test_section_isolates_text_that_would_reverse_the_words_around_it_and_cuts_long_notes() -> None:
+    evil = "\u202eAnn"
+    labels = [label.model_copy(update={"rater": evil, "reason": "\\" * 10_000}) for label in LABELS]
+    page = report_page([RUN._replace(judge=evil)], labels=labels)
+    # Elements of this name are isolated, and so are links, names and requirements.
+    assert page.count(f"<bdi>{evil}</bdi>") == 2
+    assert "a,b,bdi,small,.key,.words" in page
+    assert "\\" * 300 + "..." in page
+    assert "\\" * 301 not in page
+
+
+def test_section_of_two_raters_shows_how_far_they_agree_and_what_their_ties_leave_out() -> None:
+    second = [["UNMET", "UNMET"], *PEOPLE[1:]]
+    figures = trust_figures([RUN], [*LABELS, *labels_of(RUBRIC, second, rater="Ben")])
+    assert (figures.labelled, figures.decided, figures.has_alpha) == (32, 31, True)
+    assert any(warning.startswith("1 of 32 labelled judgments are left out") for warning in figures.warnings)
+    assert not trust_figures([RUN], LABELS).has_alpha
+
+
+def test_section_has_the_rates_of_options_and_of_short_scales() -> None:
+    rubric = Rubric(
+        [
+            Criterion(name="long", requirement="Long?", scale=Scale(min=0, max=10)),
+            Criterion(name="short", requirement="Short?", scale=Scale(min=0, max=20)),
+            Criterion(name="right", requirement="Right?", weight=-1),
+        ]
+    )
+    answers = [[str(n % 9), ("10", "9")[n % 2], ("MET", "CANNOT_ASSESS", None)[n % 3]] for n in range(18)]
+    run = RunFile("run", None, None, run_of(rubric, answers))
+    labels = labels_of(rubric, [[number, other, "UNMET"] for number, other, _ in answers])
+    long, short, right = trust_figures([run], labels).criteria
+    assert long.rates == []
+    assert [rate.answer for rate in short.rates] == ["9", "10"]
+    assert (right.measured.judge_abstained, right.measured.failed, right.measured.n) == (6, 6, 6)
 
 
 def test_section_of_two_runs_links_to_the_rows_of_the_page() -> None:

@@ -44,7 +44,7 @@ def test_rows_with_an_equal_id_are_all_shown_and_matched_in_their_order() -> Non
     assert rows[2]["grades"][1] is None
     comparison = compare(first, second)
     assert comparison
-    assert (comparison.pairs, comparison.flips) == (2, 1)
+    assert (comparison.figures.inputs, comparison.flips) == (2, 1)
 
 
 def test_rows_of_one_rubric_have_a_column_for_each_criterion() -> None:

@@ -1,0 +1,81 @@
+"""Every view of the page is checked by axe-core in a real browser, light and dark, in a wide and in a narrow window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+
+from rubric_integrations.agreement import choose_for_labels
+from rubric_integrations.runs import RunFile
+from tests.agreement.runs import binary_rubric, labels_of, run_of
+from tests.reporting.page.runs import FIRST, SECOND
+
+RUBRIC = binary_rubric(2)
+RUN = RunFile("run", None, None, run_of(RUBRIC, [["MET", "UNMET"], ["UNMET", "CANNOT_ASSESS"], ["MET", None]]))
+LABELS = [
+    *labels_of(RUBRIC, [["MET", "MET"], ["UNMET", "UNMET"]], rater="Ann"),
+    *labels_of(RUBRIC, [["MET", "UNMET"], ["MET", "UNMET"]], rater="Ben"),
+]
+
+
+@pytest.fixture
+def violations() -> Callable[[Any], list[str]]:
+    axe = pytest.importorskip("axe_playwright_python.base", reason="axe-playwright-python is not installed")
+
+    def find(page: Any) -> list[str]:
+        """Return what axe-core finds on the view that the page shows, in each window."""
+        if not page.evaluate("'axe' in window"):
+            page.evaluate(axe.AXE_SCRIPT)
+        lines: list[str] = []
+        for width, scheme in product((1280, 390), ("light", "dark")):
+            page.set_viewport_size({"width": width, "height": 850})
+            page.emulate_media(color_scheme=scheme)
+            # What is not a colour is the same in both schemes, and the colours are the same in both windows.
+            rules = "{}" if scheme == "light" else "{runOnly: ['color-contrast']}"
+            broken_rules = page.evaluate(f"axe.run({rules}).then((results) => results.violations)")
+            lines += [
+                f"{width}, {scheme}: {rule['id']}: {node['html'][:300]}"
+                for rule in broken_rules
+                for node in rule["nodes"]
+            ]
+        return lines
+
+    return find
+
+
+def test_views_of_one_run_with_labels_have_no_violation(
+    show: Callable[..., Any], violations: Callable[[Any], list[str]]
+) -> None:
+    page = show(RUN, labels=LABELS)
+    assert page.locator(".differences a").count() == 1
+    assert violations(page) == []
+    page.click(".differences a")
+    page.wait_for_selector("#one h2")
+    page.click("button:has-text('confirm') >> nth=0")
+    assert violations(page) == []
+
+
+def test_views_of_two_runs_have_no_violation(show: Callable[..., Any], violations: Callable[[Any], list[str]]) -> None:
+    page = show(FIRST, SECOND)
+    assert page.is_visible("#changes")
+    assert violations(page) == []
+    page.evaluate("location.hash = '#s3'")
+    page.wait_for_selector("#one h2:text-is('s3')")
+    assert violations(page) == []
+
+
+def test_labelling_views_have_no_violation(show: Callable[..., Any], violations: Callable[[Any], list[str]]) -> None:
+    page = show(RUN, to_label=choose_for_labels(RUN, 1, seed=1))
+    assert violations(page) == []
+    page.keyboard.type("Ann")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#label-title:has-text('Judgment 1 of 2')")
+    assert violations(page) == []
+    page.keyboard.press("2")
+    page.wait_for_selector("#label-title:has-text('Judgment 2 of 2')")
+    page.keyboard.press("2")
+    page.wait_for_selector("#label-title:has-text('All 2 are labelled')")
+    assert violations(page) == []
