@@ -224,11 +224,11 @@ def _criteria(pairs: _Pairs, cluster: ClusterOf | None, level: float) -> dict[st
         else:
             differences = _by_cluster({key: b - a for key, (a, b) in of_rows.items()}, cluster)
             changes[name] = estimate_difference(differences, level), difference_p_value(differences)
-    adjusted = _holm({name: p_value for name, (_, p_value) in changes.items() if p_value is not None})
+    adjusted = holm({name: p_value for name, (_, p_value) in changes.items() if p_value is not None})
     return {name: CriterionChange(change, p, adjusted.get(name)) for name, (change, p) in changes.items()}
 
 
-def _holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     """Adjust p-values for their number (Holm 1979)."""
     adjusted: dict[str, float] = {}
     highest = 0.0
