@@ -71,8 +71,7 @@ class PanelReport(Record):
         lines = [f"{name}: {self._describe(judge)}" for name, judge in self.judges.items()]
         if self.labels:
             lines.append(f"panel: accuracy {self.panel.accuracy}")
-            useful = [name for name, judge in self.judges.items() if judge.adds.low is not None and judge.adds.low > 0]
-            lines.append(f"judges that surely add right answers: {', '.join(useful) or 'none, by these labels'}")
+            lines += self._findings()
         if self.effective_judges is not None:
             lines.append(
                 f"{len(self.judges)} judges are as good as {self.effective_judges:.1f} with independent errors "
@@ -84,6 +83,17 @@ class PanelReport(Record):
         spend = spend_text(self.spend.calls, self.spend.total_tokens, self.spend.cost)
         lines.append(f"cost of the panel: {spend}; votes do not tell the cost of each judge")
         return "\n".join([*lines, *self.warnings])
+
+    def _findings(self) -> list[str]:
+        """Say of which judges it is sure what they do for the panel."""
+        adds = {name: judge.adds for name, judge in self.judges.items()}
+        alone = {name: judge.panel_gain for name, judge in self.judges.items()}
+        useful = [name for name, row in adds.items() if row.low is not None and row.low > 0]
+        harmful = [name for name, row in adds.items() if row.high is not None and row.high < 0]
+        better = [name for name, row in alone.items() if row.high is not None and row.high < 0]
+        lines = [f"judges that surely add right answers: {', '.join(useful) or 'none, by these labels'}"]
+        lines += [f"judges without which the panel is surely better: {', '.join(harmful)}"] if harmful else []
+        return lines + ([f"judges that are surely better alone than the panel: {', '.join(better)}"] if better else [])
 
     def _describe(self, judge: JudgeOnPanel) -> str:
         agrees = "no answer" if judge.agrees is None else f"agrees with the panel in {judge.agrees:.0%}"

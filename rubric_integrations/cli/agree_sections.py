@@ -66,11 +66,12 @@ def measure_sections(
         examples: The most disagreements of each criterion.
     """
     from rubric_integrations.agreement import find_disagreements, panel_report, reliability
+    from rubric_integrations.agreement.panel_votes import is_voted
 
     entries = [entry for row in run.rows if row.report for entry in row.report.criteria]
     warnings: list[str] = []
     panel = confidence = None
-    if any(len(entry.votes) > 1 for entry in entries):
+    if any(map(is_voted, entries)):
         try:
             panel = panel_report(run, labels, rubric=rubric, level=level)
         except ValueError as error:

@@ -53,6 +53,19 @@ def test_each_judge_is_measured_by_its_own_votes() -> None:
     assert report.criteria["c0"].strategy == "majority"
 
 
+def test_judge_that_is_better_alone_and_one_that_harms_are_named() -> None:
+    # `a` is always right, `b` half of the time, and `c` errs wherever `b` does, and elsewhere, too.
+    votes = [[MET, MET, MET], [MET, UNMET, UNMET], [UNMET, UNMET, UNMET], [UNMET, UNMET, MET]] * 20
+    report = panel_report(panel_run(ONE, votes), labels_of(ONE, [MET, MET, UNMET, UNMET] * 20))
+    text = report.summary()
+    assert "judges that are surely better alone than the panel: a\n" in text
+    assert "judges that surely add right answers: none, by these labels" in text
+    assert "without which" not in text
+    harmful = panel_run(ONE, [[UNMET, UNMET, MET], [MET, UNMET, MET], [UNMET, UNMET, MET]] * 20)
+    text = panel_report(harmful, labels_of(ONE, [UNMET] * 60)).summary()
+    assert "judges without which the panel is surely better: a, c\n" in text
+
+
 def test_votes_are_repeated_by_the_strategy_of_the_run() -> None:
     any_met = panel_run(ONE, [[MET, UNMET, UNMET], [UNMET, UNMET, UNMET]] * 5, Voting(binary="any"))
     report = panel_report(any_met, labels_of(ONE, [MET, UNMET] * 5))
@@ -121,7 +134,7 @@ def test_effective_judges_of_copies_are_one_and_of_independent_judges_all() -> N
     copies = panel_report(panel_run(ONE, votes), labels_of(ONE, people))
     assert copies.effective_judges == pytest.approx(1.0)
     assert copies.error_correlations["a"]["c"] == pytest.approx(1.0)
-    votes, people = simulate([0.8, 0.8, 0.8], 400)
+    votes, people = simulate([0.8, 0.8, 0.8], 250)
     independent = panel_report(panel_run(ONE, votes), labels_of(ONE, people))
     assert independent.effective_judges == pytest.approx(3.0, abs=0.3)
 
