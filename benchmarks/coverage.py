@@ -16,6 +16,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from rubric_integrations.agreement.clusters import Count, estimate_clustered_difference, estimate_clustered_rate
+from rubric_integrations.agreement.confidence_figures import StatedJudgment, estimate_loss, squared_error
 from rubric_integrations.agreement.correction import Stratum, corrected_mean, corrected_rate, rogan_gladen_rate
 from rubric_integrations.agreement.gates import SequentialGate, decide_mean
 from rubric_integrations.agreement.intervals import difference_p_value, estimate_rate_difference
@@ -39,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=2000)
     draws, console = parser.parse_args().draws, Console(width=110)
-    for table in (rates, means, kappas, differences, gates):
+    for table in (rates, means, kappas, differences, clusters, gates):
         console.print(table(draws))
 
 
@@ -223,6 +225,66 @@ def _taste(rng: Rng) -> tuple[bool, bool]:
     p_value = difference_p_value(f.tolist())
     corrected = corrected_mean(y[:60].tolist(), f[:60].tolist(), float(f.mean()), len(f), bounded=False).estimate
     return p_value is not None and p_value < 0.05, not _contains(corrected, 0.0)
+
+
+def clusters(draws: int) -> Table:
+    """Simulate intervals over judgments that depend on each other within a submission."""
+    columns = ("submissions", "judgments of each", "a rate", "a difference of two panels", "a Brier score")
+    table = Table(*columns, title="Judgments that depend on each other: coverage")
+    for submissions, size in product((20, 50, 100), (1, 5)):
+        cells: list[str] = []
+        for coverage in (_clustered_rate, _clustered_difference, _brier):
+            values = [coverage(submissions, size, alike, draws) for alike in (0.0, 0.3, 0.8)]
+            cells.append(f"{min(map(min, values)):.3f}-{max(map(max, values)):.3f}")
+        table.add_row(str(submissions), str(size), *cells)
+    return table
+
+
+def _thresholds(rng: Rng, submissions: int, size: int, alike: float) -> np.ndarray:
+    """Draw uniform numbers, of which two of one submission are the same number with a probability of `alike`."""
+    shared, own = rng.random((submissions, 1)), rng.random((submissions, size))
+    return np.where(rng.random((submissions, size)) < alike**0.5, shared, own)
+
+
+def _clustered_rate(submissions: int, size: int, alike: float, draws: int) -> list[float]:
+    coverages: list[float] = []
+    for rate in (0.7, 0.9, 0.97):
+        rng = np.random.default_rng(1)
+        right = (_thresholds(rng, submissions, size, alike) < rate for _ in range(draws))
+        estimates = (estimate_clustered_rate([Count(int(row.sum()), size) for row in draw]) for draw in right)
+        coverages.append(float(np.mean([_contains(estimate, rate) for estimate in estimates])))
+    return coverages
+
+
+def _clustered_difference(submissions: int, size: int, alike: float, draws: int) -> list[float]:
+    coverages: list[float] = []
+    for up, down in ((0.02, 0.02), (0.05, 0.02), (0.1, 0.1), (0.2, 0.05)):
+        rng, hits = np.random.default_rng(1), 0
+        for _ in range(draws):
+            drawn = _thresholds(rng, submissions, size, alike)
+            rose, fell = (drawn < up).mean(axis=1), (drawn > 1 - down).mean(axis=1)
+            hits += _contains(estimate_clustered_difference(rose.tolist(), fell.tolist()), up - down)
+        coverages.append(hits / draws)
+    return coverages
+
+
+def _brier(submissions: int, size: int, alike: float, draws: int) -> list[float]:
+    """Simulate judges that state three confidences: one of them is as often right, and the other is right in 60 %."""
+    stated = np.array([0.9, 0.95, 1.0])
+    coverages: list[float] = []
+    for accuracies in (stated, np.full(3, 0.6)):
+        truth = float(np.mean(accuracies * (1 - stated) ** 2 + (1 - accuracies) * stated**2))
+        rng, hits = np.random.default_rng(1), 0
+        for _ in range(draws):
+            levels = rng.integers(0, 3, (submissions, size))
+            right = _thresholds(rng, submissions, size, alike) < accuracies[levels]
+            items = [
+                StatedJudgment(row, float(stated[levels[row, place]]), bool(right[row, place]), None, 1.0)
+                for row, place in product(range(submissions), range(size))
+            ]
+            hits += _contains(estimate_loss(items, squared_error, 0.95), truth)
+        coverages.append(hits / draws)
+    return coverages
 
 
 def gates(draws: int) -> Table:

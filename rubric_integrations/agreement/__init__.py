@@ -5,52 +5,103 @@
 - `measure` compares the judge with people (`criterion_agreement`, `tables`, `kappa`, `ranks`, `weighting`),
   `calibration` corrects its figures (`correction`, `scores`), `comparison` compares two runs (`changes`), `gates`
   decide on a release, and `planning` says how many labels are needed. `intervals` has the estimates that all of them
-  return.
+  return, and `clusters` those of judgments that depend on each other.
+- `panels` says what each judge of a panel is worth (`panel_votes`, `panel_figures`), and `panel_weights` weights their
+  votes. `confidence` says what a judge's confidence means (`confidence_figures`, `reliability_diagram`).
+- `disagreements` says which criteria people and the judge read differently, and `wording` proposes other words
+  (`wording_prompt`).
 
 All intervals are closed forms: the same data always give the same figures, and nothing draws random numbers, except
-what people should read. A figure that is undefined is None, never 0.
+what people should read, and which labels make weights, by a seed. A figure that is undefined is None, never 0.
 
 To add a measure of agreement, write its formula in `kappa`, `ranks` or `tables`, with its source, and add a field to
 `CriterionAgreement`.
 """
 
+from typing import TYPE_CHECKING
+
+from rubric_integrations._util.lazy import lazy_names
 from rubric_integrations.agreement.calibration import Calibration, CriterionCalibration, calibrate, calibrate_rate
 from rubric_integrations.agreement.choosing import JudgmentToLabel, choose_for_labels
 from rubric_integrations.agreement.comparison import CriterionChange, RunComparison, compare_runs
+from rubric_integrations.agreement.confidence import Reliability, reliability
+from rubric_integrations.agreement.confidence_figures import ConfidenceBin, SelectivePoint
 from rubric_integrations.agreement.criterion_agreement import CriterionAgreement
+from rubric_integrations.agreement.disagreements import (
+    CriterionDisagreements,
+    Direction,
+    Disagreement,
+    find_disagreements,
+)
 from rubric_integrations.agreement.gates import GateResult, SequentialGate, fewest_to_pass, gate
 from rubric_integrations.agreement.label_lines import LabelsError
 from rubric_integrations.agreement.matching import ChosenLabelsError
 from rubric_integrations.agreement.measure import Agreement, ScoreAgreement, agreement
+from rubric_integrations.agreement.panel_figures import JudgeOnPanel, PanelCriterion
+from rubric_integrations.agreement.panels import PanelReport, panel_report
 from rubric_integrations.agreement.planning import plan_labels
 from rubric_integrations.agreement.ranks import OrderedAgreement
 from rubric_integrations.agreement.reading import read_labels
 from rubric_integrations.agreement.tables import VerdictAgreement
 from rubric_integrations.results.estimate import Estimate
 
+if TYPE_CHECKING:
+    from rubric_integrations.agreement.panel_weights import PanelWeights, suggest_weights
+    from rubric_integrations.agreement.wording import WordingProposal, propose_wording
+
+# They import DSPy, which figures do not need.
+_MODULES = {
+    "PanelWeights": "panel_weights",
+    "WordingProposal": "wording",
+    "propose_wording": "wording",
+    "suggest_weights": "panel_weights",
+}
+
 __all__ = [
     "Agreement",
     "Calibration",
     "ChosenLabelsError",
+    "ConfidenceBin",
     "CriterionAgreement",
     "CriterionCalibration",
     "CriterionChange",
+    "CriterionDisagreements",
+    "Direction",
+    "Disagreement",
     "Estimate",
     "GateResult",
+    "JudgeOnPanel",
     "JudgmentToLabel",
     "LabelsError",
     "OrderedAgreement",
+    "PanelCriterion",
+    "PanelReport",
+    "PanelWeights",
+    "Reliability",
     "RunComparison",
     "ScoreAgreement",
+    "SelectivePoint",
     "SequentialGate",
     "VerdictAgreement",
+    "WordingProposal",
     "agreement",
     "calibrate",
     "calibrate_rate",
     "choose_for_labels",
     "compare_runs",
     "fewest_to_pass",
+    "find_disagreements",
     "gate",
+    "panel_report",
     "plan_labels",
+    "propose_wording",
     "read_labels",
+    "reliability",
+    "suggest_weights",
 ]
+
+__getattr__ = lazy_names(__name__, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return __all__

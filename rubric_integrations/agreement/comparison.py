@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.run_files import RowKey, RunFile, matched_rows
+
+Key = TypeVar("Key")
 
 Decision = Literal["better", "worse", "unclear"]
 
@@ -195,7 +197,7 @@ def _criteria(changes: RunChanges, level: float) -> dict[str, CriterionChange]:
         criterion: _change(of_rows, level, is_clustered=changes.cluster is not None)
         for criterion, of_rows in changes.criteria.items()
     }
-    adjusted = _holm({criterion: p_value for criterion, (_, p_value) in measured.items() if p_value is not None})
+    adjusted = holm({criterion: p_value for criterion, (_, p_value) in measured.items() if p_value is not None})
     return {
         names[criterion]: CriterionChange(
             difference, p_value, adjusted.get(criterion), criterion[1], changes.criteria[criterion].weight
@@ -220,9 +222,9 @@ def _mean_change(of_rows: PairedChanges, level: float) -> Estimate:
     return estimate._replace(low=max(-1.0, estimate.low), high=min(1.0, estimate.high))
 
 
-def _holm(p_values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """Adjust p-values for their number (Holm 1979)."""
-    adjusted: dict[tuple[str, str], float] = {}
+    adjusted: dict[Key, float] = {}
     highest = 0.0
     for rank, (criterion, p_value) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         highest = max(highest, min(1.0, p_value * (len(p_values) - rank)))

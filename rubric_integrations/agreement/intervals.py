@@ -27,8 +27,11 @@ def estimate_rate(successes: int, trials: int, level: float = 0.95) -> Estimate:
     return Estimate(successes / trials, *jeffreys_limits(successes, trials, level), trials)
 
 
-def jeffreys_limits(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Compute the limits of a rate: equal tails of Beta(x + 1/2, n - x + 1/2), 0 at x = 0 and 1 at x = n."""
+def jeffreys_limits(successes: float, trials: float, level: float = 0.95) -> tuple[float, float]:
+    """Compute the limits of a rate: equal tails of Beta(x + 1/2, n - x + 1/2), 0 at x = 0 and 1 at x = n.
+
+    Effective numbers of trials, and of successes among them, need not be integers.
+    """
     _check_level(level)
     failures, tail = trials - successes, (1 - level) / 2
     inverse = special().betaincinv
@@ -145,10 +148,15 @@ def estimate_rate_difference(*, rose: int, fell: int, pairs: int, level: float =
     """
     if pairs == 0:
         return Estimate(None, None, None, 0)
-    up, down = (rose + 1) / (pairs + 2), (fell + 1) / (pairs + 2)
-    half = normal_quantile(level) * math.sqrt((up + down - (up - down) ** 2) / (pairs + 2))
-    low, high = max(-1.0, up - down - half), min(1.0, up - down + half)
+    low, high = rate_difference_limits(rose, fell, pairs, normal_quantile(level))
     return Estimate((rose - fell) / pairs, low, high, pairs)
+
+
+def rate_difference_limits(rose: float, fell: float, pairs: float, quantile: float) -> tuple[float, float]:
+    """Compute the limits of `estimate_rate_difference`, also for effective numbers of pairs, which are no integers."""
+    up, down = (rose + 1) / (pairs + 2), (fell + 1) / (pairs + 2)
+    half = quantile * math.sqrt((up + down - (up - down) ** 2) / (pairs + 2))
+    return max(-1.0, up - down - half), min(1.0, up - down + half)
 
 
 def mcnemar_p_value(rose: int, fell: int) -> float | None:

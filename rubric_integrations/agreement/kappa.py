@@ -1,4 +1,4 @@
-"""Agreement beyond chance: Cohen's kappa with its interval, Gwet's AC1, and Krippendorff's alpha.
+"""Agreement beyond chance: Cohen's kappa with its interval, Gwet's AC1, Fleiss' kappa, and Krippendorff's alpha.
 
 A confusion table has a row for each level that people chose, and a column for each level that the judge chose. The
 levels come from the criterion and never from the data: a level that nobody chose must not renumber the others.
@@ -72,6 +72,26 @@ def gwet_ac1(confusion: Any) -> float | None:
     mean_shares = (shares.sum(axis=0) + shares.sum(axis=1)) / 2
     by_chance = float((mean_shares * (1 - mean_shares)).sum() / (len(counts) - 1))
     return (float(np.trace(shares)) - by_chance) / (1 - by_chance)
+
+
+def fleiss_kappa(units: Sequence[Sequence[int]], levels: int) -> float | None:
+    """Compute kappa among several raters (Fleiss 1971); None if all answers are the same, and without a unit.
+
+    Args:
+        units: For each unit, the indices of the levels that its raters chose, as many in each unit, at least two.
+        levels: How many levels there are.
+
+    Example:
+        >>> fleiss_kappa([[0, 0, 0], [1, 1, 1]], 2)
+        1.0
+    """
+    if not units:
+        return None
+    counts = np.array([np.bincount(unit, minlength=levels) for unit in units], float)
+    raters = counts[0].sum()
+    equal = ((counts**2).sum(axis=1) - raters) / (raters * (raters - 1))
+    by_chance = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
+    return None if by_chance >= 1 else (float(equal.mean()) - by_chance) / (1 - by_chance)
 
 
 def krippendorff_alpha(units: Sequence[Sequence[int]], distances: Any) -> float | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations.cli.agree_sections import measure_sections
 from rubric_integrations.cli.console import out
 from rubric_integrations.cli.figures import UNDEFINED, figure, print_json, print_lines, print_warnings, with_limits
 from rubric_integrations.cli.trust_inputs import (
@@ -25,6 +28,9 @@ from rubric_integrations.cli.trust_inputs import (
 if TYPE_CHECKING:
     from rubric_integrations.agreement import Agreement
 
+DisagreementsOption = Annotated[
+    int, typer.Option(min=0, help="The most disagreements that are shown of each criterion, the clearest first.")
+]
 _COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "people's alpha")
 
 
@@ -33,11 +39,13 @@ def agree(
     labels: LabelsPaths = None,
     rubric: RubricOption = None,
     level: LevelOption = 0.95,
+    disagreements: DisagreementsOption = 2,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how far a judge agrees with people, per criterion and in total.
+    """Measure how far a judge agrees with people, per criterion and in total, and show where they differ.
 
-    The bias is the judge's mean minus people's. Figures are in [-1, 1], and a dash is a figure that is undefined.
+    The bias is the judge's mean minus people's. Figures are in [-1, 1], and a dash is a figure that is undefined. Of a
+    panel, it shows what each judge adds, and of a judge that states its confidence, what that means.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
@@ -49,14 +57,16 @@ def agree(
         loaded, run_rubric = load_run(run), load_rubric(rubric)
         answers = load_people_labels(labels or (), loaded, run_rubric)
         result = agreement(loaded, answers, rubric=run_rubric, level=level)
+        sections = measure_sections(loaded, answers, run_rubric, level, disagreements)
     require_matching(answers, result.labels, labels or [run], run)
     if result.unmatched:
         print_warnings([f"{result.unmatched:,} of {len(answers):,} labels belong to no judgment of {run}"])
-    print_warnings(result.warnings)
+    print_warnings(list(dict.fromkeys([*result.warnings, *sections.warnings])))
     if as_json:
-        print_json(result)
+        print_json({**{name: getattr(result, name) for name in type(result).model_fields}, **sections.as_json()})
     else:
         _print(result, level)
+        sections.print()
 
 
 def _print(result: Agreement, level: float) -> None:

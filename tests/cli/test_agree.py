@@ -41,6 +41,8 @@ def test_agree_with_json_prints_the_record_alone(trusted: Path) -> None:
     result = run("agree", trusted / "run.jsonl", trusted / "labels.jsonl", "--json", "--level", 0.9)
     figures = json.loads(result.stdout, parse_constant=pytest.fail)
     expected = agreement(run_of(RUBRIC, JUDGE), labels_of(RUBRIC, PEOPLE, rater="Ana"), level=0.9)
+    assert (figures.pop("panel"), figures.pop("confidence")) == (None, None)
+    assert [row["name"] for row in figures.pop("disagreements")] == ["c0", "c1"]
     assert Agreement.model_validate(figures).accuracy == expected.accuracy
     assert figures["criteria"]["c0"]["accuracy"]["low"] == expected.criteria["c0"].accuracy.low
     assert figures["criteria"]["c1"]["kappa"]["n"] == 39
