@@ -52,7 +52,7 @@ class RubricGate:
             labels: People's labels of a random part of the run, by which the mean is corrected.
             baseline: An earlier run over the same inputs, than which the run must not be worse.
             margin: How much worse than the baseline the run may be, at least 0 (default 0).
-            rubric: The run's rubric, for labels, if checks decide criteria, or groups the score.
+            rubric: The run's rubric, for labels, if groups make its score.
             alpha: The probability of a wrong decision, at each side (default 0.05).
             allow_inconclusive: Whether a run that does not decide passes too (default False).
 

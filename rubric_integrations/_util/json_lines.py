@@ -90,13 +90,13 @@ def json_lines(values: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in fields:
-            raise RepeatedKeyError(
-                f"has the key {key!r} twice in one object: remove one of them, since one value would be lost"
-            )
-        fields[key] = value
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        seen = set[str]()
+        key = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise RepeatedKeyError(
+            f"has the key {key!r} twice in one object: remove one of them, since one value would be lost"
+        )
     return fields
 
 

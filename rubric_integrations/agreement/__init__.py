@@ -2,21 +2,21 @@
 
 - `choosing` draws what people should read, `reading` reads their labels (`label_lines`, `labelled_rows`), and
   `matching` finds the judgments that these are about.
-- `measure` compares the judge with people (`criterion_agreement`, `kappa`, `ranks`, `weighting`), `calibration`
-  corrects its figures (`correction`, `scores`), `comparison` compares two runs, `gates` decide on a release, and
-  `planning` says how many labels are needed. `intervals` has the estimates that all of them return.
+- `measure` compares the judge with people (`criterion_agreement`, `tables`, `kappa`, `ranks`, `weighting`),
+  `calibration` corrects its figures (`correction`, `scores`), `comparison` compares two runs, `gates` decide on a
+  release, and `planning` says how many labels are needed. `intervals` has the estimates that all of them return.
 
 All intervals are closed forms: the same data always give the same figures, and nothing draws random numbers, except
 what people should read. A figure that is undefined is None, never 0.
 
-To add a measure of agreement, write its formula in `kappa` or `ranks`, with its source, and add a field to
+To add a measure of agreement, write its formula in `kappa`, `ranks` or `tables`, with its source, and add a field to
 `CriterionAgreement`.
 """
 
 from rubric_integrations.agreement.calibration import Calibration, CriterionCalibration, calibrate, calibrate_rate
 from rubric_integrations.agreement.choosing import JudgmentToLabel, choose_for_labels
 from rubric_integrations.agreement.comparison import CriterionChange, RunComparison, compare_runs
-from rubric_integrations.agreement.criterion_agreement import CriterionAgreement, VerdictAgreement
+from rubric_integrations.agreement.criterion_agreement import CriterionAgreement
 from rubric_integrations.agreement.gates import GateResult, SequentialGate, fewest_to_pass, gate
 from rubric_integrations.agreement.label_lines import LabelsError
 from rubric_integrations.agreement.matching import ChosenLabelsError
@@ -24,6 +24,7 @@ from rubric_integrations.agreement.measure import Agreement, ScoreAgreement, agr
 from rubric_integrations.agreement.planning import plan_labels
 from rubric_integrations.agreement.ranks import OrderedAgreement
 from rubric_integrations.agreement.reading import read_labels
+from rubric_integrations.agreement.tables import VerdictAgreement
 from rubric_integrations.results.estimate import Estimate
 
 __all__ = [

@@ -6,6 +6,7 @@ import math
 import warnings as python_warnings
 from collections.abc import Iterable, Mapping, Sequence
 
+from rubric_integrations._util.notebook import html_table
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.correction import (
     Stratum,
@@ -13,7 +14,7 @@ from rubric_integrations.agreement.correction import (
     corrected_rate,
     rogan_gladen_rate,
 )
-from rubric_integrations.agreement.matching import Match, count_verdicts, group_matches, match_labels
+from rubric_integrations.agreement.matching import Match, chosen_warning, count_verdicts, group_matches, match_labels
 from rubric_integrations.agreement.planning import FEWEST_LABELS
 from rubric_integrations.agreement.ranks import compare_values
 from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
@@ -44,6 +45,16 @@ class CriterionCalibration(Record):
     options: dict[str, Estimate]
     judge_rates: dict[str, float]
 
+    @property
+    def rates(self) -> list[tuple[str, Estimate, float | None]]:
+        """Each answer with its corrected share and the judge's own; of a binary criterion, only MET.
+
+        The judge's share is 0 for an answer that it never gave, and None if it gave none at all.
+        """
+        rates = self.options if self.rate is None else {"MET": self.rate}
+        judged = self.judge_rates
+        return [(answer, rate, judged.get(answer, 0.0) if judged else None) for answer, rate in rates.items()]
+
 
 class Calibration(Record):
     """The figures of a run as people would see them.
@@ -67,6 +78,38 @@ class Calibration(Record):
     labels_saved: float | None
     warnings: tuple[str, ...] = ()
 
+    def summary(self) -> str:
+        """Return the figures as text: the mean score, a line for each answer to each criterion, and the warnings."""
+        lines = [
+            f"{name}: {answer} {rate}, by the judge {'undefined' if judged is None else f'{judged:.3f}'}"
+            for name, row in self.criteria.items()
+            for answer, rate, judged in row.rates
+        ]
+        return "\n".join([*self.score_lines, *lines, *self.warnings])
+
+    @property
+    def score_lines(self) -> list[str]:
+        """The mean score by the judge and by people, and what the judge saves, as sentences."""
+        if self.judge_score is None:
+            return ["The run has no mean score."]
+        judged = f"Mean score: {self.judge_score:.3f} by the judge"
+        if self.score.value is None:
+            return [f"{judged}; these labels do not correct it."]
+        lines = [f"{judged}, {self.score} by people's labels."]
+        if self.labels_saved is not None:
+            lines.append(
+                f"The judge saves {self.labels_saved:.0%} of the labels that the same interval would need without it."
+            )
+        return lines
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, answer, judged, str(rate))
+            for name, row in self.criteria.items()
+            for answer, rate, judged in row.rates
+        ]
+        return html_table(" ".join(self.score_lines), ("criterion", "answer", "judge", "corrected"), rows)
+
 
 def calibrate(
     run: RunLike, labels: Iterable[LabelledJudgment], *, rubric: Rubric | None = None, level: float = 0.95
@@ -77,19 +120,22 @@ def calibrate(
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
         labels: Labels of a part of the same run, drawn at random or by the judge's verdict. For labels of other
             submissions there is `calibrate_rate`.
-        rubric: The run's rubric, if checks decide criteria, or groups the score.
+        rubric: The run's rubric, if groups make its score.
         level: The level of the intervals.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people, such as the overruled answers alone.
+        ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
+            these are left out, with a warning.
         ValueError: No label belongs to the run.
     """
     rows = read_rows(run)
-    matches, unmatched = match_labels(rows, labels)
+    matched = match_labels(rows, labels)
+    matches = matched.matches
     if not matches:
+        left_out = f"; {chosen_warning(len(matched.chosen))}" if matched.chosen else ""
         raise ValueError(
-            f"none of the {len(unmatched):,} labels belongs to a judgment of this run: for labels of other submissions "
-            "there is `calibrate_rate`"
+            f"none of the {len(matched.unmatched):,} labels belongs to a judgment of this run: for labels of other "
+            f"submissions there is `calibrate_rate`{left_out}"
         )
     scores = [score for row in rows if (score := complete_score(row)) is not None]
     judge_score = math.fsum(scores) / len(scores) if scores else None
@@ -128,7 +174,7 @@ def calibrate(
     }
     return Calibration(
         score=score, judge_score=judge_score, criteria=criteria, weight=weight, labels_saved=saved,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *matched.warnings),
     )  # fmt: skip
 
 

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rubric_integrations.agreement.criterion_agreement import answer_levels
 from rubric_integrations.agreement.rows import RunLike, read_rows
+from rubric_integrations.agreement.tables import answer_levels
 from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.results.labels import Sampled
 from rubric_integrations.runs.run_files import GradedRow
@@ -42,7 +42,7 @@ class JudgmentToLabel(NamedTuple):
 
 
 def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: int = 0) -> list[JudgmentToLabel]:
-    """Draw judgments of a run for people to label.
+    """Draw judgments of a run for people to label; none of criteria with a check, which code answers.
 
     Args:
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
@@ -53,13 +53,13 @@ def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: i
         seed: Which draw; the same seed draws the same.
 
     Raises:
-        ValueError: `n` is less than 1, or the run has no judgments.
+        ValueError: `n` is less than 1, or the run has no answer of a judge.
     """
     if n < 1:
         raise ValueError(f"`n` must be at least 1, got {n!r}")
     rows = [(place, row) for place, row in enumerate(read_rows(run)) if _judged(row)]
     if not rows:
-        raise ValueError("the run has no judgments: there is nothing to label")
+        raise ValueError("the run has no answers of a judge: there is nothing to label")
     pairs = [_Judgment(place, row, entry) for place, row in rows for entry in _judged(row)]
     rng = random.Random(seed)  # noqa: S311 -- a draw, not a secret
     if not by_verdict:
@@ -85,7 +85,7 @@ class _Judgment(NamedTuple):
 
 
 def _judged(row: GradedRow) -> Sequence[CriterionReport]:
-    return [entry for entry in row.report.criteria if entry.was_judged] if row.report else []
+    return [entry for entry in row.report.criteria if entry.was_judged and not entry.computed] if row.report else []
 
 
 def _answers_to(entry: CriterionReport) -> tuple[str, ...]:

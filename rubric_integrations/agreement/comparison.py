@@ -18,7 +18,7 @@ from rubric_integrations.agreement.intervals import (
     estimate_rate_difference,
     mcnemar_p_value,
 )
-from rubric_integrations.agreement.matching import criterion_keys, match_labels
+from rubric_integrations.agreement.matching import Matches, criterion_keys, match_labels
 from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
 from rubric_integrations.agreement.scores import score_pairs
 from rubric_integrations.results.estimate import Estimate
@@ -118,11 +118,11 @@ def compare_runs(
         labels: People's labels of a random part of both runs: the same inputs in each.
         cluster: The input to which a row belongs, by its id, if inputs have several samples.
         margin: How much worse the second run may be, at least 0.
-        rubric: The rubric, for labels, if checks decide criteria, or groups the score.
+        rubric: The rubric, for labels, if groups make the score.
         level: The level of the intervals.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
+        ChosenLabelsError: All labels were chosen by people. If only some were, these are left out, with a warning.
         ValueError: The runs share no scored input, `margin` is negative, labels were drawn by the judge's verdict, or
             the runs do not have the submissions that labels are about.
     """
@@ -142,9 +142,9 @@ def compare_runs(
     if are_bounded and not any(differences):
         # No input changed: that bounds how many others would, each by 1 at most.
         score = estimate_rate_difference(rose=0, fell=0, pairs=len(differences), level=level)
-    corrected = (
-        _corrected(first, second, list(labels), differences, cluster, rubric, level) if labels is not None else None
-    )
+    corrected, warnings = None, list[str]()
+    if labels is not None:
+        corrected, warnings = _corrected(first, second, list(labels), differences, cluster, rubric, level)
     deciding = corrected or score
     is_better, is_worse = _above(deciding.low, 0.0), deciding.high is not None and deciding.high < -margin
     return RunComparison(
@@ -158,7 +158,7 @@ def compare_runs(
         decision="better" if is_better else "worse" if is_worse else "unclear",
         is_not_worse=_above(deciding.low, -margin),
         unmatched=unmatched,
-        warnings=_warnings(differences, left_out=len(pairs) - len(changes)),
+        warnings=(*_warnings(differences, left_out=len(pairs) - len(changes)), *warnings),
     )
 
 
@@ -246,8 +246,8 @@ def _corrected(
     cluster: ClusterOf | None,
     rubric: Rubric | None,
     level: float,
-) -> Estimate:
-    """Correct the difference by the inputs that people labelled in both runs."""
+) -> tuple[Estimate, list[str]]:
+    """Correct the difference by the inputs that people labelled in both runs; the texts are what limits it."""
     if any(label.sampled == "by_verdict" for label in labels):
         raise ValueError(
             "labels were drawn by the judge's verdict: they say nothing about mean scores; label a random part of the "
@@ -259,15 +259,18 @@ def _corrected(
             "`grade_many`, or the files that `grade --out` wrote"
         )
     of_runs: list[dict[RowKey, tuple[float, float]]] = []
+    of_both = Matches([], [], [])
     for rows in (first, second):
-        keys = _row_keys(rows)
-        pairs = score_pairs(rows, match_labels(rows, labels).matches, rubric)
+        keys, matched = _row_keys(rows), match_labels(rows, labels)
+        of_both = Matches([*of_both.matches, *matched.matches], [], [*of_both.chosen, *matched.chosen])
+        pairs = score_pairs(rows, matched.matches, rubric)
         of_runs.append({keys[pair.row]: (pair.people, pair.judge) for pair in pairs})
     shared = [key for key in of_runs[0] if key in of_runs[1]]
     people = _by_cluster({key: of_runs[1][key][0] - of_runs[0][key][0] for key in shared}, cluster)
     judge = _by_cluster({key: of_runs[1][key][1] - of_runs[0][key][1] for key in shared}, cluster)
     mean = math.fsum(differences) / len(differences)
-    return corrected_mean(people, judge, mean, len(differences), level=level, bounded=False).estimate
+    corrected = corrected_mean(people, judge, mean, len(differences), level=level, bounded=False).estimate
+    return corrected, of_both.warnings
 
 
 def _detectable(differences: Sequence[float]) -> float | None:

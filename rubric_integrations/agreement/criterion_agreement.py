@@ -10,33 +10,27 @@ import numpy as np
 
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.correction import Stratum, corrected_rate
-from rubric_integrations.agreement.intervals import estimate_difference, estimate_rate, estimate_rate_difference
+from rubric_integrations.agreement.intervals import (
+    effect_size,
+    estimate_difference,
+    estimate_rate,
+    estimate_rate_difference,
+)
 from rubric_integrations.agreement.kappa import Matrix, cohen_kappa, gwet_ac1, krippendorff_alpha, level_distances
 from rubric_integrations.agreement.matching import Match
 from rubric_integrations.agreement.ranks import OrderedAgreement, compare_values
+from rubric_integrations.agreement.tables import (
+    VerdictAgreement,
+    adjacent_share,
+    answer_levels,
+    chance_agreement,
+    phi_coefficient,
+    verdict_agreement,
+)
 from rubric_integrations.agreement.weighting import rate_bias, verdict_weights, weight_table
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.rubric.criterion import Criterion, Kind
-
-# A scale with more numbers has no table of its answers: nearly all cells would be empty.
-_MAX_LEVELS = 21
-
-
-class VerdictAgreement(NamedTuple):
-    """Agreement on one answer, such as MET.
-
-    Attributes:
-        precision: Of the judge's answers of this kind, the share that people give too; None if there is none.
-        recall: Of people's answers of this kind, the share that the judge gives too; None if there is none.
-        f1: The harmonic mean of both; None if precision and recall are both undefined.
-        support: How often people give this answer.
-    """
-
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    support: int
 
 
 class CriterionAgreement(Record):
@@ -54,14 +48,19 @@ class CriterionAgreement(Record):
         kind: Its kind of answer.
         n: The number of judgments that people and the judge both decided.
         coverage: The share of the labelled judgments that both decided; None without labels.
-        judge_abstained: How many of the labelled judgments the judge could not assess.
+        judge_abstained: How many of the labelled judgments the judge could not assess: CANNOT_ASSESS, or an option that
+            is marked `na`.
         people_abstained: How many people could not assess.
+        both_abstained: How many neither could assess. The judge abstains without reason on `judge_abstained -
+            both_abstained`, and answers what people cannot on `people_abstained - both_abstained`.
         undecided: How many labelled judgments have no answer that most raters gave.
         failed: How many labelled judgments the judge failed at.
         abstention_kappa: Agreement on what cannot be assessed; None if neither ever abstains.
         levels: The answers, from the criterion; empty for a scale with more than 21 numbers.
         confusion: How often each pair of answers occurs.
         accuracy: The share of equal answers.
+        chance_agreement: The share of equal answers that would occur by chance, if both gave each answer as often as
+            they do.
         sensitivity: For a binary criterion, the share of people's MET on which the judge agrees.
         specificity: For a binary criterion, the share of people's UNMET on which the judge agrees.
         phi: For a binary criterion, the correlation of both answers (Matthews).
@@ -72,6 +71,8 @@ class CriterionAgreement(Record):
         judge_alpha: The same between the judge and people's answers.
         bias: The judge's mean value minus people's: for a binary criterion, the difference of the MET rates. Above 0,
             the judge is too lenient, but too strict on a penalty, where MET is the error.
+        effect_size: The bias by the standard deviation of the differences (Cohen's d); None if these are all equal, and
+            for labels that were drawn by the judge's verdict.
         per_verdict: Precision, recall and F1 of each answer.
         adjacent_accuracy: For ordered answers, the share that differs by one level at most.
         ordered: For ordered answers, errors and correlations of the values; None for labels that were drawn by the
@@ -85,12 +86,14 @@ class CriterionAgreement(Record):
     coverage: float | None
     judge_abstained: int
     people_abstained: int
+    both_abstained: int
     undecided: int
     failed: int
     abstention_kappa: float | None
     levels: tuple[str, ...]
     confusion: tuple[tuple[int, ...], ...]
     accuracy: Estimate
+    chance_agreement: float | None
     sensitivity: Estimate | None
     specificity: Estimate | None
     phi: float | None
@@ -99,6 +102,7 @@ class CriterionAgreement(Record):
     people_alpha: float | None
     judge_alpha: float | None
     bias: Estimate
+    effect_size: float | None
     per_verdict: dict[str, VerdictAgreement]
     adjacent_accuracy: float | None
     ordered: OrderedAgreement | None
@@ -154,22 +158,25 @@ def measure_criterion(
         coverage=_coverage(matches, decided, weights),
         judge_abstained=sum(pair.judge_value is None for pair in pairs),
         people_abstained=sum(pair.people_value is None for pair in pairs),
+        both_abstained=sum(pair.people_value is None and pair.judge_value is None for pair in pairs),
         undecided=sum(match.consensus is None for match in matches),
         failed=sum(match.judged.error is not None for match in matches),
         abstention_kappa=_abstention_kappa(pairs),
         levels=tuple(levels),
         confusion=tuple(tuple(int(count) for count in row) for row in table),
         accuracy=_accuracy(decided, judged, level),
+        chance_agreement=chance_agreement(weighted) if levels else None,
         sensitivity=_recall(table, weighted, 1, level) if is_binary else None,
         specificity=_recall(table, weighted, 0, level) if is_binary else None,
-        phi=_phi(weighted) if is_binary else None,
+        phi=phi_coefficient(weighted) if is_binary else None,
         kappa=cohen_kappa(weighted, apart, level)._replace(n=len(decided)) if levels else nothing,
         ac1=gwet_ac1(weighted) if levels else None,
         people_alpha=_people_alpha(matches, places, apart) if judged is None else None,
         judge_alpha=_judge_alpha(decided, places, apart) if judged is None else None,
         bias=_bias(decided, is_binary, level) if judged is None else _weighted_bias(decided, judged, is_binary, level),
-        per_verdict={answer: _per_verdict(weighted, table, place) for answer, place in places.items()},
-        adjacent_accuracy=_adjacent(weighted) if ordered and levels else None,
+        effect_size=effect_size(_differences(decided)) if judged is None else None,
+        per_verdict={answer: verdict_agreement(weighted, table, place) for answer, place in places.items()},
+        adjacent_accuracy=adjacent_share(weighted) if ordered and levels else None,
         ordered=compare_values(people_values, judge_values) if ordered and judged is None else None,
     )
 
@@ -185,19 +192,6 @@ def _coverage(matches: Sequence[Match], decided: Sequence[_Pair], weights: Mappi
         return len(decided) / len(matches) if matches else None
     total = sum(weights.get(match.judge_answer or "", 0.0) for match in matches)
     return sum(pair.weight for pair in decided) / total if total else None
-
-
-def answer_levels(criterion: Criterion) -> list[str]:
-    """Return the answers of a criterion that are no abstentions, ordered ones from the lowest."""
-    if criterion.kind == "binary":
-        return ["UNMET", "MET"]
-    if criterion.options is not None:
-        in_order = sorted(criterion.choices, key=lambda option: option.value)
-        return [option.label for option in (in_order if criterion.kind == "ordinal" else criterion.choices)]
-    scale = criterion.scale
-    if scale is None or not scale.integer or scale.max - scale.min >= _MAX_LEVELS:
-        return []
-    return [f"{number:g}" for number in range(int(scale.min), int(scale.max) + 1)]
 
 
 def _value(criterion: Criterion, answer: str) -> float:
@@ -225,7 +219,7 @@ def _recall(table: Matrix, weighted: Matrix, place: int, level: float) -> Estima
 
 
 def _bias(pairs: Sequence[_Pair], is_binary: bool, level: float) -> Estimate:
-    differences = [(pair.judge_value or 0.0) - (pair.people_value or 0.0) for pair in pairs]
+    differences = _differences(pairs)
     if not is_binary:
         return estimate_difference(differences, level)
     rose, fell = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
@@ -239,8 +233,12 @@ def _weighted_bias(pairs: Sequence[_Pair], judged: Mapping[str, int], is_binary:
     if is_binary:
         met = Counter(pair.judge or "" for pair in pairs if pair.people == "MET")
         return rate_bias(judged, Counter(pair.judge or "" for pair in pairs), met, level)
-    differences = [pair.weight * ((pair.judge_value or 0.0) - (pair.people_value or 0.0)) for pair in pairs]
+    differences = [pair.weight * apart for pair, apart in zip(pairs, _differences(pairs), strict=True)]
     return Estimate(sum(differences) / sum(pair.weight for pair in pairs), None, None, len(pairs))
+
+
+def _differences(pairs: Sequence[_Pair]) -> list[float]:
+    return [(pair.judge_value or 0.0) - (pair.people_value or 0.0) for pair in pairs]
 
 
 def _abstention_kappa(pairs: Sequence[_Pair]) -> float | None:
@@ -261,23 +259,3 @@ def _judge_alpha(pairs: Sequence[_Pair], places: Mapping[str, int], apart: Matri
     if apart is None:
         return None
     return krippendorff_alpha([[places[pair.people or ""], places[pair.judge or ""]] for pair in pairs], apart)
-
-
-def _per_verdict(weighted: Matrix, table: Matrix, place: int) -> VerdictAgreement:
-    right, judge, people = weighted[place, place], weighted[:, place].sum(), weighted[place].sum()
-    column = table[:, place].sum()  # all of one verdict: weights do not change the precision
-    precision = float(table[place, place] / column) if column else None
-    recall = float(right / people) if people else None
-    f1 = float(2 * right / (judge + people)) if judge + people else None
-    return VerdictAgreement(precision, recall, f1, int(table[place].sum()))
-
-
-def _phi(table: Matrix) -> float | None:
-    divisor = float(np.prod([table.sum(axis=0), table.sum(axis=1)])) ** 0.5
-    return float(table[0, 0] * table[1, 1] - table[0, 1] * table[1, 0]) / divisor if divisor else None
-
-
-def _adjacent(table: Matrix) -> float | None:
-    places = np.arange(len(table))
-    near = np.abs(np.subtract.outer(places, places)) <= 1
-    return float(table[near].sum() / table.sum()) if table.sum() else None

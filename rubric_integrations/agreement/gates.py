@@ -14,6 +14,7 @@ import numpy as np
 from rubric_integrations.agreement.calibration import calibrate
 from rubric_integrations.agreement.comparison import compare_runs
 from rubric_integrations.agreement.intervals import estimate_mean, mean_limits
+from rubric_integrations.agreement.planning import FEWEST_LABELS
 from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment
@@ -27,10 +28,6 @@ _BETS = 20
 _MOST = 1_000_000
 
 
-# With fewer labels, the lower end of a corrected mean is above the truth in up to 6.7 % of runs, not in 5 %.
-_FEWEST_LABELS = 50
-
-
 class GateResult(NamedTuple):
     """The decision of a gate.
 
@@ -41,6 +38,7 @@ class GateResult(NamedTuple):
         more: About how many further submissions would decide; None if it is decided, or the mean is too close.
         missing: How many submissions have no score. A pass holds with each of them as 0, and a failure as 1.
         baseline: The difference from the baseline; None without one.
+        warnings: What limits the correction by labels.
     """
 
     decision: Decision
@@ -49,12 +47,14 @@ class GateResult(NamedTuple):
     more: int | None = None
     missing: int = 0
     baseline: Estimate | None = None
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         about = f": about {self.more:,} more submissions would decide" if self.more else ""
         missing = f"; {self.missing:,} without a score" if self.missing else ""
         change = f"; {self.baseline} against the baseline" if self.baseline else ""
-        return f"{self.decision}: {self.score} against {self.min_score:g}{change}{missing}{about}"
+        warnings = "".join(f"; {warning}" for warning in self.warnings)
+        return f"{self.decision}: {self.score} against {self.min_score:g}{change}{missing}{about}{warnings}"
 
 
 def gate(
@@ -75,29 +75,29 @@ def gate(
         labels: People's labels of a random part of the run, by which the mean is corrected: of 50 submissions at least.
         baseline: An earlier run over the same inputs. The gate then passes only if the run is also not worse than it.
         margin: How much worse than the baseline the run may be, at least 0.
-        rubric: The run's rubric, for labels, if checks decide criteria, or groups the score.
+        rubric: The run's rubric, for labels, if groups make its score.
         alpha: The probability of a wrong decision, at each side.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
+        ChosenLabelsError: All labels were chosen by people.
         ValueError: A setting is out of range, the run is empty, or there are too few labels.
     """
     _check_settings(min_score, alpha)
     rows = read_rows(run)
     if not rows:
         raise ValueError("the run is empty: there is nothing to decide on")
-    score = None
+    score, warnings = None, ()
     if labels is not None:
         calibration = calibrate(rows, labels, rubric=rubric, level=1 - 2 * alpha)
-        score = calibration.score
-        if score.n < _FEWEST_LABELS:
-            reasons = "".join(f"; {warning}" for warning in calibration.warnings)
+        score, warnings = calibration.score, calibration.warnings
+        if score.n < FEWEST_LABELS:
+            reasons = "".join(f"; {warning}" for warning in warnings)
             raise ValueError(
-                f"people have answered every criterion of {score.n} submissions, and a gate needs {_FEWEST_LABELS}: "
+                f"people have answered every criterion of {score.n} submissions, and a gate needs {FEWEST_LABELS}: "
                 f"label more of them, drawn at random{reasons}"
             )
     scores = [complete_score(row) for row in rows]
-    result = decide_mean(scores, min_score, alpha, score=score)
+    result = decide_mean(scores, min_score, alpha, score=score)._replace(warnings=warnings)
     if baseline is None or result.decision == "fail":
         return result
     change = compare_runs(baseline, rows, margin=margin, level=1 - 2 * alpha)

@@ -116,6 +116,20 @@ def difference_p_value(differences: Sequence[float]) -> float | None:
     return None if error is None else 2 * float(special().stdtr(len(differences) - 1, -abs(mean / error)))
 
 
+def effect_size(differences: Sequence[float]) -> float | None:
+    """Compute Cohen's d of paired differences: their mean by their standard deviation; None without a spread.
+
+    Example:
+        >>> effect_size([0.0, 1.0, 2.0]), effect_size([0.1, 0.1, 0.1])
+        (1.0, None)
+    """
+    if not len(differences):
+        return None
+    mean = math.fsum(differences) / len(differences)
+    error = _standard_error(differences, mean)
+    return None if error is None else mean / (error * math.sqrt(len(differences)))
+
+
 def estimate_rate_difference(*, rose: int, fell: int, pairs: int, level: float = 0.95) -> Estimate:
     """Estimate the difference of two paired rates (Bonnett and Price 2012); undefined without pairs.
 

@@ -78,6 +78,8 @@ def read_label_file(path: Path) -> Iterator[LabelLine]:
 def labels_of_rows(rows: Sequence[GradedRow], sampled: Sampled | None = None) -> Iterator[LabelLine]:
     """Yield the labels that the rows of a run bring; those in a list of answers are of different raters.
 
+    They are `blind`, because they were there before the judge answered.
+
     Args:
         rows: The rows.
         sampled: How the judgments were drawn. By default, labels that cover each judgment of every criterion that has
@@ -103,6 +105,7 @@ def labels_of_rows(rows: Sequence[GradedRow], sampled: Sampled | None = None) ->
         for name, of_raters in of_row.items() if row.submission else ():
             for rater, verdict in of_raters.items():
                 fields = {"criterion": name, "verdict": verdict, "submission": row.submission, "sampled": drawn}
+                fields["blind"] = True  # the row had its labels before the judge answered
                 yield LabelLine(f"row {row.id!r}", {"id": row.id} | fields | ({"rater": rater} if rater else {}))
 
 

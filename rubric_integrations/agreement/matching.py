@@ -16,7 +16,7 @@ from rubric_integrations.submission.submission import Submission
 
 
 class ChosenLabelsError(ValueError):
-    """Raised if labels were chosen by people, so that they say nothing about how often the judge is right."""
+    """Raised if all labels were chosen by people, so that they say nothing about how often the judge is right."""
 
 
 class Match(NamedTuple):
@@ -68,10 +68,29 @@ class Matches(NamedTuple):
     Attributes:
         matches: The judgments with labels, in the order of the run.
         unmatched: The labels of which the run has no judgment.
+        chosen: Those that are about a judgment and are left out, because people chose it.
     """
 
     matches: list[Match]
     unmatched: list[LabelledJudgment]
+    chosen: list[LabelledJudgment]
+
+    @property
+    def labels(self) -> list[LabelledJudgment]:
+        """The labels that count."""
+        return [label for match in self.matches for label in match.labels]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What limits figures of these labels: how many are left out, and how many may not be blind."""
+        warnings = [chosen_warning(len(self.chosen))] if self.chosen else []
+        labels = self.labels
+        if seen := sum(not label.blind for label in labels):
+            warnings.append(
+                f"{seen:,} of {len(labels):,} labels are not marked as blind: people who see the judge's answer tend "
+                "to agree with it"
+            )
+        return warnings
 
 
 def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Matches:
@@ -84,8 +103,11 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
 
     Of several labels of one judgment by one rater, the last counts. Labels without a rater are of different people.
 
+    Labels that are `chosen` are left out. The others are still a random part of the run, so that a file may have both,
+    such as a drawn sample and the answers that a reader overruled elsewhere.
+
     Raises:
-        ChosenLabelsError: A label is `chosen`.
+        ChosenLabelsError: All labels are `chosen`.
     """
     labels = list(labels)
     require_drawn(labels)
@@ -107,14 +129,16 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
             continue
         of_raters = by_judgment.setdefault((place, entry), {})
         rater = len(of_raters) if label.rater is None else label.rater
-        of_raters.pop(rater, None)
-        of_raters[rater] = label
+        of_raters[rater] = label.replacing(of_raters.pop(rater, None))
     matches: list[Match] = []
+    chosen: list[LabelledJudgment] = []
     for (place, entry), of_raters in sorted(by_judgment.items(), key=lambda item: item[0]):
-        report, of_judgment = rows[place].report, tuple(of_raters.values())
-        if report is not None:
-            matches.append(Match(place, of_judgment[0].criterion, report.criteria[entry], of_judgment))
-    return Matches(matches, unmatched)
+        report, of_judgment = rows[place].report, of_raters.values()
+        drawn = tuple(label for label in of_judgment if label.sampled != "chosen")
+        chosen.extend(label for label in of_judgment if label.sampled == "chosen")
+        if report is not None and drawn:
+            matches.append(Match(place, drawn[0].criterion, report.criteria[entry], drawn))
+    return Matches(matches, unmatched, chosen)
 
 
 def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -151,19 +175,26 @@ def count_verdicts(rows: Sequence[GradedRow], match: Match) -> dict[str, int]:
     return dict(Counter(_capped(match.criterion, verdict) for verdict in verdicts))
 
 
-def require_drawn(labels: Iterable[LabelledJudgment]) -> None:
-    """Check that labels were drawn, and not chosen by people.
+def require_drawn(labels: Collection[LabelledJudgment]) -> None:
+    """Check that some of the labels were drawn, and not chosen by people.
 
     Raises:
-        ChosenLabelsError: One was chosen.
+        ChosenLabelsError: All were chosen.
     """
-    chosen = sum(label.sampled == "chosen" for label in labels)
-    if chosen:
+    if labels and all(label.sampled == "chosen" for label in labels):
         raise ChosenLabelsError(
-            f"{chosen:,} of the labels are `chosen`: people looked for judgments to correct, so that the judge would "
-            "seem worse or better than it is. Draw what to read with `choose_for_labels`, or set `sampled` to 'random' "
-            "or 'by_verdict' if they were drawn like that"
+            f"every label is `chosen` ({len(labels):,} in all): people looked for judgments to correct, so that the "
+            "judge would seem worse or better than it is. Draw what to read with `choose_for_labels`, or set `sampled` "
+            "to 'random' or 'by_verdict' if they were drawn like that"
         )
+
+
+def chosen_warning(count: int) -> str:
+    """Return the warning that labels are left out, because people chose what they are about."""
+    return (
+        f"`chosen` labels are left out ({count:,}): people looked for these judgments, so that they say nothing about "
+        "how often the judge is right"
+    )
 
 
 def _entry_of(report: EvaluationReport | None, criterion: Criterion) -> int | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.criterion_agreement import CriterionAgreement, measure_criterion
-from rubric_integrations.agreement.intervals import estimate_difference, estimate_mean
+from rubric_integrations.agreement.intervals import (
+    difference_p_value,
+    effect_size,
+    estimate_difference,
+    estimate_mean,
+)
 from rubric_integrations.agreement.matching import Match, count_verdicts, group_matches, match_labels
 from rubric_integrations.agreement.ranks import OrderedAgreement, compare_values
 from rubric_integrations.agreement.rows import RunLike, read_rows
@@ -29,12 +34,16 @@ class ScoreAgreement(NamedTuple):
     Attributes:
         n: The number of submissions of which people answered every criterion.
         bias: The mean of the judge's score minus people's.
-        values: Errors and correlations; None without such a submission.
+        values: Errors, correlations and distances of the distributions; None without such a submission.
+        p_value: The p-value of the bias, by the paired t-test, two-sided; None if the differences are all equal.
+        effect_size: The bias by the standard deviation of the differences (Cohen's d); None if they are all equal.
     """
 
     n: int
     bias: Estimate
     values: OrderedAgreement | None
+    p_value: float | None
+    effect_size: float | None
 
 
 class Agreement(Record):
@@ -48,9 +57,14 @@ class Agreement(Record):
             judge's verdict are weighted by how often the run has that verdict.
         macro_accuracy: The mean accuracy of the criteria; None without one.
         mean_kappa: The mean kappa of the criteria that have one.
+        micro_kappa: How far `micro_accuracy` exceeds chance: 1 is perfect, and 0 is the `chance_agreement` of the
+            criteria. (The pooled kappa of De Vries et al. 2008. Cohen's kappa of all answers in one table would be
+            high for a judge that knows only which criteria are mostly MET.) Scales with more than 21 numbers have no
+            part in it; None if only one answer occurs on each criterion.
         scores: Agreement on the scores; undefined if labels were drawn by the judge's verdict.
         raters: The names of the people.
-        labels: The number of labels that belong to a judgment of the run.
+        labels: The number of labels that belong to a judgment of the run, without those that people chose.
+        blind: How many of them are marked as blind: the rater did not see the judge's answer.
         unmatched: The number of labels that do not.
         warnings: What limits the figures.
     """
@@ -60,9 +74,11 @@ class Agreement(Record):
     micro_accuracy: float | None
     macro_accuracy: float | None
     mean_kappa: float | None
+    micro_kappa: float | None
     scores: ScoreAgreement
     raters: tuple[str, ...]
     labels: int
+    blind: int
     unmatched: int
     warnings: tuple[str, ...] = ()
 
@@ -73,7 +89,9 @@ class Agreement(Record):
             for name, row in self.criteria.items()
         ]
         unmatched = f"; {self.unmatched:,} labels belong to no judgment of the run" if self.unmatched else ""
-        lines.append(f"all: accuracy {self.accuracy}, bias of the scores {self.scores.bias}{unmatched}")
+        kappa = "undefined" if self.micro_kappa is None else f"{self.micro_kappa:.3f}"
+        lines.append(f"all: accuracy {self.accuracy}, kappa {kappa}, bias of the scores {self.scores.bias}{unmatched}")
+        lines.append(f"{self.labels:,} labels, {self.blind:,} of them blind")
         return "\n".join([*lines, *self.warnings])
 
     def to_dataframe(self) -> DataFrame:
@@ -105,29 +123,33 @@ def agreement(
             reports.
         labels: People's labels of a part of it, drawn at random or by the judge's verdict; several raters may have
             labelled the same judgment.
-        rubric: The run's rubric, for the agreement of scores where checks decide criteria, or groups the score.
+        rubric: The run's rubric, for the agreement of scores, if groups make them.
         level: The level of the intervals.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people, such as the overruled answers alone.
+        ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
+            these are left out, with a warning.
     """
     rows = read_rows(judged)
-    matches, unmatched = match_labels(rows, labels)
+    matched = match_labels(rows, labels)
+    matches = matched.matches
     criteria: dict[str, CriterionAgreement] = {}
     weights: dict[str, int] = {}
     for key, of_criterion in group_matches(matches).items():
         judged_verdicts = count_verdicts(rows, of_criterion[0])
-        is_random = all(match.is_random for match in of_criterion)
-        criteria[key] = measure_criterion(of_criterion, None if is_random else judged_verdicts, level)
+        drawn_by = None if all(match.is_random for match in of_criterion) else judged_verdicts
+        criteria[key] = measure_criterion(of_criterion, drawn_by, level)
         weights[key] = sum(judged_verdicts.values())
     kappas = [row.kappa.value for row in criteria.values() if row.kappa.value is not None]
     accuracies = {key: row.accuracy.value for key, row in criteria.items() if row.accuracy.value is not None}
     equal = _equal_answers(matches)
     accuracy = estimate_mean([sum(of_row) / len(of_row) for of_row in equal.values()], level)
     micro_accuracy = _mean([float(answer) for of_row in equal.values() for answer in of_row])
+    is_random = all(match.is_random for match in matches)
+    micro_kappa = _pooled_kappa(criteria, None if is_random else weights)
     pairs: list[ScorePair] = []
     warnings: list[str] = []
-    if all(match.is_random for match in matches):
+    if is_random:
         try:
             pairs = score_pairs(rows, matches, rubric)
         except UnexplainedScoreError as error:
@@ -143,15 +165,13 @@ def agreement(
         micro_accuracy=micro_accuracy,
         macro_accuracy=_mean(list(accuracies.values())),
         mean_kappa=_mean(kappas),
-        scores=ScoreAgreement(
-            len(pairs),
-            estimate_difference([pair.judge - pair.people for pair in pairs], level),
-            compare_values([pair.people for pair in pairs], [pair.judge for pair in pairs]),
-        ),
-        raters=tuple(sorted({label.rater for match in matches for label in match.labels if label.rater})),
-        labels=sum(len(match.labels) for match in matches),
-        unmatched=len(unmatched),
-        warnings=tuple(warnings),
+        micro_kappa=micro_kappa,
+        scores=_score_agreement(pairs, level),
+        raters=tuple(sorted({label.rater for label in matched.labels if label.rater})),
+        labels=len(matched.labels),
+        blind=sum(label.blind for label in matched.labels),
+        unmatched=len(matched.unmatched),
+        warnings=(*warnings, *matched.warnings),
     )
 
 
@@ -168,6 +188,28 @@ def _equal_answers(matches: Sequence[Match]) -> dict[int, list[bool]]:
         ):
             equal.setdefault(match.row, []).append(people == judge)
     return equal
+
+
+def _pooled_kappa(criteria: Mapping[str, CriterionAgreement], weights: Mapping[str, int] | None) -> float | None:
+    """Compute kappa from the mean accuracy and the mean chance agreement of criteria, by their number of answers."""
+    above = possible = 0.0
+    for key, row in criteria.items():
+        if row.accuracy.value is not None and row.chance_agreement is not None:
+            weight = row.n if weights is None else weights[key]
+            above += weight * (row.accuracy.value - row.chance_agreement)
+            possible += weight * (1 - row.chance_agreement)
+    return above / possible if possible else None
+
+
+def _score_agreement(pairs: Sequence[ScorePair], level: float) -> ScoreAgreement:
+    differences = [pair.judge - pair.people for pair in pairs]
+    return ScoreAgreement(
+        len(pairs),
+        estimate_difference(differences, level),
+        compare_values([pair.people for pair in pairs], [pair.judge for pair in pairs]),
+        difference_p_value(differences),
+        effect_size(differences),
+    )
 
 
 def _mean(values: Sequence[float]) -> float | None:

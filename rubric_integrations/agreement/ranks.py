@@ -1,4 +1,4 @@
-"""Measures of agreement between ordered answers or scores: errors, and correlations of values and ranks."""
+"""Measures of agreement between ordered answers or scores: errors, correlations, and distances of distributions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ class OrderedAgreement(NamedTuple):
         pearson: The correlation of the values; None if one side has the same value throughout, like the next two.
         spearman: The correlation of their ranks.
         kendall: The correlation of their order (tau-b).
+        emd: The earth mover's distance of both distributions (Wasserstein-1), whoever got which value: 0 if the judge
+            gives each value as often as people do, and never more than `mae`. It has the unit of the values: a share of
+            the criterion's range, and never of the range that occurs.
+        ks: The Kolmogorov-Smirnov distance of both distributions, from 0 to 1: the largest difference of the shares of
+            values up to any point.
     """
 
     mae: float
@@ -27,6 +32,8 @@ class OrderedAgreement(NamedTuple):
     pearson: float | None
     spearman: float | None
     kendall: float | None
+    emd: float
+    ks: float
 
 
 def compare_values(people: Sequence[float], judge: Sequence[float]) -> OrderedAgreement | None:
@@ -47,7 +54,18 @@ def compare_values(people: Sequence[float], judge: Sequence[float]) -> OrderedAg
         _correlation(y, f),
         _correlation(*ranks),
         _tau_b(*ranks),
+        float(np.abs(np.sort(y) - np.sort(f)).mean()),
+        _largest_difference(y, f),
     )
+
+
+def _largest_difference(y: Any, f: Any) -> float:
+    """Compute the largest difference of two cumulative distributions."""
+    # Scores are sums of floats: two that differ by rounding are one point.
+    y, f = (np.sort(np.round(values, 12)) for values in (y, f))
+    points = np.concatenate([y, f])
+    up_to = [np.searchsorted(values, points, side="right") / len(values) for values in (y, f)]
+    return float(np.abs(up_to[0] - up_to[1]).max())
 
 
 def _ranks(values: Any) -> Any:

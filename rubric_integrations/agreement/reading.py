@@ -30,8 +30,8 @@ def read_labels(
     answer at the time), `blind`, `requirement`, and what was judged: `submission`, or `response` and `query`. Names are
     compared without regard to case. A line without a verdict is skipped, and so is a last line that was cut off.
 
-    Several raters may label one judgment. If one rater labels it twice, the later label counts; labels without `rater`
-    are taken to be from one person.
+    Several raters may label one judgment. If one rater labels it twice, the later label counts, with the `sampled` of
+    the earlier one if that was drawn; labels without `rater` are taken to be from one person.
 
     Args:
         source: The path of a file of labels. Or a run whose rows have people's answers as `labels`: the path of a file
@@ -76,9 +76,10 @@ def read_labels(
     for place, fields in lines:
         label = _to_label(place, fields if sampled is None else {"sampled": sampled, **fields}, criteria, rows)
         key = (label.id, label.submission.model_dump_json(), label.criterion.full_requirement, label.rater)
-        if labels.pop(key, None) is not None:
+        earlier = labels.pop(key, None)
+        if earlier is not None:
             repeated.append(place)
-        labels[key] = label
+        labels[key] = label.replacing(earlier)
     if repeated:
         warnings.warn(
             f"{repeated[0]}: the same rater has labelled a judgment before, here and {len(repeated) - 1:,} times more: "

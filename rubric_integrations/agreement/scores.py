@@ -40,8 +40,8 @@ def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rub
     Args:
         rows: The rows of the run.
         matches: The labelled judgments.
-        rubric: The rubric of the run. Without it, criteria that a check decides need labels too, and a score must
-            follow from the weights of its criteria alone.
+        rubric: The rubric of the run. Without it, a score must follow from the weights of its criteria alone, and in
+            runs of earlier versions, whose reports do not mark them, criteria with a check need labels too.
 
     Raises:
         UnexplainedScoreError: (a ValueError) The judge's score of a row does not follow from its answers.
@@ -90,7 +90,7 @@ def _people_values(
         match = matches.get(entry.name)
         if match is not None and match.consensus is not None:
             values.append(to_judgment(match.criterion, match.consensus).value)
-        elif entry.name in checked or entry.not_applicable:
+        elif entry.computed or entry.name in checked or entry.not_applicable:
             values.append(entry.value)
         else:
             return None

@@ -14,6 +14,7 @@ from rubric_integrations.cli.trust_inputs import (
     RubricOption,
     RunPath,
     load_labels,
+    load_own_labels,
     load_rubric,
     load_run,
     refuse_bad_input,
@@ -30,7 +31,7 @@ _COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "p
 
 def agree(
     run: RunPath,
-    labels: LabelsPath,
+    labels: LabelsPath = None,
     rubric: RubricOption = None,
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
@@ -44,14 +45,16 @@ def agree(
     from rubric_integrations.agreement import agreement
 
     require_level(level)
-    require_different(run, labels, "the run, and the labels that people gave")
-    with refuse_bad_input(run, labels):
+    if labels is not None:
+        require_different(run, labels, "the run, and the labels that people gave")
+    with refuse_bad_input(run, *([labels] if labels else [])):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
-        answers = load_labels(labels, loaded, run_rubric)
+        answers = load_labels(labels, loaded, run_rubric) if labels else load_own_labels(loaded, run_rubric)
         result = agreement(loaded, answers, rubric=run_rubric, level=level)
-    require_matching(answers, result.unmatched, labels, run)
+    require_matching(answers, result.unmatched, labels or run, run)
     if result.unmatched:
         print_warnings([f"{result.unmatched:,} of {len(answers):,} labels belong to no judgment of {run}"])
+    print_warnings(result.warnings)
     if as_json:
         print_json(result)
     else:
@@ -82,11 +85,13 @@ def _print(result: Agreement, level: float) -> None:
     raters = f" by {', '.join(result.raters)}" if result.raters else ""
     lines = [
         f"All criteria: accuracy {with_limits(result.accuracy)} over {result.accuracy.n:,} submissions, "
-        f"{figure(result.micro_accuracy)} over all judgments; mean kappa {figure(result.mean_kappa)}."
+        f"{figure(result.micro_accuracy)} over all judgments; kappa {figure(result.micro_kappa)} over all, and "
+        f"{figure(result.mean_kappa)} on average."
     ]
     if scores.values is not None:
         lines.append(
             f"Scores of {scores.n:,} submissions: the judge minus people {with_limits(scores.bias, signed=True)}; "
-            f"mean error {figure(scores.values.mae)}, correlation {figure(scores.values.pearson)}."
+            f"mean error {figure(scores.values.mae)}, distance of the distributions {figure(scores.values.emd)}, "
+            f"correlation {figure(scores.values.pearson)}."
         )
-    print_lines([*lines, f"{result.labels:,} labels{raters}."])
+    print_lines([*lines, f"{result.labels:,} labels{raters}, {result.blind:,} of them blind."])

@@ -14,6 +14,7 @@ from rubric_integrations.cli.trust_inputs import (
     RubricOption,
     RunPath,
     load_labels,
+    load_own_labels,
     load_rubric,
     load_run,
     refuse_bad_input,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def calibrate(
     run: RunPath,
-    labels: LabelsPath,
+    labels: LabelsPath = None,
     rubric: RubricOption = None,
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
@@ -39,10 +40,11 @@ def calibrate(
     from rubric_integrations.agreement import calibrate as calibrate_run
 
     require_level(level)
-    require_different(run, labels, "the run, and the labels that people gave")
-    with refuse_bad_input(run, labels):
+    if labels is not None:
+        require_different(run, labels, "the run, and the labels that people gave")
+    with refuse_bad_input(run, *([labels] if labels else [])):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
-        answers = load_labels(labels, loaded, run_rubric)
+        answers = load_labels(labels, loaded, run_rubric) if labels else load_own_labels(loaded, run_rubric)
         result = calibrate_run(loaded, answers, rubric=run_rubric, level=level)
     print_warnings(result.warnings)
     if as_json:
@@ -54,26 +56,11 @@ def calibrate(
 def _print(result: Calibration, level: float) -> None:
     from rich.table import Table
 
-    lines = [
-        f"Mean score: {figure(result.judge_score)} by the judge, {with_limits(result.score)} corrected by "
-        f"{result.score.n:,} labelled submissions ({level:.0%} interval)."
-    ]
-    if result.score.value is None:
-        lines = [f"Mean score: {figure(result.judge_score)} by the judge; these labels do not correct it."]
-    if result.labels_saved is not None:
-        lines.append(
-            f"The judge saves {result.labels_saved:.0%} of the labels that the same interval would need without it."
-        )
-    print_lines(lines)
+    print_lines(result.score_lines)
     table = Table(title=plain(f"Rates [{level:.0%} intervals]"), title_justify="left", title_style="bold")
     for name in ("criterion", "answer", "judge", "corrected", "labels"):
         table.add_column(name, justify="left" if name in ("criterion", "answer") else "right", overflow="fold")
     for name, row in result.criteria.items():
-        rates = {"MET": row.rate} if row.rate is not None else row.options
-        for answer, estimate in rates.items():
-            # An answer that the judge never gave has no entry.
-            judge_rate = row.judge_rates.get(answer, 0.0) if row.judge_rates else None
-            table.add_row(
-                plain(name), plain(answer), figure(judge_rate), plain(with_limits(estimate)), f"{estimate.n:,}"
-            )
+        for answer, rate, judged in row.rates:
+            table.add_row(plain(name), plain(answer), figure(judged), plain(with_limits(rate)), f"{rate.n:,}")
     out.print(table)

@@ -13,7 +13,7 @@ from rubric_integrations.agreement import Estimate, GateResult, SequentialGate, 
 from rubric_integrations.agreement.gates import decide_mean
 from rubric_integrations.agreement.planning import FEWEST_LABELS
 from rubric_integrations.cli.console import err, refuse
-from rubric_integrations.cli.figures import print_lines, with_limits
+from rubric_integrations.cli.figures import print_lines, print_warnings, with_limits
 from rubric_integrations.cli.trust_inputs import load_labels, refuse_bad_input
 from rubric_integrations.reporting.page.mismatch import rubric_mismatch
 from rubric_integrations.runs.run_files import GradedRow, RunFile, read_run
@@ -54,7 +54,8 @@ class MeanGate:
                 raise ValueError("--labels: needs a rubric of the whole run, and here each row brings its own")
             self._labels = load_labels(labels, None, rubric) if labels else None
         if self._labels is not None:
-            self._labelled = len({label.id or label.submission.response for label in self._labels})
+            drawn = [label for label in self._labels if label.sampled != "chosen"]
+            self._labelled = len({label.id or label.submission.response for label in drawn})
             if self._labelled < FEWEST_LABELS:
                 refuse(
                     f"--labels {labels}: has labels of {self._labelled:,} submissions, and a gate needs "
@@ -109,10 +110,12 @@ class MeanGate:
                 mismatch := rubric_mismatch([self._baseline, RunFile("run", None, None, self._rows)])
             ):
                 raise ValueError(f"--baseline: the runs are of different rubrics: {mismatch}")
-            return gate(
+            result = gate(
                 self._rows, self.min_score, labels=self._labels, baseline=self._baseline, margin=self._margin,
                 rubric=self._rubric, alpha=self.alpha,
             )  # fmt: skip
+        print_warnings(result.warnings)
+        return result
 
     def message(self) -> str:
         """Describe the decision, and what it rests on."""

@@ -23,11 +23,15 @@ _LARGE = 5_000_000
 
 RunPath = Annotated[Path, typer.Argument(help="The run: a file that `grade --out` wrote.")]
 LabelsPath = Annotated[
-    Path, typer.Argument(help="People's labels of a part of this run, drawn at random or by verdict.")
+    Path | None,
+    typer.Argument(
+        help="People's labels of a part of this run, drawn at random or by verdict. By default, the `labels` that the "
+        "rows of the run have, if they cover all of them."
+    ),
 ]
 RubricOption = Annotated[
     Path | None,
-    typer.Option(help="The run's rubric: needed if checks decide some of its criteria, or if groups make its score."),
+    typer.Option(help="The run's rubric: needed if groups make its score."),
 ]
 LevelOption = Annotated[float, typer.Option(help="The level of the intervals, above 0 and below 1.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
@@ -87,8 +91,7 @@ def load_run(path: Path) -> RunFile:
     """
     from rubric_integrations.runs.run_files import read_run
 
-    run = read_run(path)
-    return run._replace(rows=list(run.rows))
+    return read_run(path, in_memory=True)
 
 
 def load_rubric(path: Path | None) -> Rubric | None:
@@ -112,12 +115,38 @@ def load_labels(path: Path, run: RunFile | None, rubric: Rubric | None) -> list[
 
     Raises:
         LabelsError: (a ValueError) The file cannot be read, has no labels, or is about another rubric.
-        ChosenLabelsError: (a ValueError) People chose what they labelled.
+        ChosenLabelsError: (a ValueError) People chose all that they labelled.
     """
     from rubric_integrations.agreement.matching import require_drawn
 
     labels = _read_labels(path, run, rubric)
     require_drawn(labels)
+    return labels
+
+
+def load_own_labels(run: RunFile, rubric: Rubric | None) -> list[LabelledJudgment]:
+    """Read the labels that the rows of a run have, as their file of responses had them.
+
+    Args:
+        run: The run.
+        rubric: Its rubric; if None, the run tells the criteria.
+
+    Raises:
+        LabelsError: (a ValueError) No row has labels, or one has another criterion.
+        ChosenLabelsError: (a ValueError) They cover only a part of the run.
+    """
+    from rubric_integrations.agreement import ChosenLabelsError, LabelsError, read_labels
+
+    try:
+        labels = read_labels(run, rubric)
+    except LabelsError as error:
+        raise LabelsError(f"{error}; or name a file of labels after the run") from None
+    if all(label.sampled == "chosen" for label in labels):
+        raise ChosenLabelsError(
+            f"the rows have {len(labels):,} labels, which do not cover all of the run: nothing tells whether they were "
+            "drawn or chosen. Name a file of labels, with `sampled` on each line; in Python, pass "
+            "`read_labels(run, sampled='random')`"
+        )
     return labels
 
 

@@ -228,7 +228,7 @@ class RubricMetric:
                 people's answers would give, beside the judge's. The score that DSPy gets is always the judge's.
 
         Raises:
-            ChosenLabelsError: Labels were chosen by people.
+            ChosenLabelsError: All labels were chosen by people.
             ImportError: There are labels, and scipy is not installed.
             ValueError: No label belongs to a text in `graded`, or the scores do not follow from the criteria.
         """

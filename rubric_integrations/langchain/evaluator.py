@@ -120,7 +120,7 @@ class RubricEvaluator(RunEvaluator):
 
         Args:
             labels: Labels of a random part of the experiment's runs, for each criterion that the judge decides.
-                Those that fit no run, or were chosen by people, give an error row without a score.
+                Those that fit no run, or were all chosen by people, give an error row without a score.
 
         Raises:
             ImportError: At the end of the experiment: scipy is not installed. LangSmith logs it.

@@ -56,11 +56,12 @@ class CriterionReport(SparseRecord):
         scale_type: Whether they are ordered (`ordinal`) or not (`nominal`).
         scale: The numbers of a criterion with a scale; None for others.
         cap: The largest number of occurrences that counts, for `per: occurrence`; None for others.
+        computed: Whether the criterion has a check, so that code answers it, and no judge.
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = (
         "not_applicable", "tags", "metadata", "evidence", "escalated", "trained_on",
-        "options", "scale_type", "scale", "cap",
+        "options", "scale_type", "scale", "cap", "computed",
     )  # fmt: skip
 
     name: str
@@ -89,6 +90,7 @@ class CriterionReport(SparseRecord):
     scale_type: Literal["ordinal", "nominal"] = "ordinal"
     scale: Scale | None = None
     cap: int | None = None
+    computed: bool = False
 
     @field_serializer("options")
     def _write_options_briefly(self, options: tuple[Option, ...]) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ class LabelledJudgment(SparseRecord):
         id: The id of the row in its run; None if it is not known.
         rater: Who judged; None if it is not known.
         sampled: How the judgment was drawn. What people chose to correct says nothing about how often the judge is
-            right: figures about a judge refuse labels that are `chosen`, which is the default.
+            right: figures about a judge leave out labels that are `chosen`, which is the default.
         judged: The judge's answer at the time; None if it is not known.
         blind: Whether the rater answered without seeing the judge's answer.
 
@@ -60,6 +60,15 @@ class LabelledJudgment(SparseRecord):
     def _require_an_answer_to_the_criterion(self) -> Self:
         to_judgment(self.criterion, self.verdict)
         return self
+
+    def replacing(self, earlier: LabelledJudgment | None) -> LabelledJudgment:
+        """Return this label as the later one of two by one rater on one judgment.
+
+        A judgment that was drawn stays drawn. If an answer that is corrected later, and `chosen`, were left out, those
+        on which people and the judge differ would disappear from the sample.
+        """
+        is_drawn = earlier is not None and earlier.sampled != "chosen" and self.sampled == "chosen"
+        return self.model_copy(update={"sampled": earlier.sampled}) if earlier is not None and is_drawn else self
 
 
 def judgment_digest(submission: Submission, criterion: Criterion) -> str:

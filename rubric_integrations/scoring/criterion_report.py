@@ -55,6 +55,7 @@ def report_criterion(
         "scale_type": criterion.scale_type,
         "scale": criterion.scale if criterion.cap is None else None,
         "cap": criterion.cap,
+        "computed": criterion.check is not None,
         "not_asked": tuple(answers.judge for answers in panel if index not in answers.outcomes),
     }
     if is_open:

@@ -8,7 +8,9 @@ import pytest
 
 from rubric_integrations import Criterion, Rubric
 from rubric_integrations.agreement.calibration import calibrate, calibrate_rate
+from rubric_integrations.agreement.choosing import choose_for_labels
 from rubric_integrations.agreement.matching import ChosenLabelsError
+from rubric_integrations.results import EvaluationReport
 from rubric_integrations.rubric.check import Check
 from tests.agreement.runs import binary_rubric, labels_of, run_of
 
@@ -61,13 +63,32 @@ def test_abstentions_of_the_judge_are_a_stratum_of_their_own() -> None:
     assert rate.value == 0.5
 
 
-def test_checks_need_no_label_if_the_rubric_is_known() -> None:
+def test_criteria_with_a_check_are_not_drawn_and_need_no_label() -> None:
     checked = Criterion(requirement="Is short", name="short", weight=1.0, check=Check(max_words=9))
     rubric = Rubric([*binary_rubric().criteria, checked])
     run = run_of(rubric, [["MET", "MET"], ["UNMET", "MET"], ["MET", "MET"]])
+    for by_verdict in (False, True):
+        assert {item.criterion for item in choose_for_labels(run, 3, by_verdict=by_verdict)} == {"c0"}
     labels = list(labels_of(rubric, [["MET", None], ["MET", None], ["UNMET", None]]))
-    assert calibrate(run, labels).score.value is None
-    assert calibrate(run, labels, rubric=rubric).score.n == 3
+    assert calibrate(run, labels).score.n == 3
+    # Reports of earlier versions do not mark what code answered.
+    earlier = [row._replace(report=_without_marks(row.report)) for row in run if row.report]
+    assert calibrate(earlier, labels).score.value is None
+    assert calibrate(earlier, labels, rubric=rubric).score.n == 3
+
+
+def test_run_of_checks_alone_has_nothing_to_label() -> None:
+    rubric = Rubric([Criterion(requirement="Is short", name="short", check=Check(max_words=9))])
+    with pytest.raises(ValueError, match="no answers of a judge"):
+        choose_for_labels(run_of(rubric, [["MET"]]), 1)
+    marked = run_of(rubric, [["MET"]])[0].report
+    assert marked is not None
+    assert EvaluationReport.model_validate(marked.model_dump(mode="json")) == marked
+
+
+def _without_marks(report: EvaluationReport) -> EvaluationReport:
+    entries = tuple(entry.model_copy(update={"computed": False}) for entry in report.criteria)
+    return report.model_copy(update={"report": entries})
 
 
 def test_chosen_labels_and_labels_of_another_run_are_refused() -> None:
@@ -100,3 +121,27 @@ def test_scores_that_do_not_follow_from_the_criteria_are_not_corrected_and_rates
     assert result.score.value is None
     assert "pass the run's `rubric`" in result.warnings[0]
     assert result.criteria["c0"].rate is not None
+
+
+def test_summary_and_table_of_a_notebook_have_the_judges_figures_and_peoples() -> None:
+    judge, people, _ = lenient_run(200, 60)
+    result = calibrate(run_of(RUBRIC, judge), labels_of(RUBRIC, people))
+    text, html = result.summary(), result._repr_html_()  # pyright: ignore[reportPrivateUsage] -- notebooks call it
+    assert text.startswith(f"Mean score: {result.judge_score:.3f} by the judge, {result.score} by people's labels.")
+    rate = result.criteria["c1"].rate
+    assert f"c1: MET {rate}, by the judge {result.criteria['c1'].judge_rates['MET']:.3f}" in text
+    assert text.endswith(result.warnings[-1])
+    assert f'<td style="text-align:left;vertical-align:top">{rate}</td>' in html
+
+
+def test_summary_of_figures_that_are_undefined_has_no_number() -> None:
+    judge, people, _ = lenient_run(60, 30)
+    by_verdict = calibrate(run_of(RUBRIC, judge), labels_of(RUBRIC, people, "by_verdict"))
+    assert "; these labels do not correct it." in by_verdict.summary()
+    failed = calibrate(run_of(RUBRIC, [[None] * 3] * 2), labels_of(RUBRIC, [["MET"] * 3]))
+    assert failed.summary().startswith("The run has no mean score.")
+    assert "by the judge undefined" in failed.summary()
+    assert "None" not in failed.summary()
+    evil = Rubric([Criterion(requirement="Is kind", name="<script>", weight=1.0)])
+    page = calibrate(run_of(evil, [["MET"]]), labels_of(evil, [["MET"]]))._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    assert "<script>" not in page

@@ -155,7 +155,7 @@ def test_labels_drawn_by_verdict_are_weighted_by_the_judges_verdicts() -> None:
 
 def test_chosen_labels_are_refused_with_the_reason() -> None:
     rubric = binary_rubric()
-    with pytest.raises(ChosenLabelsError, match="1 of the labels are `chosen`"):
+    with pytest.raises(ChosenLabelsError, match=r"every label is `chosen` \(1 in all\)"):
         agreement(run_of(rubric, [["MET"]]), labels_of(rubric, [["UNMET"]], "chosen"))
 
 
@@ -190,3 +190,77 @@ def test_summary_table_and_json_show_the_figures() -> None:
     assert list(total.to_dataframe()["criterion"]) == ["c0"]
     assert "<td" in total._repr_html_()  # pyright: ignore[reportPrivateUsage] -- notebooks call it
     assert '"kappa":[1.0' in total.model_dump_json()
+
+
+def test_distances_of_distributions_equal_other_implementations() -> None:
+    stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+    rng = random.Random(5)
+    scale = Criterion(requirement="How clear is it?", name="clarity", scale=Scale(min=1, max=5, integer=True))
+    people = [rng.randint(1, 5) for _ in range(40)]
+    judge = [min(5, answer + rng.choice([0, 1, 2])) for answer in people]
+    rubric = Rubric([scale])
+    total = agreement(run_of(rubric, [[str(a)] for a in judge]), labels_of(rubric, [[str(a)] for a in people]))
+    for values in (total.criteria["clarity"].ordered, total.scores.values):
+        assert values is not None
+        assert values.emd == pytest.approx(stats.wasserstein_distance(people, judge) / 4)
+        assert values.ks == pytest.approx(stats.ks_2samp(people, judge).statistic)
+    apart = np.subtract(judge, people) / 4
+    assert total.scores.p_value == pytest.approx(stats.ttest_rel(judge, people).pvalue)
+    assert total.scores.effect_size == pytest.approx(apart.mean() / apart.std(ddof=1))
+    assert total.criteria["clarity"].effect_size == total.scores.effect_size
+
+
+def test_distance_of_distributions_is_a_share_of_the_criterions_range_and_not_of_what_occurs() -> None:
+    rubric = Rubric([Criterion(requirement="How clear?", name="clarity", scale=Scale(min=0, max=100, integer=True))])
+    people, judge = [["50"], ["51"], ["52"]], [["51"], ["52"], ["53"]]
+    row = agreement(run_of(rubric, judge), labels_of(rubric, people)).criteria["clarity"]
+    assert row.ordered is not None
+    assert row.ordered.emd == pytest.approx(0.01)
+    assert row.ordered.ks == pytest.approx(1 / 3)
+    assert row.effect_size is None  # the same difference everywhere: no spread
+
+
+def test_judge_that_mixes_submissions_up_has_equal_distributions_and_large_errors() -> None:
+    rubric = Rubric([Criterion(requirement="How clear?", name="clarity", scale=Scale(min=0, max=10, integer=True))])
+    row = agreement(run_of(rubric, [["0"], ["10"]]), labels_of(rubric, [["10"], ["0"]])).criteria["clarity"]
+    assert row.ordered is not None
+    assert (row.ordered.emd, row.ordered.ks, row.ordered.mae) == (0.0, 0.0, 1.0)
+
+
+def test_pooled_kappa_of_one_criterion_is_its_kappa_and_of_several_is_not_raised_by_their_rates() -> None:
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+    rng = random.Random(6)
+    one = [rng.choice(["MET", "UNMET"]) for _ in range(50)]
+    judge = [answer if rng.random() < 0.8 else "UNMET" for answer in one]
+    single = agreement(run_of(binary_rubric(), [[a] for a in judge]), labels_of(binary_rubric(), [[a] for a in one]))
+    assert single.micro_kappa == pytest.approx(metrics.cohen_kappa_score(one, judge))
+    # People say MET to 90 % on the first criterion and to 10 % on the second. The judge knows that, and nothing else.
+    pairs = [("MET", "MET")] * 81 + [("MET", "UNMET")] * 9 + [("UNMET", "MET")] * 9 + [("UNMET", "UNMET")]
+    other = {"MET": "UNMET", "UNMET": "MET"}
+    rubric = binary_rubric(2)
+    people, judged = ([[pair[place], other[pair[place]]] for pair in pairs] for place in (0, 1))
+    total = agreement(run_of(rubric, judged), labels_of(rubric, people))
+    assert total.criteria["c0"].chance_agreement == pytest.approx(0.82)
+    assert total.micro_kappa == pytest.approx(0.0)
+    flat = [[answer for row in rows for answer in row] for rows in (people, judged)]
+    assert metrics.cohen_kappa_score(*flat) > 0.6
+
+
+def test_pooled_kappa_of_labels_by_verdict_is_that_of_the_whole_run() -> None:
+    rubric = binary_rubric()
+    judge = [["MET"]] * 10 + [["UNMET"]] * 10 + [["MET"]] * 80
+    people = [["MET"]] * 10 + [["MET"], ["UNMET"]] * 5
+    by_verdict = agreement(run_of(rubric, judge), labels_of(rubric, people, "by_verdict"))
+    whole = agreement(run_of(rubric, judge), labels_of(rubric, [*people, *[["MET"]] * 80]))
+    assert by_verdict.micro_kappa == pytest.approx(whole.micro_kappa)
+    assert by_verdict.criteria["c0"].effect_size is None
+
+
+def test_options_that_are_no_answer_count_as_abstentions_of_both_sides() -> None:
+    rubric = Rubric([QUALITY])
+    na = "cannot be judged"
+    people = [[na], [na], ["good"], ["good"], ["CANNOT_ASSESS"]]
+    judge = [[na], ["good"], [na], ["good"], [na]]
+    row = agreement(run_of(rubric, judge), labels_of(rubric, people)).criteria["quality"]
+    assert (row.judge_abstained, row.people_abstained, row.both_abstained) == (3, 3, 2)
+    assert row.abstention_kappa == pytest.approx(1 / 6)

@@ -281,3 +281,12 @@ def test_label_file_with_a_byte_order_mark_and_line_ends_of_windows_is_read(tmp_
     path = tmp_path / "labels.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + f"{label_line()}\r\n{label_line(verdict='UNMET', rater='Ben')}\r\n".encode())
     assert [label.verdict for label in read_labels(path, RUBRIC)] == ["MET", "UNMET"]
+
+
+@pytest.mark.filterwarnings("ignore:.*the later label counts")
+def test_label_that_replaces_a_drawn_one_stays_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    first = label_line(rater="Ana", sampled="random", blind=True)
+    path.write_text(f"{first}\n{label_line(rater='Ana', verdict='UNMET')}\n")
+    (label,) = read_labels(path, RUBRIC)
+    assert (label.verdict, label.sampled, label.blind) == ("UNMET", "random", False)

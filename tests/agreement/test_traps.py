@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from rubric_integrations import Criterion, Rubric
+from rubric_integrations import Criterion, Rubric, Submission
 from rubric_integrations.agreement.calibration import calibrate, calibrate_rate
 from rubric_integrations.agreement.comparison import compare_runs
 from rubric_integrations.agreement.correction import corrected_mean, rogan_gladen_rate
@@ -237,3 +237,53 @@ def test_gate_passes_a_run_that_equals_its_baseline_if_there_are_enough_inputs()
     few = run_of(TWO, [["MET", "MET"]] * 20)
     assert gate(few, 0.8, baseline=few, margin=0.05).decision == "inconclusive"
     assert compare_runs(many, many).p_value is None
+
+
+# A reader of the report page overruled nine answers beside a sample that was drawn: the judge was wrong on all nine.
+DRAWN_AND_CHOSEN = [
+    *labels_of(ONE, [["MET"]] * 50 + [["UNMET"]] * 10),
+    *labels_of(ONE, [[None]] * 60 + [["UNMET"]] * 9, "chosen"),
+]
+
+
+def test_chosen_labels_beside_drawn_ones_are_left_out_of_every_figure_and_counted() -> None:
+    run = run_of(ONE, [["MET"]] * 200)
+    drawn = labels_of(ONE, [["MET"]] * 50 + [["UNMET"]] * 10)
+    both, alone = agreement(run, DRAWN_AND_CHOSEN), agreement(run, drawn)
+    assert (both.criteria, both.labels) == (alone.criteria, 60)
+    corrected = calibrate(run, DRAWN_AND_CHOSEN)
+    assert corrected.criteria == calibrate(run, drawn).criteria
+    decided = gate(run, 0.5, labels=DRAWN_AND_CHOSEN)
+    assert decided.score == gate(run, 0.5, labels=drawn).score
+    later = [row._replace(submission=Submission(response=f"later {row.id}")) for row in run]
+    labels = [*DRAWN_AND_CHOSEN, *labels_of(ONE, [["MET"]] * 60, text="later")]
+    compared = compare_runs(run, later, labels=labels)
+    assert compared.corrected is not None
+    assert compared.corrected.n == 60
+    for result in (both, corrected, decided, compared):
+        assert any("`chosen` labels are left out (9)" in warning for warning in result.warnings)
+    assert not any("`chosen`" in warning for warning in alone.warnings)
+
+
+def test_drawn_judgment_that_its_rater_overrules_later_stays_in_the_sample() -> None:
+    # Left out, exactly the judgments on which people and the judge differ would be missing.
+    run = run_of(ONE, [["MET"]] * 4)
+    drawn = labels_of(ONE, [["MET"]] * 4, rater="ana")
+    overruled = labels_of(ONE, [["UNMET"]], "chosen", rater="ana")
+    row = agreement(run, [*drawn, *overruled]).criteria["c0"]
+    assert (row.n, row.accuracy.value) == (4, 0.75)
+
+
+def test_labels_of_which_only_chosen_ones_belong_to_the_run_correct_nothing() -> None:
+    labels = [*labels_of(ONE, [["MET"]], "chosen"), *labels_of(ONE, [["MET"]], text="other")]
+    with pytest.raises(ValueError, match=r"none of the 1 labels .*`chosen` labels are left out \(1\)"):
+        calibrate(run_of(ONE, [["MET"]]), labels)
+
+
+@pytest.mark.parametrize(("blind", "warns"), [(0, True), (3, True), (4, False)])
+def test_labels_that_may_not_be_blind_are_counted(blind: int, warns: bool) -> None:
+    labels = labels_of(ONE, [["MET"]] * 4)
+    labels = [label.model_copy(update={"blind": place < blind}) for place, label in enumerate(labels)]
+    measured = agreement(run_of(ONE, [["MET"]] * 4), labels)
+    assert measured.blind == blind
+    assert any(f"{4 - blind} of 4 labels are not marked as blind" in text for text in measured.warnings) is warns

@@ -33,7 +33,7 @@ def test_agree_prints_each_criterion_and_the_totals(trusted: Path) -> None:
     assert "0.75 [0.62," in text
     assert "75%" in text  # the judge abstains on every fourth of `c1`, whose accuracy is 1
     assert "Scores of 39 submissions" not in text
-    assert "104 labels by Ana." in text
+    assert "104 labels by Ana, 0 of them blind." in text
     assert "nan" not in text.lower()
 
 
@@ -52,7 +52,8 @@ def test_calibrate_prints_the_corrected_score_and_rates(trusted: Path) -> None:
     expected = calibrate(run_of(RUBRIC, JUDGE), labels_of(RUBRIC, PEOPLE))
     assert expected.score.value is not None
     assert f"0.750 by the judge, {expected.score.value:.3f} [" in result.stdout
-    assert "corrected by 52 labelled submissions" in result.stdout
+    assert "(n = 52) by people's labels." in result.stdout
+    assert expected.score_lines[1] in result.stdout
     assert "of the labels that the same interval would need without it" in result.stdout
     as_json = run("calibrate", trusted / "run.jsonl", trusted / "labels.jsonl", "--json")
     assert Calibration.model_validate_json(as_json.stdout).score == expected.score
@@ -78,6 +79,50 @@ def test_labels_of_another_run_are_counted_or_refused(trusted: Path) -> None:
         assert "none of its 4 labels" in result.stderr or "none of the 4 labels" in result.stderr
 
 
+def write_labelled_run(path: Path, people: list[list[str]]) -> Path:
+    """Write a run whose rows have labels, as those of a file of responses with a column `labels`."""
+    write_run(path, run_of(RUBRIC, JUDGE))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line, answers in zip(lines, people, strict=False):
+        line["labels"] = dict(zip(("c0", "c1"), answers, strict=True))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("command", ["agree", "calibrate"])
+def test_labels_of_the_rows_are_used_without_a_file_of_labels(tmp_path: Path, command: str) -> None:
+    people = [["MET", "MET"], ["UNMET", "UNMET"], ["UNMET", "MET"], ["MET", "MET"]] * 20
+    path = write_labelled_run(tmp_path / "run.jsonl", people)
+    result = run(command, path)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    if command == "agree":
+        assert "160 labels, 160 of them blind." in result.stdout
+    else:
+        assert "(n = 80) by people's labels." in result.stdout
+
+
+@pytest.mark.parametrize("command", ["agree", "calibrate"])
+def test_rows_without_labels_or_with_labels_of_a_part_are_refused(tmp_path: Path, command: str) -> None:
+    none = write_labelled_run(tmp_path / "none.jsonl", [])
+    part = write_labelled_run(tmp_path / "part.jsonl", [["MET", "MET"]] * 9)
+    words = {none: "or name a file of labels after the run", part: "the rows have 18 labels, which do not cover all"}
+    for path, message in words.items():
+        result = run(command, path)
+        assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1), result.output
+        assert message in result.stderr
+
+
+def test_chosen_labels_beside_drawn_ones_are_counted_in_the_shell(trusted: Path) -> None:
+    # The same rater overrules other rows than those that were drawn.
+    overruled = labels_of(RUBRIC, [[None, None]] * 60 + [["UNMET", None]] * 9, "chosen", rater="Ana")
+    mixed = write_labels(trusted / "mixed.jsonl", [*labels_of(RUBRIC, PEOPLE, rater="Ana"), *overruled])
+    for command in ("agree", "calibrate"):
+        result = run(command, trusted / "run.jsonl", mixed)
+        assert (result.exit_code, "`chosen` labels are left out (9)" in result.stderr) == (0, True), result.output
+        drawn = run(command, trusted / "run.jsonl", trusted / "labels.jsonl")
+        assert result.stdout == drawn.stdout
+
+
 def files_of(folder: Path) -> dict[str, Path]:
     sampled: Sampled = "chosen"
     write_labels(folder / "chosen.jsonl", labels_of(RUBRIC, PEOPLE, sampled))
@@ -100,7 +145,7 @@ def files_of(folder: Path) -> dict[str, Path]:
         ("run", "run", (), "is the same file"),
         ("labels", "run", (), "is no grade"),
         ("run", "cut", (), "cut.jsonl:1"),
-        ("run", "chosen", (), "are `chosen`"),
+        ("run", "chosen", (), "every label is `chosen`"),
         ("run", "labels", ("--level", 1), "--level must be above 0 and below 1"),
         ("run", "labels", ("--rubric", "none.yaml"), "none.yaml"),
     ],

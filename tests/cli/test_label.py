@@ -12,13 +12,25 @@ from typer.testing import CliRunner, Result
 from rubric_integrations.agreement import agreement, read_labels
 from rubric_integrations.cli import app
 from rubric_integrations.runs.run_files import read_run
+from tests.agreement.runs import binary_rubric, run_of
 from tests.cli.commands import grade, read_lines, run
+from tests.cli.trust_files import write_run
+
+REASON = "The judge has its reasons."
 
 
 @pytest.fixture
 def graded(files: Path) -> Path:
-    assert grade(files, "--out", files / "run.jsonl").exit_code == 0
-    return files / "run.jsonl"
+    rows = run_of(binary_rubric(2), [["MET", "UNMET"], ["UNMET", "UNMET"], ["MET", "MET"]])
+    reports = [row.report for row in rows if row.report]
+    with_reasons = [
+        report.model_copy(
+            update={"report": tuple(entry.model_copy(update={"reason": REASON}) for entry in report.criteria)}
+        )
+        for report in reports
+    ]
+    graded = [row._replace(report=report) for row, report in zip(rows, with_reasons, strict=True)]
+    return write_run(files / "run.jsonl", graded)
 
 
 def ask(graded: Path, keys: str, *options: object, rater: str = "Ann") -> Result:
@@ -42,7 +54,7 @@ def test_label_in_the_terminal_is_blind_resumed_and_measures_the_judge(graded: P
     result = ask(graded, "7\nn\nunclear\n1\ns\n2\nq\n")
     assert result.exit_code == 0, result.output
     assert "'7' is no answer" in result.stdout
-    assert "searched the text" not in result.stdout  # the reason of the check
+    assert REASON not in result.stdout
     assert "2 of 6 judgments labelled by Ann." in result.stdout
     path = graded.with_name("labels.jsonl")
     lines = read_lines(path)
@@ -57,6 +69,12 @@ def test_label_in_the_terminal_is_blind_resumed_and_measures_the_judge(graded: P
     labels = read_labels(path, run_file)
     measured = agreement(run_file, labels)
     assert (measured.labels, measured.raters) == (13, ("Ann", "Ben", "Cy"))
+
+
+def test_answers_of_checks_are_not_asked_for(files: Path) -> None:
+    assert grade(files, "--out", files / "run.jsonl").exit_code == 0
+    result = run("label", files / "run.jsonl", "--output", files / "label.html")
+    assert "label.html: 3 judgments to label" in result.stdout, result.output
 
 
 @pytest.mark.filterwarnings("ignore:.*the later label counts")

@@ -125,7 +125,7 @@ def test_mean_gate_with_useless_or_wrong_options_is_refused_before_the_run(
 
 
 @pytest.mark.parametrize(
-    ("labelled", "sampled", "words"), [(20, "random", "a gate needs 50"), (60, "chosen", "are `chosen`")]
+    ("labelled", "sampled", "words"), [(20, "random", "a gate needs 50"), (60, "chosen", "every label is `chosen`")]
 )
 def test_mean_gate_with_too_few_or_chosen_labels_is_refused_before_the_run(
     tmp_path: Path, labelled: int, sampled: str, words: str

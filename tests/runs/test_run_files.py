@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -136,3 +137,20 @@ def test_run_has_the_name_of_its_rubric_only_if_all_rows_have_it(
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     run = read_run(path)
     assert (run.rubric, run.judge) == (expected, "echo")
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_garbage_collection_is_as_before_after_a_run_was_read_into_memory(tmp_path: Path, was_enabled: bool) -> None:
+    # It is off while rows are read, since each collection would look at all of them.
+    good, bad = tmp_path / "run.jsonl", tmp_path / "bad.jsonl"
+    good.write_text('{"id": "1", "score": null, "passed": false}\n')
+    bad.write_text('{"id": "1"}\n')
+    (gc.enable if was_enabled else gc.disable)()
+    try:
+        assert len(read_run(good, in_memory=True).rows) == 1
+        assert gc.isenabled() is was_enabled
+        with pytest.raises(RunFileError):
+            read_run(bad, in_memory=True)
+        assert gc.isenabled() is was_enabled
+    finally:
+        gc.enable()

@@ -90,31 +90,23 @@ class Trust(NamedTuple):
 def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -> Trust:
     """Compute the figures of the last run from people's labels. Labels that people chose to make are left out."""
     run = runs[-1]
-    drawn = [label for label in labels if label.sampled != "chosen"]
     if not labels:
         return Trust("There are no labels. Draw judgments, and label them: rubric-integrations label RUN.")
-    if not drawn:
+    if all(label.sampled == "chosen" for label in labels):
         return Trust(
             f"All {len(labels):,} labels are of judgments that people chose, such as those that they overruled: they "
             "say nothing about how often the judge is right. Draw what to read: rubric-integrations label RUN."
         )
     rows = list(run.rows)
-    matches = match_labels(rows, drawn).matches
+    matches = match_labels(rows, labels).matches
     if not matches:
-        return Trust(f"None of the {len(drawn):,} labels belongs to a judgment of this run.")
+        return Trust(f"None of the {len(labels):,} labels belongs to a judgment of this run.")
     try:
-        measured = agreement(rows, drawn)
-        corrected = calibrate(rows, drawn)
+        measured = agreement(rows, labels)
+        corrected = calibrate(rows, labels)
     except (ImportError, ValueError) as error:
         return Trust(f"The figures cannot be computed: {error}.")
     warnings = list(corrected.warnings)
-    if len(drawn) < len(labels):
-        warnings.append(f"{len(labels) - len(drawn):,} labels are left out, of judgments that people chose themselves")
-    if not_blind := sum(not label.blind for label in drawn):
-        warnings.append(
-            f"{not_blind:,} of {len(drawn):,} labels are not marked as blind: people who see the judge's answer tend "
-            "to agree with it"
-        )
     if measured.unmatched:
         warnings.append(f"{measured.unmatched:,} labels belong to no judgment of this run")
     disagreements = list(_disagreements(runs, rows, matches))
@@ -132,8 +124,7 @@ def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -
 def _rates(calibration: CriterionCalibration | None) -> list[CorrectedRate]:
     if calibration is None:
         return []
-    rates = calibration.options if calibration.rate is None else {"MET": calibration.rate}
-    return [CorrectedRate(answer, calibration.judge_rates.get(answer, 0.0), rate) for answer, rate in rates.items()]
+    return [CorrectedRate(answer, judged or 0.0, rate) for answer, rate, judged in calibration.rates]
 
 
 def _disagreements(

@@ -74,7 +74,7 @@ def test_section_leaves_chosen_labels_out_and_says_so() -> None:
     figures = trust_figures([RUN], [*LABELS, *chosen])
     assert figures.agreement is not None
     assert figures.agreement.labels == 32
-    assert any("1 labels are left out" in warning for warning in figures.warnings)
+    assert any("`chosen` labels are left out (1)" in warning for warning in figures.warnings)
     assert any("32 of 32 labels are not marked as blind" in warning for warning in figures.warnings)
 
 
