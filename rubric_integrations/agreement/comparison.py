@@ -19,7 +19,7 @@ from rubric_integrations.agreement.intervals import (
     mcnemar_p_value,
 )
 from rubric_integrations.agreement.matching import Matches, criterion_keys, match_labels
-from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
+from rubric_integrations.agreement.rows import RunLike, complete_score, is_trained_on, read_rows
 from rubric_integrations.agreement.scores import score_pairs
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment
@@ -144,7 +144,7 @@ def compare_runs(
         score = estimate_rate_difference(rose=0, fell=0, pairs=len(differences), level=level)
     corrected, warnings = None, list[str]()
     if labels is not None:
-        corrected, warnings = _corrected(first, second, list(labels), differences, cluster, rubric, level)
+        corrected, warnings = _corrected(first, second, list(labels), changes, cluster, rubric, level)
     deciding = corrected or score
     is_better, is_worse = _above(deciding.low, 0.0), deciding.high is not None and deciding.high < -margin
     return RunComparison(
@@ -242,7 +242,7 @@ def _corrected(
     first: Sequence[GradedRow],
     second: Sequence[GradedRow],
     labels: Sequence[LabelledJudgment],
-    differences: Sequence[float],
+    changes: Mapping[RowKey, float],
     cluster: ClusterOf | None,
     rubric: Rubric | None,
     level: float,
@@ -259,15 +259,20 @@ def _corrected(
             "`grade_many`, or the files that `grade --out` wrote"
         )
     of_runs: list[dict[RowKey, tuple[float, float]]] = []
-    of_both = Matches([], [], [])
+    of_both, trained_on = Matches([], [], [], []), set[RowKey]()
     for rows in (first, second):
         keys, matched = _row_keys(rows), match_labels(rows, labels)
-        of_both = Matches([*of_both.matches, *matched.matches], [], [*of_both.chosen, *matched.chosen])
+        of_both = Matches(*(of_both[place] + matched[place] for place in range(len(matched))))
+        trained_on.update(key for key, row in zip(keys, rows, strict=True) if is_trained_on(row))
         pairs = score_pairs(rows, matched.matches, rubric)
         of_runs.append({keys[pair.row]: (pair.people, pair.judge) for pair in pairs})
     shared = [key for key in of_runs[0] if key in of_runs[1]]
     people = _by_cluster({key: of_runs[1][key][0] - of_runs[0][key][0] for key in shared}, cluster)
     judge = _by_cluster({key: of_runs[1][key][1] - of_runs[0][key][1] for key in shared}, cluster)
+    # As in `calibrate`: the labels tell how the judge errs on inputs that it was not aligned with.
+    differences = _by_cluster({key: change for key, change in changes.items() if key not in trained_on}, cluster)
+    if not differences:
+        return Estimate(None, None, None, 0), of_both.warnings
     mean = math.fsum(differences) / len(differences)
     corrected = corrected_mean(people, judge, mean, len(differences), level=level, bounded=False).estimate
     return corrected, of_both.warnings

@@ -69,11 +69,13 @@ class Matches(NamedTuple):
         matches: The judgments with labels, in the order of the run.
         unmatched: The labels of which the run has no judgment.
         chosen: Those that are about a judgment and are left out, because people chose it.
+        trained_on: Those that are left out, because the judge was aligned with them.
     """
 
     matches: list[Match]
     unmatched: list[LabelledJudgment]
     chosen: list[LabelledJudgment]
+    trained_on: list[LabelledJudgment]
 
     @property
     def labels(self) -> list[LabelledJudgment]:
@@ -84,6 +86,11 @@ class Matches(NamedTuple):
     def warnings(self) -> list[str]:
         """What limits figures of these labels: how many are left out, and how many may not be blind."""
         warnings = [chosen_warning(len(self.chosen))] if self.chosen else []
+        if self.trained_on:
+            warnings.append(
+                f"the judge was aligned with {len(self.trained_on):,} of the labels: they say nothing about it, and "
+                "are left out"
+            )
         labels = self.labels
         if seen := sum(not label.blind for label in labels):
             warnings.append(
@@ -104,10 +111,12 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     Of several labels of one judgment by one rater, the last counts. Labels without a rater are of different people.
 
     Labels that are `chosen` are left out. The others are still a random part of the run, so that a file may have both,
-    such as a drawn sample and the answers that a reader overruled elsewhere.
+    such as a drawn sample and the answers that a reader overruled elsewhere. Those with which the judge was aligned are
+    left out, too: the others are a random part of the judgments that it was not aligned with.
 
     Raises:
         ChosenLabelsError: All labels are `chosen`.
+        ValueError: The judge was aligned with all labels that belong to the run.
     """
     labels = list(labels)
     require_drawn(labels)
@@ -132,13 +141,22 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
         of_raters[rater] = label.replacing(of_raters.pop(rater, None))
     matches: list[Match] = []
     chosen: list[LabelledJudgment] = []
+    trained_on: list[LabelledJudgment] = []
     for (place, entry), of_raters in sorted(by_judgment.items(), key=lambda item: item[0]):
         report, of_judgment = rows[place].report, of_raters.values()
+        if report is not None and report.criteria[entry].trained_on:
+            trained_on.extend(of_judgment)
+            continue
         drawn = tuple(label for label in of_judgment if label.sampled != "chosen")
         chosen.extend(label for label in of_judgment if label.sampled == "chosen")
         if report is not None and drawn:
             matches.append(Match(place, drawn[0].criterion, report.criteria[entry], drawn))
-    return Matches(matches, unmatched, chosen)
+    if trained_on and not matches:
+        raise ValueError(
+            f"the judge was aligned with all {len(trained_on):,} labels that belong to this run: they say nothing "
+            "about it; label other judgments, which `choose_for_labels` draws"
+        )
+    return Matches(matches, unmatched, chosen, trained_on)
 
 
 def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -166,12 +184,13 @@ def group_matches(matches: Iterable[Match]) -> dict[str, list[Match]]:
 def count_verdicts(rows: Sequence[GradedRow], match: Match) -> dict[str, int]:
     """Count the judge's verdicts in a run on the criterion of a match.
 
-    CANNOT_ASSESS is a verdict; a failure is none, and neither is a criterion that does not apply.
+    CANNOT_ASSESS is a verdict; a failure is none, and neither is a criterion that does not apply. Judgments that the
+    judge was aligned with are left out, as their labels are.
     """
     words = (match.judged.name, match.judged.requirement)
     entries = (entry for row in rows if row.report for entry in row.report.criteria)
-    judged = (entry for entry in entries if (entry.name, entry.requirement) == words and not entry.error)
-    verdicts = (entry.verdict for entry in judged if entry.verdict is not None and not entry.not_applicable)
+    judged = (entry for entry in entries if (entry.name, entry.requirement) == words and not entry.trained_on)
+    verdicts = (entry.verdict for entry in judged if entry.verdict is not None and entry.was_judged)
     return dict(Counter(_capped(match.criterion, verdict) for verdict in verdicts))
 
 

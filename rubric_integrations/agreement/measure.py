@@ -129,6 +129,8 @@ def agreement(
     Raises:
         ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
             these are left out, with a warning.
+        ValueError: The judge was aligned with all labels that belong to the run. Those of a part of the run are left
+            out, with a warning.
     """
     rows = read_rows(judged)
     matched = match_labels(rows, labels)
