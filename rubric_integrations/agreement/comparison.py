@@ -262,7 +262,8 @@ def _corrected(
     of_both, trained_on = Matches([], [], [], []), set[RowKey]()
     for rows in (first, second):
         keys, matched = _row_keys(rows), match_labels(rows, labels)
-        of_both = Matches(*(of_both[place] + matched[place] for place in range(len(matched))))
+        chosen, seen = of_both.chosen + matched.chosen, of_both.trained_on + matched.trained_on
+        of_both = Matches(of_both.matches + matched.matches, [], chosen, seen)
         trained_on.update(key for key, row in zip(keys, rows, strict=True) if is_trained_on(row))
         pairs = score_pairs(rows, matched.matches, rubric)
         of_runs.append({keys[pair.row]: (pair.people, pair.judge) for pair in pairs})
