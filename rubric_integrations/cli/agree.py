@@ -51,7 +51,7 @@ def agree(
         loaded, run_rubric = load_run(run), load_rubric(rubric)
         answers = load_labels(labels, loaded, run_rubric) if labels else load_own_labels(loaded, run_rubric)
         result = agreement(loaded, answers, rubric=run_rubric, level=level)
-    require_matching(answers, result.unmatched, labels or run, run)
+    require_matching(answers, result.labels, labels or run, run)
     if result.unmatched:
         print_warnings([f"{result.unmatched:,} of {len(answers):,} labels belong to no judgment of {run}"])
     print_warnings(result.warnings)

@@ -150,12 +150,21 @@ def load_own_labels(run: RunFile, rubric: Rubric | None) -> list[LabelledJudgmen
     return labels
 
 
-def require_matching(labels: Sequence[LabelledJudgment], unmatched: int, path: Path, run: Path) -> None:
-    """Refuse labels of which none belongs to a judgment of the run."""
-    if unmatched >= len(labels):
+def require_matching(labels: Sequence[LabelledJudgment], matched: int, path: Path, run: Path) -> None:
+    """Refuse labels of which none counts for the run.
+
+    Args:
+        labels: The labels.
+        matched: How many of them were drawn and belong to a judgment of the run.
+        path: Their file.
+        run: The file of the run.
+    """
+    if not matched:
+        drawn = [label for label in labels if label.sampled != "chosen"]
+        others = ", without the `chosen` ones," if len(drawn) < len(labels) else ""
         refuse(
-            f"{path}: none of its {len(labels):,} labels belongs to a judgment of {run}: labels are matched by the "
-            "submission and by the words of the criterion; name the run that was labelled"
+            f"{path}: none of its {len(drawn):,} labels{others} belongs to a judgment of {run}: labels are matched by "
+            "the submission and by the words of the criterion; name the run that was labelled"
         )
 
 

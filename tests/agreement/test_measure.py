@@ -124,9 +124,12 @@ def test_equal_bias_on_all_submissions_has_no_interval_and_no_p_value() -> None:
     rubric = Rubric([Criterion(requirement="How clear?", name="clarity", scale=Scale(min=0, max=10, integer=True))])
     answers = [["5"], ["6"], ["7"]]
     higher = [["6"], ["7"], ["8"]]
-    bias = agreement(run_of(rubric, higher), labels_of(rubric, answers)).criteria["clarity"].bias
-    assert bias.value == pytest.approx(0.1)
-    assert (bias.low, bias.high) == (None, None)
+    total = agreement(run_of(rubric, higher), labels_of(rubric, answers))
+    row = total.criteria["clarity"]
+    assert row.bias.value == pytest.approx(0.1)
+    assert (row.bias.low, row.bias.high, row.effect_size) == (None, None, None)
+    assert total.scores.bias.value == pytest.approx(0.1)
+    assert (total.scores.p_value, total.scores.effect_size) == (None, None)
 
 
 def test_abstentions_lower_the_coverage_beside_the_accuracy() -> None:

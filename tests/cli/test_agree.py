@@ -123,6 +123,15 @@ def test_chosen_labels_beside_drawn_ones_are_counted_in_the_shell(trusted: Path)
         assert result.stdout == drawn.stdout
 
 
+def test_labels_of_which_only_chosen_ones_belong_to_the_run_are_refused(trusted: Path) -> None:
+    labels = [*labels_of(RUBRIC, PEOPLE[:2], "chosen"), *labels_of(RUBRIC, PEOPLE[:3], text="other")]
+    path = write_labels(trusted / "mixed.jsonl", labels)
+    for command, words in {"agree": "none of its 6 labels, without the `chosen`", "calibrate": "none of the 6"}.items():
+        result = run(command, trusted / "run.jsonl", path)
+        assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1), result.output
+        assert words in result.stderr
+
+
 def files_of(folder: Path) -> dict[str, Path]:
     sampled: Sampled = "chosen"
     write_labels(folder / "chosen.jsonl", labels_of(RUBRIC, PEOPLE, sampled))
