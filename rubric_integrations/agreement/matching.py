@@ -37,13 +37,13 @@ class Match(NamedTuple):
     @property
     def answers(self) -> list[str]:
         """The raters' answers in canonical form, abstentions included."""
-        return [_capped(self.criterion, to_judgment(self.criterion, label.verdict).verdict) for label in self.labels]
+        return answers_of(self.criterion, self.labels)
 
     @property
     def judge_answer(self) -> str | None:
         """The judge's answer in canonical form; None if the judge failed, or was not asked."""
         verdict = self.judged.verdict
-        return None if verdict is None or self.judged.error is not None else _capped(self.criterion, verdict)
+        return None if verdict is None or self.judged.error is not None else canonical_answer(self.criterion, verdict)
 
     @property
     def people_value(self) -> float | None:
@@ -58,8 +58,7 @@ class Match(NamedTuple):
     @property
     def consensus(self) -> str | None:
         """The answer that most raters gave; None if several answers are equally frequent."""
-        counts = Counter(self.answers).most_common(2)
-        return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
+        return consensus_of(self.answers)
 
 
 class Matches(NamedTuple):
@@ -72,6 +71,27 @@ class Matches(NamedTuple):
 
     matches: list[Match]
     unmatched: list[LabelledJudgment]
+
+
+def answers_of(criterion: Criterion, labels: Iterable[LabelledJudgment]) -> list[str]:
+    """Return raters' answers to a criterion in canonical form, abstentions included."""
+    return [canonical_answer(criterion, to_judgment(criterion, label.verdict).verdict) for label in labels]
+
+
+def consensus_of(answers: Sequence[str]) -> str | None:
+    """Return the answer that most raters gave; None if several answers are equally frequent."""
+    counts = Counter(answers).most_common(2)
+    return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
+
+
+def labels_by_rater(labels: Iterable[LabelledJudgment]) -> tuple[LabelledJudgment, ...]:
+    """Return the labels of one judgment that count: of each rater the last one; labels without a rater all count."""
+    of_raters: dict[str | int, LabelledJudgment] = {}
+    for number, label in enumerate(labels):
+        rater = number if label.rater is None else label.rater
+        of_raters.pop(rater, None)
+        of_raters[rater] = label
+    return tuple(of_raters.values())
 
 
 def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Matches:
@@ -93,7 +113,7 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     for index, row in enumerate(rows):
         by_id.setdefault(row.id, []).append(index)
     by_text = _RowsByText(rows)
-    by_judgment: dict[tuple[int, int], dict[str | int, LabelledJudgment]] = {}
+    by_judgment: dict[tuple[int, int], list[LabelledJudgment]] = {}
     unmatched: list[LabelledJudgment] = []
     for label in labels:
         of_id = by_id.get(label.id, []) if label.id is not None else []
@@ -105,13 +125,10 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
         if place is None or entry is None:
             unmatched.append(label)
             continue
-        of_raters = by_judgment.setdefault((place, entry), {})
-        rater = len(of_raters) if label.rater is None else label.rater
-        of_raters.pop(rater, None)
-        of_raters[rater] = label
+        by_judgment.setdefault((place, entry), []).append(label)
     matches: list[Match] = []
-    for (place, entry), of_raters in sorted(by_judgment.items(), key=lambda item: item[0]):
-        report, of_judgment = rows[place].report, tuple(of_raters.values())
+    for (place, entry), all_labels in sorted(by_judgment.items(), key=lambda item: item[0]):
+        report, of_judgment = rows[place].report, labels_by_rater(all_labels)
         if report is not None:
             matches.append(Match(place, of_judgment[0].criterion, report.criteria[entry], of_judgment))
     return Matches(matches, unmatched)
@@ -148,7 +165,7 @@ def count_verdicts(rows: Sequence[GradedRow], match: Match) -> dict[str, int]:
     entries = (entry for row in rows if row.report for entry in row.report.criteria)
     judged = (entry for entry in entries if (entry.name, entry.requirement) == words and not entry.error)
     verdicts = (entry.verdict for entry in judged if entry.verdict is not None and not entry.not_applicable)
-    return dict(Counter(_capped(match.criterion, verdict) for verdict in verdicts))
+    return dict(Counter(canonical_answer(match.criterion, verdict) for verdict in verdicts))
 
 
 def require_drawn(labels: Iterable[LabelledJudgment]) -> None:
@@ -183,8 +200,8 @@ def _is_answer(criterion: Criterion, verdict: str | None) -> bool:
         return False
 
 
-def _capped(criterion: Criterion, verdict: str) -> str:
-    """Return an answer, or the `cap` for more occurrences than count."""
+def canonical_answer(criterion: Criterion, verdict: str) -> str:
+    """Return an answer to a criterion, or the `cap` for more occurrences than count."""
     is_number = criterion.cap is not None and verdict.replace(".", "", 1).isdigit()
     return f"{min(float(verdict), criterion.cap or 0):g}" if is_number else verdict
 
