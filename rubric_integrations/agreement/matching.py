@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from rubric_integrations.agreement.same_submission import RowsByText, may_be
 from rubric_integrations.results.criterion_report import NOT_APPLICABLE, CriterionReport
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.runs.run_files import GradedRow
-from rubric_integrations.submission.submission import Submission
 
 
 class ChosenLabelsError(ValueError):
@@ -37,13 +37,13 @@ class Match(NamedTuple):
     @property
     def answers(self) -> list[str]:
         """The raters' answers in canonical form, abstentions included."""
-        return [_capped(self.criterion, to_judgment(self.criterion, label.verdict).verdict) for label in self.labels]
+        return answers_of(self.criterion, self.labels)
 
     @property
     def judge_answer(self) -> str | None:
         """The judge's answer in canonical form; None if the judge failed, or was not asked."""
         verdict = self.judged.verdict
-        return None if verdict is None or self.judged.error is not None else _capped(self.criterion, verdict)
+        return None if verdict is None or self.judged.error is not None else canonical_answer(self.criterion, verdict)
 
     @property
     def people_value(self) -> float | None:
@@ -58,8 +58,7 @@ class Match(NamedTuple):
     @property
     def consensus(self) -> str | None:
         """The answer that most raters gave; None if several answers are equally frequent."""
-        counts = Counter(self.answers).most_common(2)
-        return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
+        return consensus_of(self.answers)
 
 
 class Matches(NamedTuple):
@@ -100,6 +99,26 @@ class Matches(NamedTuple):
         return warnings
 
 
+def answers_of(criterion: Criterion, labels: Iterable[LabelledJudgment]) -> list[str]:
+    """Return raters' answers to a criterion in canonical form, abstentions included."""
+    return [canonical_answer(criterion, to_judgment(criterion, label.verdict).verdict) for label in labels]
+
+
+def consensus_of(answers: Sequence[str]) -> str | None:
+    """Return the answer that most raters gave; None if several answers are equally frequent."""
+    counts = Counter(answers).most_common(2)
+    return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
+
+
+def labels_by_rater(labels: Iterable[LabelledJudgment]) -> tuple[LabelledJudgment, ...]:
+    """Return the labels of one judgment that count: of each rater the last one; labels without a rater all count."""
+    of_raters: dict[str | int, LabelledJudgment] = {}
+    for number, label in enumerate(labels):
+        rater = number if label.rater is None else label.rater
+        of_raters[rater] = label.replacing(of_raters.pop(rater, None))
+    return tuple(of_raters.values())
+
+
 def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Matches:
     """Match each label with the judgment of the same submission by the same words of the criterion.
 
@@ -123,27 +142,25 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     by_id: dict[str, list[int]] = {}
     for index, row in enumerate(rows):
         by_id.setdefault(row.id, []).append(index)
-    by_text = _RowsByText(rows)
-    by_judgment: dict[tuple[int, int], dict[str | int, LabelledJudgment]] = {}
+    by_text = RowsByText(rows)
+    by_judgment: dict[tuple[int, int], list[LabelledJudgment]] = {}
     unmatched: list[LabelledJudgment] = []
     for label in labels:
         of_id = by_id.get(label.id, []) if label.id is not None else []
         if of_id:
-            place = next((index for index in of_id if _may_be(rows[index].submission, label.submission)), None)
+            place = next((index for index in of_id if may_be(rows[index].submission, label.submission)), None)
         else:
             place = by_text.find(label.submission)
         entry = None if place is None else _entry_of(rows[place].report, label.criterion)
         if place is None or entry is None:
             unmatched.append(label)
             continue
-        of_raters = by_judgment.setdefault((place, entry), {})
-        rater = len(of_raters) if label.rater is None else label.rater
-        of_raters[rater] = label.replacing(of_raters.pop(rater, None))
+        by_judgment.setdefault((place, entry), []).append(label)
     matches: list[Match] = []
     chosen: list[LabelledJudgment] = []
     trained_on: list[LabelledJudgment] = []
-    for (place, entry), of_raters in sorted(by_judgment.items(), key=lambda item: item[0]):
-        report, of_judgment = rows[place].report, of_raters.values()
+    for (place, entry), all_labels in sorted(by_judgment.items(), key=lambda item: item[0]):
+        report, of_judgment = rows[place].report, labels_by_rater(all_labels)
         if report is not None and report.criteria[entry].trained_on:
             trained_on.extend(of_judgment)
             continue
@@ -191,7 +208,7 @@ def count_verdicts(rows: Sequence[GradedRow], match: Match) -> dict[str, int]:
     entries = (entry for row in rows if row.report for entry in row.report.criteria)
     judged = (entry for entry in entries if (entry.name, entry.requirement) == words and not entry.trained_on)
     verdicts = (entry.verdict for entry in judged if entry.verdict is not None and entry.was_judged)
-    return dict(Counter(_capped(match.criterion, verdict) for verdict in verdicts))
+    return dict(Counter(canonical_answer(match.criterion, verdict) for verdict in verdicts))
 
 
 def require_drawn(labels: Collection[LabelledJudgment]) -> None:
@@ -233,54 +250,7 @@ def _is_answer(criterion: Criterion, verdict: str | None) -> bool:
         return False
 
 
-def _capped(criterion: Criterion, verdict: str) -> str:
-    """Return an answer, or the `cap` for more occurrences than count."""
+def canonical_answer(criterion: Criterion, verdict: str) -> str:
+    """Return an answer to a criterion, or the `cap` for more occurrences than count."""
     is_number = criterion.cap is not None and verdict.replace(".", "", 1).isdigit()
     return f"{min(float(verdict), criterion.cap or 0):g}" if is_number else verdict
-
-
-_Parts = tuple[str, ...]
-# A label may lack these; the report page, for example, exports no documents.
-_OPTIONAL_PARTS = ("query", "reference", "context")
-
-
-def _parts_of(submission: Submission) -> _Parts:
-    """Return the names of what makes two submissions the same to a reader, as far as a submission has it."""
-    return ("response", *(name for name in _OPTIONAL_PARTS if getattr(submission, name)))
-
-
-def _text_of(submission: Submission, parts: _Parts) -> tuple[object, ...]:
-    values = (getattr(submission, name) for name in parts)
-    # Programs that edit tables change the line breaks within a cell.
-    return tuple(value.replace("\r\n", "\n").strip() if isinstance(value, str) else value for value in values)
-
-
-def _may_be(submission: Submission | None, labelled: Submission) -> bool:
-    parts = _parts_of(labelled)
-    return submission is None or _text_of(submission, parts) == _text_of(labelled, parts)
-
-
-class _RowsByText:
-    """The rows of a run by what their submissions say."""
-
-    def __init__(self, rows: Sequence[GradedRow]):
-        self._submissions = [(index, row.submission) for index, row in enumerate(rows) if row.submission is not None]
-        # Made for each set of parts that a label has: a few of eight.
-        self._first: dict[_Parts, dict[tuple[object, ...], int | None]] = {}
-
-    def find(self, submission: Submission) -> int | None:
-        """Return the index of the first row with the same submission; None without one, or if several may be meant."""
-        parts = _parts_of(submission)
-        if parts not in self._first:
-            self._first[parts] = self._index(parts)
-        return self._first[parts].get(_text_of(submission, parts))
-
-    def _index(self, parts: _Parts) -> dict[tuple[object, ...], int | None]:
-        first: dict[tuple[object, ...], int | None] = {}
-        whole: dict[tuple[object, ...], tuple[object, ...]] = {}
-        for index, submission in self._submissions:
-            key, everything = _text_of(submission, parts), _text_of(submission, ("response", *_OPTIONAL_PARTS))
-            first.setdefault(key, index)
-            if whole.setdefault(key, everything) != everything:
-                first[key] = None
-        return first
