@@ -14,7 +14,7 @@ from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.protocol import Judge, Question, RunStopped, fingerprint_of
-from rubric_integrations.judges.spend_limit import SpendLimit
+from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitReached
 from rubric_integrations.judges.stored import JudgmentStore, StoredJudge, StoreError
 from rubric_integrations.judges.validation import ValidatedJudge
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
@@ -33,14 +33,15 @@ class AlignmentError(Exception):
 
     Attributes:
         spend: What the calls until then cost.
+        limit_reached: Whether `max_cost` or `max_calls` ended it.
     """
 
-    def __init__(self, message: str, spend: Spend):
+    def __init__(self, message: str, spend: Spend, *, limit_reached: bool = False):
         super().__init__(message)
-        self.spend = spend
+        self.spend, self.limit_reached = spend, limit_reached
 
-    def __reduce__(self) -> tuple[type[AlignmentError], tuple[str, Spend]]:
-        return AlignmentError, (str(self), self.spend)
+    def __reduce__(self) -> Any:
+        return AlignmentError, (str(self), self.spend), vars(self)
 
 
 class AlignmentStopped(BaseException):
@@ -106,7 +107,9 @@ class AlignmentCalls:
         cost = "" if not spend.cost else f" and ${spend.cost:.4f}"
         ledger = "; what is in the ledger is not requested again" if self.store is not None else ""
         return AlignmentError(
-            f"the alignment ended after {spend.calls:,} calls{cost}: {reason}. Nothing is kept{ledger}", spend
+            f"the alignment ended after {spend.calls:,} calls{cost}: {reason}. Nothing is kept{ledger}",
+            spend,
+            limit_reached=isinstance(reason, SpendLimitReached),
         )
 
     async def judge(self, judge: LMJudge, question: Question) -> Judgment:
