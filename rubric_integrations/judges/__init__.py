@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from rubric_integrations._util.lazy import lazy_names
+from rubric_integrations.judges.alignment_record import AlignmentRecord
 from rubric_integrations.judges.offline import OfflineJudge
 from rubric_integrations.judges.protocol import BatchJudge, BatchResult, Judge, OverallJudge, OverallResult, Question
 from rubric_integrations.judges.stored import JudgmentStore
@@ -33,6 +34,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "AlignmentRecord",
     "BatchJudge",
     "BatchResult",
     "Judge",

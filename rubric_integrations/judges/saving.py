@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from rubric_integrations.judges.alignment_record import AlignmentRecord
+from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.judge_file import (
     JudgeFile,
     JudgeSettings,
@@ -68,7 +69,7 @@ class SavedPrompts(dspy.Module):
         super().save(path, modules_to_serialize=modules_to_serialize)
 
     def file_text(self) -> str:
-        """Return what `save` writes to a `.json` file.
+        """Return what `save` writes to a `.json` file, without secrets that a compiled example quotes from a reply.
 
         Raises:
             ValueError: A few-shot example has attachments.
@@ -82,9 +83,8 @@ class SavedPrompts(dspy.Module):
             prompts={},
             schemas={},
         )
-        return judge_file_text(
-            file, {**self.dump_state(), "metadata": {"dependency_versions": get_dependency_versions()}}
-        )
+        state = {**self.dump_state(), "metadata": {"dependency_versions": get_dependency_versions()}}
+        return redact(judge_file_text(file, state), settings_of(self.lm))
 
     # DSPy returns None, which no caller uses.
     def load(  # pyright: ignore[reportIncompatibleMethodOverride]

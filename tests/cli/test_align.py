@@ -70,6 +70,10 @@ def result(judge: LMJudge, *, kept: bool) -> Alignment:
     )  # fmt: skip
 
 
+def kept(judge: LMJudge) -> Alignment:
+    return result(judge, kept=True)
+
+
 def ending(error: BaseException) -> Callable[..., object]:
     def end(_judge: LMJudge) -> object:
         raise error
@@ -110,7 +114,7 @@ def test_aligned_judge_is_written_and_grades_as_people_do(labelled: Path, server
 
 
 def test_arguments_reach_the_alignment(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = stub(monkeypatch, lambda judge: result(judge, kept=True))
+    arguments = stub(monkeypatch, kept)
     done = align(
         labelled, "--optimizer", "bootstrap", "--reflection-model", "openai/strong", "--alpha", 0.1, "--seed", 3,
         "--max-cost", 2, "--max-calls", 50, "--judge-option", "max_tokens=9", "--json",
@@ -131,7 +135,10 @@ def test_arguments_reach_the_alignment(labelled: Path, monkeypatch: pytest.Monke
 def test_judge_that_is_not_kept_is_not_written_unless_a_flag_asks_for_it(
     labelled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stub(monkeypatch, lambda judge: result(judge, kept=False))
+    def not_kept(judge: LMJudge) -> Alignment:
+        return result(judge, kept=False)
+
+    stub(monkeypatch, not_kept)
     before = names_in(labelled)
     done = align(labelled)
     assert done.exit_code == Exit.NOT_PASSED
@@ -166,7 +173,7 @@ def test_command_that_ends_early_leaves_an_earlier_judge(
 
 
 def test_files_of_the_user_are_never_replaced(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = stub(monkeypatch, lambda judge: result(judge, kept=True))
+    arguments = stub(monkeypatch, kept)
     (labelled / "judge.json").write_text("{}")
     assert "pass --overwrite" in align(labelled).stderr
     assert "must end with .json" in align(labelled, out="judge.txt").stderr
@@ -182,7 +189,7 @@ def test_files_of_the_user_are_never_replaced(labelled: Path, monkeypatch: pytes
 
 
 def test_bad_input_is_one_line(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = stub(monkeypatch, lambda judge: result(judge, kept=True))
+    arguments = stub(monkeypatch, kept)
     (labelled / "hostile.json").write_text("[" * 100_000)
     cases = {
         "offline": "has no model",
@@ -192,7 +199,7 @@ def test_bad_input_is_one_line(labelled: Path, monkeypatch: pytest.MonkeyPatch) 
     for judge, text in cases.items():
         done = align(labelled, judge=judge)
         assert (done.exit_code, text in done.stderr) == (Exit.BAD_INPUT, True), done.output
-    assert "Traceback" not in done.output
+        assert "Traceback" not in done.output
     (labelled / "labels.jsonl").write_text("")
     assert align(labelled).exit_code == Exit.BAD_INPUT
     assert not arguments
