@@ -30,6 +30,7 @@ class AlignmentError(Exception):
     Args:
         message: Why it ended.
         spend: What the calls until then cost.
+        limit_reached: Whether `max_cost` or `max_calls` ended it.
 
     Attributes:
         spend: What the calls until then cost.
@@ -52,10 +53,14 @@ class AlignmentStopped(BaseException):
 
     Args:
         reason: Why no further call is made.
+
+    Attributes:
+        limit_reached: Whether that is `max_cost` or `max_calls`.
     """
 
     def __init__(self, reason: object):
         super().__init__(str(reason))
+        self.limit_reached = isinstance(reason, SpendLimitReached)
 
 
 class AlignmentCalls:
@@ -109,7 +114,7 @@ class AlignmentCalls:
         return AlignmentError(
             f"the alignment ended after {spend.calls:,} calls{cost}: {reason}. Nothing is kept{ledger}",
             spend,
-            limit_reached=isinstance(reason, SpendLimitReached),
+            limit_reached=isinstance(reason, AlignmentStopped) and reason.limit_reached,
         )
 
     async def judge(self, judge: LMJudge, question: Question) -> Judgment:

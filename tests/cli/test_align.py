@@ -172,6 +172,15 @@ def test_command_that_ends_early_leaves_an_earlier_judge(
     assert (names_in(labelled), (labelled / "judge.json").read_text()) == (before, '{"earlier": 1}')
 
 
+def test_limit_ends_a_real_alignment_and_its_answers_are_stored(labelled: Path, server: OpenAIServer) -> None:
+    server.script = misread
+    limited = align(labelled, "--api-base", server.url, "--max-calls", 5, "--optimizer", "bootstrap")
+    assert (limited.exit_code, len(server.calls)) == (Exit.STOPPED, 5), limited.output
+    assert "max_calls" in limited.stderr
+    assert not (labelled / "judge.json").exists()
+    assert (labelled / "judge.sqlite").exists()
+
+
 def test_files_of_the_user_are_never_replaced(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = stub(monkeypatch, kept)
     (labelled / "judge.json").write_text("{}")
