@@ -188,5 +188,5 @@ class AlignmentCalls:
 
 
 def is_identified(judge: LMJudge) -> bool:
-    """Whether answers of a judge can be stored: a function without a name, for example, cannot be distinguished from others."""
+    """Whether answers of a judge can be stored: functions without a name, for example, cannot be distinguished."""
     return fingerprint_of(judge) is not None
