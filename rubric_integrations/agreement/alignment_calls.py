@@ -196,5 +196,5 @@ class AlignmentCalls:
 
 
 def is_identified(judge: LMJudge) -> bool:
-    """Whether answers of a judge can be stored: a function without a name, for example, is like any other."""
+    """Whether answers of a judge can be stored: functions without a name, for example, cannot be distinguished."""
     return fingerprint_of(judge) is not None

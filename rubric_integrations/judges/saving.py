@@ -83,7 +83,7 @@ class SavedPrompts(dspy.Module):
             prompts={},
             schemas={},
         )
-        state = {**self.dump_state(), "metadata": {"dependency_versions": get_dependency_versions()}}
+        state: dict[str, object] = {**self.dump_state(), "metadata": {"dependency_versions": get_dependency_versions()}}
         return redact(judge_file_text(file, state), settings_of(self.lm))
 
     # DSPy returns None, which no caller uses.

@@ -10,6 +10,7 @@ from typing import Any
 from rubric_integrations import Criterion, Option, Scale, Submission
 from rubric_integrations.judges import LMJudge, lm_from_fn
 from rubric_integrations.results import LabelledJudgment
+from rubric_integrations.results.labels import Sampled
 
 FIRM = Criterion(requirement="Is firm", weight=1)
 ERROR = Criterion(requirement="Commits the error", weight=-1)
@@ -26,7 +27,9 @@ PEOPLE = {
 LESSON = "maybe is no yes"
 
 
-def make_labels(count: int = 60, criteria: tuple[Criterion, ...] = (FIRM,), **changes: Any) -> list[LabelledJudgment]:
+def make_labels(
+    count: int = 60, criteria: tuple[Criterion, ...] = (FIRM,), sampled: Sampled = "random"
+) -> list[LabelledJudgment]:
     """Make labels of as many submissions, one for each criterion."""
     labels: list[LabelledJudgment] = []
     for number in range(count):
@@ -38,7 +41,7 @@ def make_labels(count: int = 60, criteria: tuple[Criterion, ...] = (FIRM,), **ch
                 criterion=criterion,
                 verdict=PEOPLE[word][criterion.requirement],
                 reason=LESSON if word == "maybe" else "",
-                **{"sampled": "random", **changes},
+                sampled=sampled,
             )
             for criterion in criteria
         ]

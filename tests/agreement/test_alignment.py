@@ -9,6 +9,7 @@ from typing import Any
 
 import dspy
 import pytest
+from dspy.teleprompt import Teleprompter
 from dspy.teleprompt.gepa.gepa import GEPA
 
 from rubric_integrations import Submission
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Passing OpenAI-style message:Dep
 LABELS = make_labels(60)
 
 
-def gepa(model: ScriptedModel, **settings: Any) -> GEPA:
+def gepa(model: ScriptedModel, **settings: Any) -> Teleprompter:
     metric: Any = judge_metric
     writer = lm_from_fn(model.write, fingerprint="scripted writer")
     return GEPA(metric=metric, reflection_lm=writer, component_selector="all", num_threads=4, **settings)
@@ -106,7 +107,8 @@ def test_judge_that_is_no_better_on_dev_is_not_tried_on_the_test_set(tmp_path: P
     assert record_of(alignment).trained_on == ()
     assert not (tmp_path / "labels.lock").exists()
     assert "not kept: not better on the dev set" in alignment.summary()
-    assert "not kept" in alignment._repr_html_()
+    html: Any = alignment
+    assert "not kept" in html._repr_html_()
 
 
 def test_gain_that_the_test_set_does_not_prove_leaves_the_judge_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +281,7 @@ class Careless(dspy.Module):
 
 
 def test_optimizer_that_returns_another_program_is_refused() -> None:
-    class Optimizer(dspy.teleprompt.Teleprompter):
+    class Optimizer(Teleprompter):
         def compile(self, student: dspy.Module, **_sets: Any) -> dspy.Module:
             return Careless()
 
@@ -290,7 +292,7 @@ def test_optimizer_that_returns_another_program_is_refused() -> None:
 def test_optimizer_sees_no_label_of_the_test_set() -> None:
     seen: list[str] = []
 
-    class Optimizer(dspy.teleprompt.Teleprompter):
+    class Optimizer(Teleprompter):
         def compile(self, student: Any, *, trainset: Any, valset: Any) -> Any:
             seen.extend(example.submission for example in (*trainset, *valset))
             return student

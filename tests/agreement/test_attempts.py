@@ -50,8 +50,8 @@ def test_attempts_that_a_judge_records_count_without_the_file(tmp_path: Path) ->
 def test_concurrent_attempts_are_all_counted(tmp_path: Path) -> None:
     path = tmp_path / "labels.lock"
     with ThreadPoolExecutor(8) as pool:
-        numbers = list(pool.map(lambda name: Attempts(path).begin(attempt(str(name))).number, range(16)))
-    assert sorted(numbers) == list(range(1, 17))
+        begun = list(pool.map(Attempts(path).begin, [attempt(str(name)) for name in range(16)]))
+    assert sorted(one.number for one in begun) == list(range(1, 17))
 
 
 @pytest.mark.parametrize(

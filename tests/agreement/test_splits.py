@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rubric_integrations import Submission
 from rubric_integrations.agreement.label_sets import split_labels
 from rubric_integrations.agreement.splits import split_submissions
+from rubric_integrations.results.labels import Sampled
 from tests.agreement.alignments import CRITERIA, ERROR, FIRM, make_labels
 
 _answers = st.dictionaries(
@@ -60,7 +61,7 @@ def test_labels_in_another_order_are_split_alike_and_no_submission_is_in_two_par
 
 
 @pytest.mark.parametrize("sampled", ["chosen", "by_verdict"])
-def test_labels_that_were_not_drawn_at_random_serve_training_alone(sampled: str) -> None:
+def test_labels_that_were_not_drawn_at_random_serve_training_alone(sampled: Sampled) -> None:
     alone = make_labels(70, (FIRM,), sampled=sampled)[60:]
     beside = make_labels(60, (ERROR,), sampled=sampled)
     sets = split_labels([*make_labels(60, (FIRM,)), *alone, *beside])
