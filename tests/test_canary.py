@@ -28,11 +28,14 @@ from rubric_integrations import (
     Submission,
     grade_many,
 )
+from rubric_integrations.agreement import align
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import BatchResult, LMJudge, OverallResult, Question
 from rubric_integrations.results import JudgeFailure, Judgment, Spend
 from rubric_integrations.runs import Ledger
+from tests.agreement.runs import binary_rubric, labels_of
 from tests.judges.questions import question_about
+from tests.judges.test_judge_file import record
 from tests.openai_server import Call, OpenAIServer, Reply
 
 CANARY = f"canary-{secrets.token_hex(12)}"
@@ -145,7 +148,12 @@ def test_key_is_in_nothing_that_is_written(
     server.script = echo
     model = PLACES[place](server)
     judge = model if isinstance(model, LMJudge) else LMJudge(model)
+    # An optimizer makes examples of replies, which may quote the key.
+    judge.criterion.demos = [dspy.Example(criterion="c", explanation=f"The key is {CANARY}.", verdict="MET")]
+    judge.alignment = record()
     judge.save(tmp_path / "judge.json")
+    assert "The key is ***." in (tmp_path / "judge.json").read_text()
+    judge.criterion.demos = []
     (tmp_path / "fingerprint").write_text(str(judge.fingerprint()))
     (tmp_path / "repr").write_text(repr(judge))
     run = grade_many(["A text."], RUBRIC, PerCriterionGrader(judge, max_retries=0, on_failure="abstain"),
@@ -268,6 +276,32 @@ def test_key_of_the_command_line_is_in_no_file_and_no_output(server: OpenAIServe
     files = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert {"run.sqlite", "run.jsonl", "junit.xml", "page.html"} <= {Path(name).name for name in files}, outputs
     assert_clean(files | outputs)
+
+
+def quote_the_key(call: Call) -> Reply:
+    """Say MET to everything, and be right once an example shows how. Each reply quotes the key."""
+    is_odd = any(f"response {number}\n" in call.prompt.rpartition("## submission ##")[2] for number in range(1, 60, 2))
+    verdict = "UNMET" if is_odd and "The key is" in call.prompt else "MET"
+    return Reply(text=json.dumps({"explanation": f"The key is {CANARY}.", "verdict": verdict}))
+
+
+def test_key_is_in_no_file_of_an_alignment(server: OpenAIServer, tmp_path: Path) -> None:
+    server.script = quote_the_key
+    labels = labels_of(binary_rubric(), [["UNMET"], ["MET"]] * 30)
+    lines: list[str] = []
+    alignment = align(
+        named(server, api_key=CANARY), labels, "bootstrap", ledger=tmp_path / "ledger.sqlite",
+        attempts=tmp_path / "labels.lock", progress=lines.append,
+    )  # fmt: skip
+    assert alignment.kept
+    alignment.judge.save(tmp_path / "judge.json")
+    (tmp_path / "result").write_text(f"{alignment.summary()} {alignment} {lines}")
+    contents = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert {"judge.json", "labels.lock", "ledger.sqlite"} <= contents.keys()
+    assert b"The key is ***." in contents["judge.json"]
+    assert server.url.encode() not in contents["judge.json"] + contents["labels.lock"]
+    assert_clean(contents)
+    TABLE["align"] = (len(server.calls), len(contents), sum(map(len, contents.values())))
 
 
 def test_whole_program_is_not_saved(tmp_path: Path) -> None:

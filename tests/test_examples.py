@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import runpy
 import subprocess
@@ -48,3 +49,29 @@ def test_agent_script_grades_six_runs_and_refuses_the_step_that_the_hostile_one_
     }
     assert cells["excellent"][5:7] == ["MET", "step 2"]
     assert "the judge cites the step 9, and the submission has steps 1 to 2" in " ".join(printed.split())
+
+
+@pytest.mark.filterwarnings("ignore:Passing OpenAI-style message:DeprecationWarning")
+def test_align_script_with_a_simulated_judge_keeps_what_each_optimizer_gained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ROOT / "examples" / "align"
+    monkeypatch.syspath_prepend(folder)
+    # A module of this name is in `examples/optimize`, too.
+    monkeypatch.delitem(sys.modules, "simulated", raising=False)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--out", str(tmp_path)])
+    monkeypatch.setenv("COLUMNS", "200")
+    try:
+        runpy.run_path(str(folder / "run.py"), run_name="__main__")
+    finally:
+        logging.disable(logging.NOTSET)
+        sys.modules.pop("simulated", None)
+    printed = capsys.readouterr().out
+    assert "SIMULATED" in printed
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
+    assert [(row[0], row[4], row[6]) for row in cells] == [
+        (name, "yes", f"{name}.json") for name in ("gepa", "miprov2", "bootstrap")
+    ]
+    assert all(float(row[2][:5]) > float(row[1][:5]) for row in cells)
+    assert {path.name for path in tmp_path.glob("*.json")} == {"gepa.json", "miprov2.json", "bootstrap.json"}
+    assert (tmp_path / "labels.lock").exists()

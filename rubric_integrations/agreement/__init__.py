@@ -2,6 +2,8 @@
 
 - `choosing` draws what people should read, `reading` reads their labels (`label_lines`, `labelled_rows`), and
   `matching` finds the judgments that these are about.
+- `alignment` aligns a judge with labels (`optimizers`, `student`, `label_metric`), split by `label_sets` and `splits`;
+  `keeping` decides by `paired_accuracy` whether the result is kept, and `attempts` counts what was tried.
 - `measure` compares the judge with people (`criterion_agreement`, `tables`, `kappa`, `ranks`, `weighting`),
   `calibration` corrects its figures (`correction`, `scores`), `comparison` compares two runs (`changes`), `gates`
   decide on a release, and `planning` says how many labels are needed. `intervals` has the estimates that all of them
@@ -15,8 +17,10 @@ All intervals are closed forms: the same data always give the same figures, and 
 what people should read, and which labels make weights, by a seed. A figure that is undefined is None, never 0.
 
 To add a measure of agreement, write its formula in `kappa`, `ranks` or `tables`, with its source, and add a field to
-`CriterionAgreement`.
+`CriterionAgreement`. To add an optimizer by name, add it to `OPTIMIZERS` in `optimizers`.
 """
+
+from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
@@ -46,19 +50,32 @@ from rubric_integrations.agreement.tables import VerdictAgreement
 from rubric_integrations.results.estimate import Estimate
 
 if TYPE_CHECKING:
+    from rubric_integrations.agreement.alignment import align
+    from rubric_integrations.agreement.alignment_calls import AlignmentError
+    from rubric_integrations.agreement.alignment_result import Alignment
+    from rubric_integrations.agreement.attempts import AttemptsError
+    from rubric_integrations.agreement.label_metric import judge_metric
     from rubric_integrations.agreement.panel_weights import PanelWeights, suggest_weights
     from rubric_integrations.agreement.wording import WordingProposal, propose_wording
 
-# They import DSPy, which figures do not need.
+# These import DSPy, which figures do not need.
 _MODULES = {
+    "Alignment": "alignment_result",
+    "AlignmentError": "alignment_calls",
+    "AttemptsError": "attempts",
     "PanelWeights": "panel_weights",
     "WordingProposal": "wording",
+    "align": "alignment",
+    "judge_metric": "label_metric",
     "propose_wording": "wording",
     "suggest_weights": "panel_weights",
 }
 
 __all__ = [
     "Agreement",
+    "Alignment",
+    "AlignmentError",
+    "AttemptsError",
     "Calibration",
     "ChosenLabelsError",
     "ConfidenceBin",
@@ -85,6 +102,7 @@ __all__ = [
     "VerdictAgreement",
     "WordingProposal",
     "agreement",
+    "align",
     "calibrate",
     "calibrate_rate",
     "choose_for_labels",
@@ -92,6 +110,7 @@ __all__ = [
     "fewest_to_pass",
     "find_disagreements",
     "gate",
+    "judge_metric",
     "panel_report",
     "plan_labels",
     "propose_wording",

@@ -17,7 +17,7 @@ from rubric_integrations.agreement.correction import (
 from rubric_integrations.agreement.matching import Match, chosen_warning, count_verdicts, group_matches, match_labels
 from rubric_integrations.agreement.planning import FEWEST_LABELS
 from rubric_integrations.agreement.ranks import compare_values
-from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
+from rubric_integrations.agreement.rows import RunLike, complete_score, is_trained_on, read_rows
 from rubric_integrations.agreement.scores import UnexplainedScoreError, score_pairs
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.interpret import to_judgment
@@ -119,14 +119,17 @@ def calibrate(
     Args:
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
         labels: Labels of a part of the same run, drawn at random or by the judge's verdict. For labels of other
-            submissions there is `calibrate_rate`.
+            submissions there is `calibrate_rate`. Submissions whose labels the judge was aligned with are left out of
+            the run, and so are their labels: the judge errs less there, so that these labels correct nothing, and
+            those of the others do not correct their scores. Since an alignment draws its labels at random, the rest of
+            the run has the same mean; after a draw by verdict, that is only nearly so.
         rubric: The run's rubric, if groups make its score.
         level: The level of the intervals.
 
     Raises:
         ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
             these are left out, with a warning.
-        ValueError: No label belongs to the run.
+        ValueError: No label belongs to the run, or the judge was aligned with all that do.
     """
     rows = read_rows(run)
     matched = match_labels(rows, labels)
@@ -137,9 +140,16 @@ def calibrate(
             f"none of the {len(matched.unmatched):,} labels belongs to a judgment of this run: for labels of other "
             f"submissions there is `calibrate_rate`{left_out}"
         )
-    scores = [score for row in rows if (score := complete_score(row)) is not None]
+    # The labels are a random part of these rows, and tell how the judge errs on these alone.
+    new_rows = [row for row in rows if not is_trained_on(row)]
+    scores = [score for row in new_rows if (score := complete_score(row)) is not None]
     judge_score = math.fsum(scores) / len(scores) if scores else None
     warnings: list[str] = []
+    if len(new_rows) < len(rows):
+        warnings.append(
+            f"the judge was aligned with labels of {len(rows) - len(new_rows):,} submissions: the figures are about "
+            f"the other {len(new_rows):,}"
+        )
     score, weight, saved = Estimate(None, None, None, 0), 0.0, None
     is_random, pairs, unexplained = all(match.is_random for match in matches), [], None
     try:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rubric_integrations.agreement.rows import RunLike, read_rows
+from rubric_integrations.agreement.rows import RunLike, is_trained_on, read_rows
 from rubric_integrations.agreement.tables import answer_levels
 from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.results.labels import Sampled
@@ -42,7 +42,10 @@ class JudgmentToLabel(NamedTuple):
 
 
 def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: int = 0) -> list[JudgmentToLabel]:
-    """Draw judgments of a run for people to label; none of criteria with a check, which code answers.
+    """Draw judgments of a run for people to label.
+
+    Criteria with a check, which code answers, are left out, and so are the submissions whose labels the judge was
+    aligned with: these say nothing about it.
 
     Args:
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
@@ -85,7 +88,9 @@ class _Judgment(NamedTuple):
 
 
 def _judged(row: GradedRow) -> Sequence[CriterionReport]:
-    return [entry for entry in row.report.criteria if entry.was_judged and not entry.computed] if row.report else []
+    if row.report is None or is_trained_on(row):
+        return []
+    return [entry for entry in row.report.criteria if entry.was_judged and not entry.computed]
 
 
 def _answers_to(entry: CriterionReport) -> tuple[str, ...]:

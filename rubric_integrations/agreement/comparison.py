@@ -20,7 +20,7 @@ from rubric_integrations.agreement.intervals import (
     mcnemar_p_value,
 )
 from rubric_integrations.agreement.matching import Matches, criterion_keys, match_labels
-from rubric_integrations.agreement.rows import RunLike, read_rows
+from rubric_integrations.agreement.rows import RunLike, is_trained_on, read_rows
 from rubric_integrations.agreement.scores import score_pairs
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment
@@ -251,10 +251,11 @@ def _corrected(
             "`grade_many`, or the files that `grade --out` wrote"
         )
     of_runs: list[dict[RowKey, tuple[float, float]]] = []
-    of_both = Matches([], [], [])
+    of_both = Matches([], [], [], [])
     for run in runs:
         keys, matched = run.row_keys(), match_labels(run.rows, labels)
-        of_both = Matches([*of_both.matches, *matched.matches], [], [*of_both.chosen, *matched.chosen])
+        chosen, trained_on = of_both.chosen + matched.chosen, of_both.trained_on + matched.trained_on
+        of_both = Matches(of_both.matches + matched.matches, [], chosen, trained_on)
         pairs = score_pairs(run.rows, matched.matches, rubric)
         of_runs.append({keys[pair.row]: (pair.people, pair.judge) for pair in pairs})
     people, judge = PairedChanges(), PairedChanges()
@@ -262,7 +263,14 @@ def _corrected(
         if key in of_runs[1]:
             people.add(by_people, of_runs[1][key][0], changes.place_of(key))
             judge.add(by_judge, of_runs[1][key][1], changes.place_of(key))
-    differences = _differences(changes)
+    # As in `calibrate`: the labels tell how the judge errs on inputs that it was not aligned with.
+    others = RunChanges(changes.cluster)
+    for key, rows in matched_rows(runs):
+        if not any(row is not None and is_trained_on(row) for row in rows):
+            others.add(key, rows[0], rows[1])
+    differences = others.score.of_inputs
+    if not differences:
+        return Estimate(None, None, None, 0), of_both.warnings
     mean = math.fsum(differences) / len(differences)
     corrected = corrected_mean(people.of_inputs, judge.of_inputs, mean, len(differences), level=level, bounded=False)
     return corrected.estimate, of_both.warnings

@@ -15,7 +15,7 @@ from rubric_integrations.agreement.calibration import calibrate
 from rubric_integrations.agreement.comparison import compare_runs
 from rubric_integrations.agreement.intervals import estimate_mean, mean_limits
 from rubric_integrations.agreement.planning import FEWEST_LABELS
-from rubric_integrations.agreement.rows import RunLike, complete_score, read_rows
+from rubric_integrations.agreement.rows import RunLike, complete_score, is_trained_on, read_rows
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.rubric.rubric import Rubric
@@ -96,7 +96,7 @@ def gate(
                 f"people have answered every criterion of {score.n} submissions, and a gate needs {FEWEST_LABELS}: "
                 f"label more of them, drawn at random{reasons}"
             )
-    scores = [complete_score(row) for row in rows]
+    scores = [complete_score(row) for row in rows if labels is None or not is_trained_on(row)]
     result = decide_mean(scores, min_score, alpha, score=score)._replace(warnings=warnings)
     if baseline is None or result.decision == "fail":
         return result

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from rubric_integrations.agreement.same_submission import RowsByText, may_be
 from rubric_integrations.results.criterion_report import NOT_APPLICABLE, CriterionReport
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.runs.run_files import GradedRow
-from rubric_integrations.submission.submission import Submission
 
 
 class ChosenLabelsError(ValueError):
@@ -37,13 +37,13 @@ class Match(NamedTuple):
     @property
     def answers(self) -> list[str]:
         """The raters' answers in canonical form, abstentions included."""
-        return [_capped(self.criterion, to_judgment(self.criterion, label.verdict).verdict) for label in self.labels]
+        return answers_of(self.criterion, self.labels)
 
     @property
     def judge_answer(self) -> str | None:
         """The judge's answer in canonical form; None if the judge failed, or was not asked."""
         verdict = self.judged.verdict
-        return None if verdict is None or self.judged.error is not None else _capped(self.criterion, verdict)
+        return None if verdict is None or self.judged.error is not None else canonical_answer(self.criterion, verdict)
 
     @property
     def people_value(self) -> float | None:
@@ -58,8 +58,7 @@ class Match(NamedTuple):
     @property
     def consensus(self) -> str | None:
         """The answer that most raters gave; None if several answers are equally frequent."""
-        counts = Counter(self.answers).most_common(2)
-        return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
+        return consensus_of(self.answers)
 
 
 class Matches(NamedTuple):
@@ -69,11 +68,13 @@ class Matches(NamedTuple):
         matches: The judgments with labels, in the order of the run.
         unmatched: The labels of which the run has no judgment.
         chosen: Those that are about a judgment and are left out, because people chose it.
+        trained_on: Those that are left out, because the judge was aligned with them.
     """
 
     matches: list[Match]
     unmatched: list[LabelledJudgment]
     chosen: list[LabelledJudgment]
+    trained_on: list[LabelledJudgment]
 
     @property
     def labels(self) -> list[LabelledJudgment]:
@@ -84,6 +85,11 @@ class Matches(NamedTuple):
     def warnings(self) -> list[str]:
         """What limits figures of these labels: how many are left out, and how many may not be blind."""
         warnings = [chosen_warning(len(self.chosen))] if self.chosen else []
+        if self.trained_on:
+            warnings.append(
+                f"the judge was aligned with {len(self.trained_on):,} of the labels: they say nothing about it, and "
+                "are left out"
+            )
         labels = self.labels
         if seen := sum(not label.blind for label in labels):
             warnings.append(
@@ -91,6 +97,26 @@ class Matches(NamedTuple):
                 "to agree with it"
             )
         return warnings
+
+
+def answers_of(criterion: Criterion, labels: Iterable[LabelledJudgment]) -> list[str]:
+    """Return raters' answers to a criterion in canonical form, abstentions included."""
+    return [canonical_answer(criterion, to_judgment(criterion, label.verdict).verdict) for label in labels]
+
+
+def consensus_of(answers: Sequence[str]) -> str | None:
+    """Return the answer that most raters gave; None if several answers are equally frequent."""
+    counts = Counter(answers).most_common(2)
+    return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
+
+
+def labels_by_rater(labels: Iterable[LabelledJudgment]) -> tuple[LabelledJudgment, ...]:
+    """Return the labels of one judgment that count: of each rater the last one; labels without a rater all count."""
+    of_raters: dict[str | int, LabelledJudgment] = {}
+    for number, label in enumerate(labels):
+        rater = number if label.rater is None else label.rater
+        of_raters[rater] = label.replacing(of_raters.pop(rater, None))
+    return tuple(of_raters.values())
 
 
 def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Matches:
@@ -104,41 +130,50 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     Of several labels of one judgment by one rater, the last counts. Labels without a rater are of different people.
 
     Labels that are `chosen` are left out. The others are still a random part of the run, so that a file may have both,
-    such as a drawn sample and the answers that a reader overruled elsewhere.
+    such as a drawn sample and the answers that a reader overruled elsewhere. Those with which the judge was aligned are
+    left out, too: the others are a random part of the judgments that it was not aligned with.
 
     Raises:
         ChosenLabelsError: All labels are `chosen`.
+        ValueError: The judge was aligned with all labels that belong to the run.
     """
     labels = list(labels)
     require_drawn(labels)
     by_id: dict[str, list[int]] = {}
     for index, row in enumerate(rows):
         by_id.setdefault(row.id, []).append(index)
-    by_text = _RowsByText(rows)
-    by_judgment: dict[tuple[int, int], dict[str | int, LabelledJudgment]] = {}
+    by_text = RowsByText(rows)
+    by_judgment: dict[tuple[int, int], list[LabelledJudgment]] = {}
     unmatched: list[LabelledJudgment] = []
     for label in labels:
         of_id = by_id.get(label.id, []) if label.id is not None else []
         if of_id:
-            place = next((index for index in of_id if _may_be(rows[index].submission, label.submission)), None)
+            place = next((index for index in of_id if may_be(rows[index].submission, label.submission)), None)
         else:
             place = by_text.find(label.submission)
         entry = None if place is None else _entry_of(rows[place].report, label.criterion)
         if place is None or entry is None:
             unmatched.append(label)
             continue
-        of_raters = by_judgment.setdefault((place, entry), {})
-        rater = len(of_raters) if label.rater is None else label.rater
-        of_raters[rater] = label.replacing(of_raters.pop(rater, None))
+        by_judgment.setdefault((place, entry), []).append(label)
     matches: list[Match] = []
     chosen: list[LabelledJudgment] = []
-    for (place, entry), of_raters in sorted(by_judgment.items(), key=lambda item: item[0]):
-        report, of_judgment = rows[place].report, of_raters.values()
+    trained_on: list[LabelledJudgment] = []
+    for (place, entry), all_labels in sorted(by_judgment.items(), key=lambda item: item[0]):
+        report, of_judgment = rows[place].report, labels_by_rater(all_labels)
+        if report is not None and report.criteria[entry].trained_on:
+            trained_on.extend(of_judgment)
+            continue
         drawn = tuple(label for label in of_judgment if label.sampled != "chosen")
         chosen.extend(label for label in of_judgment if label.sampled == "chosen")
         if report is not None and drawn:
             matches.append(Match(place, drawn[0].criterion, report.criteria[entry], drawn))
-    return Matches(matches, unmatched, chosen)
+    if trained_on and not matches:
+        raise ValueError(
+            f"the judge was aligned with all {len(trained_on):,} labels that belong to this run: they say nothing "
+            "about it; label other judgments, which `choose_for_labels` draws"
+        )
+    return Matches(matches, unmatched, chosen, trained_on)
 
 
 def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -166,13 +201,14 @@ def group_matches(matches: Iterable[Match]) -> dict[str, list[Match]]:
 def count_verdicts(rows: Sequence[GradedRow], match: Match) -> dict[str, int]:
     """Count the judge's verdicts in a run on the criterion of a match.
 
-    CANNOT_ASSESS is a verdict; a failure is none, and neither is a criterion that does not apply.
+    CANNOT_ASSESS is a verdict; a failure is none, and neither is a criterion that does not apply. Judgments that the
+    judge was aligned with are left out, as their labels are.
     """
     words = (match.judged.name, match.judged.requirement)
     entries = (entry for row in rows if row.report for entry in row.report.criteria)
-    judged = (entry for entry in entries if (entry.name, entry.requirement) == words and not entry.error)
-    verdicts = (entry.verdict for entry in judged if entry.verdict is not None and not entry.not_applicable)
-    return dict(Counter(_capped(match.criterion, verdict) for verdict in verdicts))
+    judged = (entry for entry in entries if (entry.name, entry.requirement) == words and not entry.trained_on)
+    verdicts = (entry.verdict for entry in judged if entry.verdict is not None and entry.was_judged)
+    return dict(Counter(canonical_answer(match.criterion, verdict) for verdict in verdicts))
 
 
 def require_drawn(labels: Collection[LabelledJudgment]) -> None:
@@ -214,54 +250,7 @@ def _is_answer(criterion: Criterion, verdict: str | None) -> bool:
         return False
 
 
-def _capped(criterion: Criterion, verdict: str) -> str:
-    """Return an answer, or the `cap` for more occurrences than count."""
+def canonical_answer(criterion: Criterion, verdict: str) -> str:
+    """Return an answer to a criterion, or the `cap` for more occurrences than count."""
     is_number = criterion.cap is not None and verdict.replace(".", "", 1).isdigit()
     return f"{min(float(verdict), criterion.cap or 0):g}" if is_number else verdict
-
-
-_Parts = tuple[str, ...]
-# A label may lack these; the report page, for example, exports no documents.
-_OPTIONAL_PARTS = ("query", "reference", "context")
-
-
-def _parts_of(submission: Submission) -> _Parts:
-    """Return the names of what makes two submissions the same to a reader, as far as a submission has it."""
-    return ("response", *(name for name in _OPTIONAL_PARTS if getattr(submission, name)))
-
-
-def _text_of(submission: Submission, parts: _Parts) -> tuple[object, ...]:
-    values = (getattr(submission, name) for name in parts)
-    # Programs that edit tables change the line breaks within a cell.
-    return tuple(value.replace("\r\n", "\n").strip() if isinstance(value, str) else value for value in values)
-
-
-def _may_be(submission: Submission | None, labelled: Submission) -> bool:
-    parts = _parts_of(labelled)
-    return submission is None or _text_of(submission, parts) == _text_of(labelled, parts)
-
-
-class _RowsByText:
-    """The rows of a run by what their submissions say."""
-
-    def __init__(self, rows: Sequence[GradedRow]):
-        self._submissions = [(index, row.submission) for index, row in enumerate(rows) if row.submission is not None]
-        # Made for each set of parts that a label has: a few of eight.
-        self._first: dict[_Parts, dict[tuple[object, ...], int | None]] = {}
-
-    def find(self, submission: Submission) -> int | None:
-        """Return the index of the first row with the same submission; None without one, or if several may be meant."""
-        parts = _parts_of(submission)
-        if parts not in self._first:
-            self._first[parts] = self._index(parts)
-        return self._first[parts].get(_text_of(submission, parts))
-
-    def _index(self, parts: _Parts) -> dict[tuple[object, ...], int | None]:
-        first: dict[tuple[object, ...], int | None] = {}
-        whole: dict[tuple[object, ...], tuple[object, ...]] = {}
-        for index, submission in self._submissions:
-            key, everything = _text_of(submission, parts), _text_of(submission, ("response", *_OPTIONAL_PARTS))
-            first.setdefault(key, index)
-            if whole.setdefault(key, everything) != everything:
-                first[key] = None
-        return first

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.criterion_agreement import CriterionAgreement, measure_criterion
-from rubric_integrations.agreement.intervals import difference_p_value, effect_size, estimate_difference, estimate_mean
+from rubric_integrations.agreement.intervals import (
+    difference_p_value,
+    effect_size,
+    estimate_difference,
+    estimate_mean,
+)
 from rubric_integrations.agreement.matching import Match, count_verdicts, group_matches, match_labels
 from rubric_integrations.agreement.ranks import OrderedAgreement, compare_values
 from rubric_integrations.agreement.rows import RunLike, read_rows
@@ -124,6 +129,8 @@ def agreement(
     Raises:
         ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
             these are left out, with a warning.
+        ValueError: The judge was aligned with all labels that belong to the run. Those of a part of the run are left
+            out, with a warning.
     """
     rows = read_rows(judged)
     matched = match_labels(rows, labels)

@@ -35,6 +35,14 @@ def complete_score(row: GradedRow) -> float | None:
     return None if row.report is None or row.report.failed_count else row.report.score
 
 
+def is_trained_on(row: GradedRow) -> bool:
+    """Whether the judge was aligned with a label of one of the row's judgments.
+
+    Its errors there are not those that it makes elsewhere: labels of other rows correct the scores of other rows.
+    """
+    return row.report is not None and any(entry.trained_on for entry in row.report.criteria)
+
+
 def is_run(value: object) -> bool:
     """Whether a value is a run, and not a rubric or a file of another kind. Of a path, the file decides."""
     if isinstance(value, str | Path):

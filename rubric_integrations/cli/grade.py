@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,6 +14,7 @@ from rubric_integrations.cli.console import Exit, err, refuse
 from rubric_integrations.cli.grade_output import print_how_to_resume
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
+from rubric_integrations.cli.interrupts import sigterm_interrupts
 from rubric_integrations.cli.judge_option import has_model, make_judges
 from rubric_integrations.cli.output_checks import is_regular
 from rubric_integrations.cli.run_files import RunFiles
@@ -40,8 +39,8 @@ def grade(
     judge: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; or offline, without a model, the "
-            "default. Several are a panel, which votes.",
+            help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; the file of an aligned judge, such as "
+            "judge.json; or offline, without a model, the default. Several are a panel, which votes.",
         ),
     ] = None,
     api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
@@ -250,7 +249,7 @@ def grade(
     )  # fmt: skip
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.
-        with store or nullcontext(), results.open(), _sigterm_interrupts():
+        with store or nullcontext(), results.open(), sigterm_interrupts():
             results.collect(run, rows.take_place)
     except StoreError as error:
         refuse(f"{error}; the reports so far are in {results.partial}" if results.partial else str(error))
@@ -267,17 +266,3 @@ def _open_ledger(path: Path) -> Ledger:
         return Ledger(path)
     except LedgerError as error:
         refuse(str(error))
-
-
-@contextmanager
-def _sigterm_interrupts() -> Generator[None]:
-    """End the block on SIGTERM as on Ctrl-C: containers and CI stop a process with SIGTERM, and it can be resumed."""
-    previous = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
-
-
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt

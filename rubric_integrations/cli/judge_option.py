@@ -43,19 +43,19 @@ def has_model(judge: str) -> bool:
 
 
 def make_judge(judge: str, api_base: str | None, options: Sequence[str] = (), *, api_key: str | None = None) -> Judge:
-    """Make a judge of a model name and the base URL of its server, or the judge without a model.
+    """Make a judge of a model name or a judge's file and the base URL of its server, or the judge without a model.
 
     Args:
-        judge: The model's name, or `offline`.
+        judge: The model's name, the file of an aligned judge, or `offline`.
         api_base: The base URL of the model's server; None for that of its provider.
         options: Settings of the model, each `key=value` with a key of `JUDGE_OPTIONS` or `header.NAME`.
         api_key: The key of the server; None for that of the environment.
 
     Raises:
-        ValueError: The model name is empty, an option is unknown or has a wrong value, or the base URL or an option
-            goes with a judge that has no model.
+        ValueError: The model name is empty, an option is unknown or has a wrong value, the base URL or an option
+            goes with a judge that has no model, or the file is not that of an aligned judge.
     """
-    from rubric_integrations.judges import LMJudge, as_judge
+    from rubric_integrations.judges import LMJudge, as_judge, judge_file_of
 
     settings = parse_judge_options(options)
     if not has_model(judge):
@@ -64,6 +64,15 @@ def make_judge(judge: str, api_base: str | None, options: Sequence[str] = (), *,
             if is_set:
                 raise ValueError(f"`{option}` has no effect on the judge {judge!r}: leave it out, or name a model")
         return as_judge(judge)
+    if file := judge_file_of(judge):
+        from rubric_integrations.judges.loading import load_judge
+        from rubric_integrations.judges.models.from_name import ModelOptions
+
+        if "system_prompt" in settings:
+            raise ValueError(
+                f"`--judge-option` 'system_prompt' has no effect on {file}, which has instructions: leave it out"
+            )
+        return load_judge(file, ModelOptions(api_base=api_base, api_key=api_key, **settings))
     return LMJudge(judge, api_base=api_base, api_key=api_key, **settings)
 
 

@@ -14,7 +14,9 @@ from rubric_integrations.cli.output_file import OutputFile
 
 
 def probe(
-    judge: Annotated[str, typer.Option(help="The model to probe, such as openai/gpt-5-mini.")],
+    judge: Annotated[
+        str, typer.Option(help="The model to probe, such as openai/gpt-5-mini, or the file of an aligned judge.")
+    ],
     api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
     api_key: Annotated[
         str | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rubric_integrations.cli.agree import agree
+from rubric_integrations.cli.align import align
 from rubric_integrations.cli.calibrate import calibrate
 from rubric_integrations.cli.compare import compare
 from rubric_integrations.cli.convert import convert
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "agree": agree,
     "calibrate": calibrate,
     "compare": compare,
+    "align": align,
     "plan": plan,
     "probe": probe,
     "validate": validate,

@@ -1,27 +1,22 @@
-"""The score object that a DSPy metric returns: a number, a truth value and feedback in one."""
+"""The score object that `RubricMetric` returns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Self
 
-import dspy
+from rubric_integrations.judges.metric_score import MetricScore
 
 
-class RubricScore(dspy.Prediction, str):
+class RubricScore(MetricScore):
     """The value that `RubricMetric` returns: it adds, compares and multiplies as a number, and carries the feedback.
 
-    Three consumers in DSPy determine its form:
-
-    - `BootstrapFewShot` tests its truth. A plain `dspy.Prediction` is always true, so that wrong answers would become
-      demonstrations; a `RubricScore` is true only if the submission passed.
-    - `Evaluate(save_as_json=...)` cannot write a plain `dspy.Prediction` and fails at the end of the run. A
-      `RubricScore` is also a `str` of its digits, which JSON can represent.
-    - SIMBA drops the feedback of a score that is a `float`. That is why a `RubricScore` is a `str` and not a `float`.
+    Every optimizer and evaluator of DSPy accepts it; `MetricScore` says why it has this form.
 
     Attributes:
         score: The score in [0, 1]; 0 where the report's score is undefined (`coverage` is then 0).
-        passed: Whether the submission reached the rubric's pass mark and meets its required criteria.
+        passed: Whether the submission reached the rubric's pass mark and meets its required criteria. It is the score's
+            truth value, so that only such submissions become demonstrations of `BootstrapFewShot`.
         feedback: What was unmet and why, then what was met.
         coverage: The share in [0, 1] of the rubric's weight that was assessed.
         objective_scores: The value in [0, 1] of each criterion by name, higher is better also for penalties, and the
@@ -42,7 +37,7 @@ class RubricScore(dspy.Prediction, str):
         objective_scores: Mapping[str, float] | None = None,
     ) -> Self:
         """Make the string part of the object, the score's digits."""
-        return str.__new__(cls, repr(float(score)))
+        return super().__new__(cls, score, passed, feedback, objective_scores)
 
     def __init__(
         self,
@@ -52,32 +47,9 @@ class RubricScore(dspy.Prediction, str):
         coverage: float,
         objective_scores: Mapping[str, float] | None = None,
     ):
-        super().__init__(
-            score=score, passed=passed, feedback=feedback, coverage=coverage,
-            objective_scores=dict(objective_scores or {}),
-        )  # fmt: skip
-
-    def __bool__(self) -> bool:
-        return bool(self._store["passed"])
-
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) if isinstance(other, dspy.Example) else float(self) == other
-
-    def __hash__(self) -> int:
-        return hash(float(self))
-
-    # Without these, `str` would repeat its digits: `2 * score` would be '0.50.5'.
-    def __mul__(self, other: Any) -> Any:
-        return float(self) * other
-
-    def __rmul__(self, other: Any) -> Any:
-        return float(self) * other
-
-    def __str__(self) -> str:
-        return f"{float(self):.3f} {'passed' if self else 'not passed'}"
-
-    def __format__(self, spec: str) -> str:
-        return format(float(self), spec) if spec else str(self)
+        super().__init__(score, passed, feedback, objective_scores)
+        self.coverage = coverage
 
     def __reduce__(self) -> tuple[type[RubricScore], tuple[Any, ...]]:
-        return RubricScore, tuple(self._store.values())
+        fields = ("score", "passed", "feedback", "coverage", "objective_scores")
+        return RubricScore, tuple(self._store[field] for field in fields)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rubric_integrations.graders.limited_judge import is_limited, limit_judge
 from rubric_integrations.graders.limits import CallLimiter
+from rubric_integrations.judges.alignment_record import AlignmentRecord
 from rubric_integrations.judges.protocol import Judge
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -40,8 +41,8 @@ def make_panel(
 ) -> tuple[PanelMember, ...]:
     """Make a panel of judges, each of which is validated and limited from now on.
 
-    A judge is called by its model's name or its class; a second one of the same name gets `#2`. A single judge is
-    called `default`.
+    A judge is called by its model's name or its class; an aligned one is called `openai/gpt-5-mini (aligned)`, and a
+    second one of the same name gets `#2`. A single judge is called `default`.
 
     Raises:
         ValueError: The weights are not as many as the judges.
@@ -77,6 +78,12 @@ def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
 
 
 def _unique_names(judges: Sequence[Judge]) -> list[str]:
-    names = [str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__)) for judge in judges]
+    names = [_name_of(judge) for judge in judges]
     earlier = [names[:index].count(name) for index, name in enumerate(names)]
     return [f"{name}#{count + 1}" if count else name for name, count in zip(names, earlier, strict=True)]
+
+
+def _name_of(judge: Judge) -> str:
+    name = str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
+    alignment = getattr(judge, "alignment", None)
+    return f"{name} (aligned)" if isinstance(alignment, AlignmentRecord) and alignment.kept else name

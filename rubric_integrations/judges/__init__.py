@@ -7,9 +7,11 @@ available by a name such as `"offline"`, add it to `NAMED_JUDGES`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from rubric_integrations._util.lazy import lazy_names
+from rubric_integrations.judges.alignment_record import AlignmentRecord
 from rubric_integrations.judges.offline import OfflineJudge
 from rubric_integrations.judges.protocol import BatchJudge, BatchResult, Judge, OverallJudge, OverallResult, Question
 from rubric_integrations.judges.stored import JudgmentStore
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from rubric_integrations.judges.models.from_function import lm_from_fn
     from rubric_integrations.judges.recorded import read_recorded_reply
 
-    JudgeLike = ModelLike | Judge
+    JudgeLike = ModelLike | Judge | Path
 
 _MODULES = {
     "LMJudge": "lm_judge",
@@ -32,6 +34,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "AlignmentRecord",
     "BatchJudge",
     "BatchResult",
     "Judge",
@@ -58,14 +61,22 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
     """Make a judge of whatever a user passes as `judge=`.
 
     Args:
-        judge: A `Judge`; the name of one without a model (`"offline"`); or a model, of which an `LMJudge` is made: a
-            model name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts.
+        judge: A `Judge`; the name of one without a model (`"offline"`); the file of an aligned judge (a `Path`, or a
+            text that ends with `.json`), which names its model; or a model, of which an `LMJudge` is made: a model
+            name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts.
         system_prompt: Instructions in place of the built-in ones; goes with a model.
 
     Raises:
         TypeError: `judge` is none of these.
-        ValueError: `system_prompt` does not go with the judge, or the model name is empty.
+        ValueError: `system_prompt` does not go with the judge, the model name is empty, or the file is not that of an
+            aligned judge.
     """
+    if file := judge_file_of(judge):
+        if system_prompt is not None:
+            raise ValueError(f"`system_prompt` has no effect on {file}, which has instructions: leave it out")
+        from rubric_integrations.judges.loading import load_judge
+
+        return load_judge(file)
     name = judge if isinstance(judge, str) else None
     is_judge = name is None and isinstance(judge, Judge)
     if is_judge or name in NAMED_JUDGES:
@@ -82,6 +93,18 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
         kinds = str(error).removeprefix("`model` must be one of: ")
         names = ", ".join(map(repr, NAMED_JUDGES))
         raise TypeError(f"`judge` must be a Judge, {names}, {kinds}") from None
+
+
+def judge_file_of(judge: object) -> Path | None:
+    """Return the path of the file that a user passes as a judge; None for a judge or a model.
+
+    Example:
+        >>> judge_file_of("openai/gpt-5-mini") is None, judge_file_of("judge.json").name
+        (True, 'judge.json')
+    """
+    if isinstance(judge, Path):
+        return judge
+    return Path(judge) if isinstance(judge, str) and judge.lower().endswith(".json") else None
 
 
 __getattr__ = lazy_names(__name__, _MODULES)

@@ -1,9 +1,15 @@
-"""What the file of an aligned judge says about its alignment."""
+"""What the file of an aligned judge says about its alignment, and which judgments it has seen people's labels of."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
+from hashlib import sha256
+
 from rubric_integrations._util.records import Record
+from rubric_integrations.judges.protocol import BatchResult, Question
 from rubric_integrations.results.estimate import Estimate
+from rubric_integrations.results.labels import judgment_digest
 
 
 class AlignmentRecord(Record):
@@ -21,7 +27,7 @@ class AlignmentRecord(Record):
         before: The accuracy on the test set before the alignment.
         after: The accuracy on the test set after it.
         gain: The difference of both, with a one-sided lower limit.
-        kept: Whether the lower limit is above 0.
+        kept: Whether the lower limit is above 0. If not, the judge is as it was before, and has seen no label.
     """
 
     model: str
@@ -35,3 +41,36 @@ class AlignmentRecord(Record):
     after: Estimate
     gain: Estimate
     kept: bool
+
+    @cached_property
+    def seen(self) -> frozenset[str]:
+        """The digest of each judgment whose label has shaped the judge's prompts; none if it was not kept."""
+        return frozenset(self.trained_on if self.kept else ())
+
+    @cached_property
+    def training_digest(self) -> str:
+        """A digest of `seen`, for the judge's fingerprint; empty if the judge has seen no label."""
+        return sha256("\n".join(sorted(self.seen)).encode()).hexdigest()[:32] if self.seen else ""
+
+
+def is_trained_on(alignment: AlignmentRecord | None, question: Question) -> bool:
+    """Return whether a judge was aligned with a label of the very judgment that a question asks for.
+
+    A label may lack the query, so that both digests are looked up: with it and without it. About a part of a long
+    response, the label of the whole counts.
+    """
+    if alignment is None or not alignment.seen:
+        return False
+    submission = question.submission
+    if question.whole_response is not None:
+        submission = submission.model_copy(update={"response": question.whole_response})
+    without_query = submission.model_copy(update={"query": None})
+    digests = {judgment_digest(labelled, question.criterion) for labelled in (submission, without_query)}
+    return not alignment.seen.isdisjoint(digests)
+
+
+def mark_batch(alignment: AlignmentRecord | None, questions: Mapping[int, Question], batch: BatchResult) -> BatchResult:
+    """Mark those answers of a request to several questions whose labels the judge was aligned with."""
+    trained = [number for number in batch.answers if is_trained_on(alignment, questions[number])]
+    marked = {number: batch.answers[number].model_copy(update={"trained_on": True}) for number in trained}
+    return batch._replace(answers={**batch.answers, **marked}) if marked else batch

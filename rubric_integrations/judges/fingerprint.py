@@ -32,6 +32,7 @@ def fingerprint_model_judge(
     examples: Sequence[LabelledJudgment],
     max_examples: int,
     confidence: bool,
+    training_digest: str = "",
 ) -> str | None:
     """Describe a model, its endpoint and settings, and a judge's prompts and few-shot examples, as JSON.
 
@@ -41,6 +42,8 @@ def fingerprint_model_judge(
         examples: The labelled judgments that it shows.
         max_examples: How many of them it shows at most.
         confidence: Whether it requests probabilities.
+        training_digest: See `AlignmentRecord`. Whether a stored judgment is `trained_on` depends on it, so that the
+            answers of two judges with the same prompts, of which one has seen the labels, must not be mixed.
 
     Returns:
         The fingerprint; None for a model that cannot be identified, such as a lambda.
@@ -54,7 +57,8 @@ def fingerprint_model_judge(
     settings = cast("dict[str, Any]", _canonical({**settings, **dict.fromkeys(_URLS)}))
     readable = {name: settings.pop(name) for name in SAMPLING_SETTINGS & settings.keys()}
     shown = [_describe_example(example) for example in examples]
-    prompts = json.dumps([prompt_state(module), shown, max_examples, confidence], default=str, sort_keys=True)
+    parts = [prompt_state(module), shown, max_examples, confidence, *([training_digest] if training_digest else [])]
+    prompts = json.dumps(parts, default=str, sort_keys=True)
     hidden = [path, settings] if path or settings else []
     state = [lm.model, server, readable, client, _digest(json.dumps(hidden, sort_keys=True)) if hidden else ""]
     return json.dumps([*state, _digest(prompts)], sort_keys=True)

@@ -12,6 +12,7 @@ import dspy
 from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations._util.threads import run_on_texts
+from rubric_integrations.judges.alignment_record import is_trained_on, mark_batch
 from rubric_integrations.judges.calling import ModelCaller, select_fields
 from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
@@ -55,8 +56,7 @@ class LMJudge(SavedPrompts):
     predictors of the kinds of criteria in it; for GEPA pass `component_selector="all"`, or it would spend
     its budget on predictors that no example reaches.
 
-    `save("judge.json")` writes the instructions and few-shot examples, never the model or its key, and `load` refuses
-    those that were made for other signatures.
+    `save("judge.json")` writes the prompts and `alignment`, never the model's key; `judge="judge.json"` loads them.
 
     Args:
         model: A model name such as `openai/gpt-5-mini`, a `dspy.LM`, a LangChain chat model, or an async function
@@ -90,6 +90,7 @@ class LMJudge(SavedPrompts):
 
     Attributes:
         lm: The language model, as a `dspy.LM`.
+        alignment: How it was aligned with people's labels, and its figures on others; None if it was not.
         criterion, option, scale, criteria, whole: The DSPy predictors, one for each signature.
 
     Raises:
@@ -165,7 +166,8 @@ class LMJudge(SavedPrompts):
 
         None for a model that cannot be identified, such as a lambda: a ledger refuses it.
         """
-        return fingerprint_model_judge(self, self.lm, self.examples, self.max_examples, self.confidence)
+        seen = self.alignment.training_digest if self.alignment else ""
+        return fingerprint_model_judge(self, self.lm, self.examples, self.max_examples, self.confidence, seen)
 
     def __copy__(self) -> LMJudge:
         judge = type(self).__new__(type(self))
@@ -268,6 +270,7 @@ class LMJudge(SavedPrompts):
             confidence=probabilities.confidence,
             expected_value=probabilities.expected_value,
             evidence=tuple(reply.fields.get("evidence", ())),
+            trained_on=is_trained_on(self.alignment, question),
         )
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
@@ -281,7 +284,8 @@ class LMJudge(SavedPrompts):
         render = partial(render_inputs, first.submission, first.guidelines, own, criteria)
         prompt = await run_on_texts(render, *texts_of(first.submission))
         reply = await self._caller.call(self.lm, self.criteria, prompt, warm_prompt_cache=first.warm_prompt_cache)
-        return interpret_entries(questions, reply.fields["judgments"], reply.spend, prompt.neutralized)
+        batch = interpret_entries(questions, reply.fields["judgments"], reply.spend, prompt.neutralized)
+        return mark_batch(self.alignment, questions, batch)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
         """Give one score for the whole rubric; `judges/validation.py` checks that it is between 0 and 100.

@@ -75,14 +75,16 @@ def judgment_digest(submission: Submission, criterion: Criterion) -> str:
     """Return a digest that identifies a judgment: what is judged, and by which words.
 
     A judge keeps the digests of the labels that it was aligned with. Two submissions with the same query and response
-    have the same digest, whatever else they contain, so that the label of one is not taken for new on the other.
+    have the same digest, whatever else they contain, so that the label of one is not taken for new on the other. Line
+    breaks of Windows, which programs that edit tables write, do not change it.
 
     Example:
         >>> criterion = Criterion(requirement="Says 42")
         >>> len(judgment_digest(Submission(response="It is 42."), criterion))
         32
     """
-    parts = [submission.query or "", submission.response.strip(), criterion.full_requirement]
+    texts = [text.replace("\r\n", "\n").strip() for text in (submission.query or "", submission.response)]
+    parts = [*texts, criterion.full_requirement]
     return sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

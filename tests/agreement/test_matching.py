@@ -20,7 +20,7 @@ def label_of(submission: Submission, criterion: Criterion, verdict: str = "MET",
 def test_label_of_a_criterion_with_an_operator_is_matched() -> None:
     rubric = Rubric([Criterion(requirement="Paris is in France", name="fact", operator="supports")])
     rows = run_of(rubric, [["MET"]])
-    matches, unmatched, _ = match_labels(rows, labels_of(rubric, [["MET"]]))
+    matches, unmatched, *_ = match_labels(rows, labels_of(rubric, [["MET"]]))
     assert (len(matches), unmatched) == (1, [])
 
 
@@ -32,7 +32,7 @@ def test_label_without_the_query_and_the_documents_of_its_row_is_matched_by_its_
     rows = [GradedRow("1", graded, report_of(rubric, ["MET"]), None)]
     same = label_of(Submission(response="It is 42."), rubric.criteria[0]).model_copy(update={"id": row_id})
     other = label_of(Submission(response="It is 42.", query="7 x 6?"), rubric.criteria[0], id="1")
-    matches, unmatched, _ = match_labels(rows, [same, other])
+    matches, unmatched, *_ = match_labels(rows, [same, other])
     assert [match.labels for match in matches] == [(same,)]
     assert unmatched == [other]
 
@@ -71,5 +71,5 @@ def test_label_without_an_id_that_may_belong_to_several_rows_is_not_matched() ->
     rows = [GradedRow(str(n), each, report_of(rubric, ["MET"]), None) for n, each in enumerate(submissions)]
     vague = label_of(Submission(response="Yes."), rubric.criteria[0])
     precise = label_of(submissions[1], rubric.criteria[0])
-    matches, unmatched, _ = match_labels(rows, [vague, precise])
+    matches, unmatched, *_ = match_labels(rows, [vague, precise])
     assert ([match.row for match in matches], unmatched) == ([1], [vague])

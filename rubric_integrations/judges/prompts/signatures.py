@@ -38,6 +38,20 @@ def _with_material(signature: type[dspy.Signature]) -> type[dspy.Signature]:
     return signature.with_instructions(f"{instructions}\n{_MATERIAL}".strip())
 
 
+def split_instructions(instructions: str) -> tuple[str, str]:
+    """Split a judge's instructions into its own, and what all prompts say about texts that are only material.
+
+    Example:
+        >>> own, about_texts = split_instructions("Decide.")
+        >>> own, about_texts
+        ('Decide.', '')
+    """
+    about_texts = _MATERIAL.strip()
+    if not instructions.endswith(about_texts):
+        return instructions, ""
+    return instructions.removesuffix(about_texts).rstrip(), about_texts
+
+
 class _Submission(dspy.Signature):
     """What every question shares, in the order of the prompt."""
 

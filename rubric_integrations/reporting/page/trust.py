@@ -110,10 +110,10 @@ def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -
             "say nothing about how often the judge is right. Draw what to read: rubric-integrations label RUN."
         )
     rows = list(run.rows)
-    matches = match_labels(rows, labels).matches
-    if not matches:
-        return Trust(f"None of the {len(labels):,} labels belongs to a judgment of this run.")
     try:
+        matches = match_labels(rows, labels).matches
+        if not matches:
+            return Trust(f"None of the {len(labels):,} labels belongs to a judgment of this run.")
         measured = agreement(rows, labels)
         corrected = calibrate(rows, labels)
     except (ImportError, ValueError) as error:
