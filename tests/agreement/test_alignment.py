@@ -96,6 +96,31 @@ def test_criteria_of_all_kinds_are_aligned_each_with_its_own_predictor() -> None
     assert judge.criteria.demos == judge.whole.demos == []
 
 
+class LenientModel(ScriptedModel):
+    """A judge that is asked for probabilities: it gives "maybe" too much of MET, and "yes" still more."""
+
+    async def judge(self, system: str, user: str) -> str:
+        self.calls["judge"] += 1
+        word = user.rsplit(", says text", 1)[0].rsplit("\n", 1)[-1]
+        met = {"yes": 0.9, "maybe": 0.6, "no": 0.1}[word]
+        probabilities = {"MET": met, "UNMET": round(1 - met, 2), "CANNOT_ASSESS": 0.0}
+        return json.dumps({"explanation": word, "verdict": {"probabilities": probabilities, "confidence": 0.8}})
+
+
+def test_reanchor_weighs_the_probabilities_and_requests_each_reply_once() -> None:
+    model = LenientModel()
+    judge = LMJudge(lm_from_fn(model.judge, fingerprint="lenient"), confidence=True)
+    alignment = align(judge, LABELS, "reanchor")
+    assert alignment.kept
+    assert alignment.after.value == 1.0
+    aligned: Any = alignment.judge
+    assert aligned.criterion.fields["verdict"]["weights"]
+    # At most: each question of train and dev, once by its request, and once by each of two judges on dev and test.
+    assert alignment.spend.calls == model.calls.total() <= 36 + 2 * (12 + 24)
+    with pytest.raises(ValueError, match=r"LMJudge\(..., confidence=True\)"):
+        align(scripted_judge(model), LABELS, "reanchor")
+
+
 def test_judge_that_is_no_better_on_dev_is_not_tried_on_the_test_set(tmp_path: Path) -> None:
     model = ScriptedModel()
     labels = make_labels(90)
@@ -201,7 +226,7 @@ def test_too_many_failures_end_the_alignment() -> None:
 
 
 def test_writer_that_is_down_ends_the_alignment_and_is_no_bad_candidate() -> None:
-    with pytest.raises(AlignmentError, match="the reflection model did not reply"):
+    with pytest.raises(AlignmentError, match=r"the model 'generate_fn/write' did not reply"):
         run(FailingModel(lambda _prompt: False), "own gepa")
 
 
