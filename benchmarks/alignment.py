@@ -74,9 +74,14 @@ def main() -> None:
     """Print the shares as tables."""
     rng = np.random.default_rng(0)
     print("An equally good judge, 1,000 alignments each: kept (alpha 5 %)")
-    print(
-        "| test submissions, questions | accuracy, changed answers | one attempt | ten attempts on one test set | ten, at alpha / k |"
+    columns = (
+        "test submissions, questions",
+        "accuracy, changed answers",
+        "one attempt",
+        "ten attempts",
+        "ten, alpha / k",
     )
+    print(f"| {' | '.join(columns)} |")
     print("|---|---|---|---|---|")
     for test, questions in ((20, 1), (20, 3), (40, 3), (120, 1), (120, 3), (200, 3)):
         for accuracy, changed in ((0.8, 0.1), (0.8, 0.2), (0.7, 0.4), (0.95, 0.08)):
