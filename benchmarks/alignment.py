@@ -45,11 +45,12 @@ def kept_share(
     gain: float,
     changed: float,
     attempts: int = 1,
+    divide_by_number: bool = False,
 ) -> float:
     """Return how often at least one of some attempts on the same test set is kept.
 
     Each attempt chooses the best of 12 candidates on a dev set of half the size, and is tried only if it is better
-    there than the judge, as in `align`.
+    there than the judge, as in `align`. With `divide_by_number`, the k-th attempt is decided at alpha / k instead.
     """
     kept = 0
     for _ in range(repeats):
@@ -61,7 +62,8 @@ def kept_share(
             if on_dev <= dev_before.mean():
                 continue
             after = candidate(rng, test_before, accuracy, gain, changed)
-            if is_kept(estimate_gain(differences(test_before, after), ALPHA, number)):
+            alpha = ALPHA * (number + 1) if divide_by_number else ALPHA
+            if is_kept(estimate_gain(differences(test_before, after), alpha, number)):
                 kept += 1
                 break
             number += 1
@@ -72,15 +74,25 @@ def main() -> None:
     """Print the shares as tables."""
     rng = np.random.default_rng(0)
     print("An equally good judge, 1,000 alignments each: kept (alpha 5 %)")
-    print("| test submissions, questions | accuracy, changed answers | one attempt | ten attempts on one test set |")
-    print("|---|---|---|---|")
+    columns = (
+        "test submissions, questions",
+        "accuracy, changed answers",
+        "one attempt",
+        "ten attempts",
+        "ten, alpha / k",
+    )
+    print(f"| {' | '.join(columns)} |")
+    print("|---|---|---|---|---|")
     for test, questions in ((20, 1), (20, 3), (40, 3), (120, 1), (120, 3), (200, 3)):
         for accuracy, changed in ((0.8, 0.1), (0.8, 0.2), (0.7, 0.4), (0.95, 0.08)):
-            one, ten = (
-                kept_share(rng, 1_000, test, questions, accuracy, gain=0.0, changed=changed, attempts=attempts)
-                for attempts in (1, 10)
-            )
-            print(f"| {test}, {questions} | {accuracy:.2f}, {changed:.2f} | {one:.1%} | {ten:.1%} |")
+            one, ten, divided = (
+                kept_share(
+                    rng, 1_000, test, questions, accuracy, gain=0.0, changed=changed, attempts=attempts,
+                    divide_by_number=divide_by_number,
+                )
+                for attempts, divide_by_number in ((1, False), (10, False), (10, True))
+            )  # fmt: skip
+            print(f"| {test}, {questions} | {accuracy:.2f}, {changed:.2f} | {one:.1%} | {ten:.1%} | {divided:.1%} |")
     print("\nA judge that is better, a fifth of the answers changed, accuracy 0.8: kept at the first attempt")
     print("| test submissions, questions | +5 points | +10 points | smallest gain that `align` names |")
     print("|---|---|---|---|")

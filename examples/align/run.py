@@ -56,6 +56,8 @@ def main() -> None:
     columns = ("optimizer", "before", "after", "gain, at least", "kept", "calls", "file")
     table = Table(*columns, title=f"Accuracy on the test set of {RUBRIC.name}")
     for name in OPTIMIZERS:
+        if name == "reanchor":
+            continue  # it weighs probabilities, which this judge does not state
         if name == "miprov2" and find_spec("optuna") is None:
             console.print('MIPROv2 is left out: it needs optuna (pip install "dspy[optuna]").', style="yellow")
             continue

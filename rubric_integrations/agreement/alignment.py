@@ -19,12 +19,18 @@ from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.agreement.alignment_calls import AlignmentCalls, AlignmentStopped, is_identified
 from rubric_integrations.agreement.alignment_result import Alignment, shown_share
 from rubric_integrations.agreement.attempts import Attempt, Attempts
+from rubric_integrations.agreement.counted_model import CountedModel
 from rubric_integrations.agreement.intervals import estimate_mean
 from rubric_integrations.agreement.keeping import UNDEFINED, estimate_gain, is_kept, smallest_gain
 from rubric_integrations.agreement.label_sets import LabelSets, split_labels
-from rubric_integrations.agreement.optimizers import OptimizerName, OptimizerSettings, make_optimizer, run_optimizer
+from rubric_integrations.agreement.optimizers import (
+    OptimizerName,
+    OptimizerSettings,
+    decodes_again,
+    make_optimizer,
+    run_optimizer,
+)
 from rubric_integrations.agreement.paired_accuracy import PairedAccuracy, compare_judges
-from rubric_integrations.agreement.proposer_model import ProposerModel
 from rubric_integrations.agreement.student import JudgeStudent
 from rubric_integrations.judges.alignment_record import AlignmentRecord
 from rubric_integrations.judges.lm_judge import LMJudge
@@ -79,7 +85,8 @@ def align(
         judge: The judge to align, which is not changed.
         labels: People's labels, such as `read_labels` returns.
         optimizer: How instructions or few-shot examples are found: `"gepa"` rewrites the instructions by the raters'
-            reasons, `"miprov2"` searches for instructions and examples together, `"bootstrap"` collects examples. Or an
+            reasons, `"miprov2"` searches for instructions and examples together, `"bootstrap"` collects examples.
+            `"reanchor"` (an experiment of DSPy) weighs the probabilities of a judge with `confidence=True`. Or an
             optimizer of DSPy with its settings, such as `dspy.GEPA(metric=judge_metric, max_metric_calls=300, ...)`.
         reflection_model: The model that proposes instructions; by default the judge's own. A stronger one is better.
             An optimizer of your own keeps its own.
@@ -134,9 +141,14 @@ def align(
             max_cost=max_cost,
             max_concurrency=max_concurrency,
         )
-        proposer = ProposerModel(judge.lm if reflection_model is None else to_lm(reflection_model), calls)
+        proposer = CountedModel(judge.lm if reflection_model is None else to_lm(reflection_model), calls)
         settings = OptimizerSettings(proposer, max_concurrency, seed)
         search, name = make_optimizer(optimizer, settings, calls)
+        if decodes_again(search) and not judge.confidence:
+            raise ValueError(
+                f"`optimizer` {name} weighs the probabilities of verdicts, and this judge does not request them: make "
+                "it with `LMJudge(..., confidence=True)`"
+            )
         try:
             say(f"{name} searches for better prompts")
             candidate = _search(judge, sets, search, settings, calls)
@@ -198,7 +210,8 @@ def _search(
     Raises:
         TypeError: The optimizer returns another program.
     """
-    student = JudgeStudent(judge, [*sets.train, *sets.dev], calls, code=sets.digest[:12])
+    model = CountedModel(judge.lm, calls) if decodes_again(optimizer) else None
+    student = JudgeStudent(judge, [*sets.train, *sets.dev], calls, code=sets.digest[:12], model=model)
     # A file of DSPy has attachments of examples as texts.
     trainset = [student.example(item) for item in sets.train if not item.question.submission.attachments]
     valset = [student.example(item) for item in sets.dev]
@@ -246,7 +259,7 @@ def _trained_on(sets: LabelSets, earlier: AlignmentRecord | None) -> tuple[str, 
 
 def _failures(part: str, compared: PairedAccuracy) -> list[str]:
     count = compared.failures
-    return [f"{count:,} questions of the {part} set are left out: a judge failed on them"] if count else []
+    return [f"questions of the {part} set left out because a judge failed on them: {count:,}"] if count else []
 
 
 def _mean(values: Sequence[float]) -> float | None:

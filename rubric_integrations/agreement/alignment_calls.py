@@ -96,6 +96,7 @@ class AlignmentCalls:
         self._limiter = CallLimiter(_MAX_RETRIES, limits, in_run=True, spend_limit=self._spend_limit)
         # Candidates share its view of the endpoint, such as an outage.
         self._limited = LimitedJudge(ValidatedJudge(judge), self._limiter)
+        self._not_counted = LimitedJudge(ValidatedJudge(judge), CallLimiter(0, limits, in_run=True))
         self._under_way: set[asyncio.Task[Any]] = set()
         if store is not None:
             StoredJudge(judge, store)  # raises at once, and not within an optimizer
@@ -117,13 +118,21 @@ class AlignmentCalls:
             limit_reached=isinstance(reason, AlignmentStopped) and reason.limit_reached,
         )
 
-    async def judge(self, judge: LMJudge, question: Question) -> Judgment:
+    async def judge(self, judge: LMJudge, question: Question, *, is_counted: bool = False) -> Judgment:
         """Let a candidate answer a question.
+
+        Args:
+            judge: The candidate.
+            question: The question.
+            is_counted: Whether the calls of its model are counted, limited and stored already.
 
         Raises:
             JudgeFailure: There is no answer to this question, and there may be one to others.
             AlignmentStopped: No further call is made.
         """
+        if is_counted:
+            with self._counted():
+                return await self._not_counted.wrapping(ValidatedJudge(judge)).judge(question)
         limited: Judge = self._limited.wrapping(ValidatedJudge(judge))
         if self.store is not None:
             limited = StoredJudge(limited, self.store)
@@ -131,12 +140,15 @@ class AlignmentCalls:
             judgment, _ = await self._limiter.call(partial(limited.judge, question))
         return judgment
 
-    async def reply(self, key: str | None, request: Callable[[], Awaitable[Judgment]], cost: float | None) -> Judgment:
-        """Make a call to the model that proposes instructions, unless the store has its reply.
+    async def reply(
+        self, model: str, key: str | None, request: Callable[[], Awaitable[Judgment]], cost: float | None
+    ) -> Judgment:
+        """Make a call to a model, such as the one that proposes instructions, unless the store has its reply.
 
         A store holds judgments: the reply stands in place of the reason.
 
         Args:
+            model: The name of the model.
             key: What identifies the request; None for one that is not stored.
             request: Makes the call.
             cost: The most that it can cost, in US dollars; None if that is unknown.
@@ -154,7 +166,7 @@ class AlignmentCalls:
                     reply = await self._spend_limit.call(request, cost)
                     return (await lease.store({key: reply}))[key]
         except JudgeFailure as failure:
-            raise AlignmentStopped(f"the reflection model did not reply: {failure.message}") from None
+            raise AlignmentStopped(f"the model {model!r} did not reply: {failure.message}") from None
 
     @contextmanager
     def _counted(self) -> Generator[None]:

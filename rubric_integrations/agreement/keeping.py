@@ -23,7 +23,7 @@ def alpha_of_attempt(alpha: float, attempt: int) -> float:
 
     The levels of all attempts sum up to `alpha`, however many there are. So `alpha` bounds the probability that any
     judge is kept that is not better (Bonferroni, spent over a sequence whose length nobody knows before). With
-    `alpha / k`, ten attempts would keep one in 10 to 14 % of cases at `alpha` = 5 % (`benchmarks/alignment.py`).
+    `alpha / k`, ten attempts would keep one in up to 13 % of cases at `alpha` = 5 % (`benchmarks/alignment.py`).
 
     Example:
         >>> [round(alpha_of_attempt(0.05, attempt), 4) for attempt in (1, 2, 10)]

@@ -137,10 +137,12 @@ def split_labels(labels: Iterable[LabelledJudgment], *, trained_on: Collection[s
         )
     if omitted:
         warnings.append(
-            f"{omitted:,} labels were not drawn at random, and belong to submissions that prove a gain: left out"
+            f"judgments left out because they were not drawn at random, and their submissions prove a gain: {omitted:,}"
         )
     if known:
-        warnings.append(f"{len(known):,} submissions train the judge again: it was aligned with their labels before")
+        warnings.append(
+            f"submissions that train the judge again, since it was aligned with them before: {len(known):,}"
+        )
     return LabelSets(by_part["train"], by_part["dev"], by_part["test"], digest_of(questions), tuple(warnings))
 
 
@@ -174,7 +176,7 @@ def _questions(labels: Iterable[LabelledJudgment]) -> tuple[list[LabelledQuestio
         "people could not tell": abstained,
         "a check decides the criterion, and no judge": computed,
     }
-    return questions, [f"{count:,} judgments are left out: {reason}" for reason, count in reasons.items() if count]
+    return questions, [f"judgments left out because {reason}: {count:,}" for reason, count in reasons.items() if count]
 
 
 def _identity(label: LabelledJudgment) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple, cast
 
 import dspy
@@ -15,10 +17,15 @@ from dspy.teleprompt import MIPROv2, Teleprompter
 from dspy.teleprompt.gepa.gepa import GEPA
 
 from rubric_integrations.agreement.alignment_calls import AlignmentCalls
+from rubric_integrations.agreement.counted_model import CountedModel
 from rubric_integrations.agreement.label_metric import judge_metric
-from rubric_integrations.agreement.proposer_model import ProposerModel
 
-OptimizerName = Literal["gepa", "miprov2", "bootstrap"]
+# An experiment may end with any release of DSPy.
+_ReAnchor: Any = (
+    getattr(import_module("dspy.experimental"), "ReAnchor", None) if find_spec("dspy.experimental") else None
+)
+
+OptimizerName = Literal["gepa", "miprov2", "bootstrap", "reanchor"]
 """The optimizers that `align` knows by name."""
 
 
@@ -54,13 +61,20 @@ def _bootstrap(settings: OptimizerSettings) -> Teleprompter:
     return dspy.BootstrapFewShot(metric=judge_metric)
 
 
+def _reanchor(settings: OptimizerSettings) -> Teleprompter:
+    if _ReAnchor is None:
+        raise ValueError("`optimizer` 'reanchor' is not part of the installed DSPy: it is an experiment of DSPy 3.4")
+    return _ReAnchor(metric=judge_metric, num_threads=settings.threads, require_cache=False)
+
+
 OPTIMIZERS: dict[OptimizerName, Callable[[OptimizerSettings], Teleprompter]] = {
     "gepa": _gepa,
     "miprov2": _miprov2,
     "bootstrap": _bootstrap,
+    "reanchor": _reanchor,
 }
 """The optimizers by name. GEPA rewrites the instructions by the raters' reasons, MIPROv2 searches for instructions and
-demonstrations together, and BootstrapFewShot collects demonstrations."""
+demonstrations together, BootstrapFewShot collects demonstrations, and ReAnchor weighs stated probabilities."""
 
 
 def make_optimizer(
@@ -87,8 +101,13 @@ def make_optimizer(
     own = copy.copy(optimizer)
     for name, value in vars(optimizer).items():
         if isinstance(value, dspy.BaseLM):
-            setattr(own, name, ProposerModel(value, calls))
+            setattr(own, name, CountedModel(value, calls))
     return own, type(optimizer).__name__
+
+
+def decodes_again(optimizer: Teleprompter) -> bool:
+    """Whether an optimizer tries many ways of decoding the same replies, so that each must be requested once."""
+    return _ReAnchor is not None and isinstance(optimizer, _ReAnchor)
 
 
 def run_optimizer(

@@ -12,6 +12,7 @@ import dspy
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.agreement.alignment_calls import AlignmentCalls, AlignmentStopped
+from rubric_integrations.agreement.counted_model import CountedModel
 from rubric_integrations.agreement.label_sets import LabelledQuestion
 from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.lm_judge import LMJudge
@@ -31,8 +32,14 @@ _Inputs = tuple[tuple[str, str], ...]
 class _Alignment:
     """What all copies of a student share; an optimizer copies the student, and must not copy this."""
 
-    def __init__(self, judge: LMJudge, calls: AlignmentCalls, questions: Mapping[_Inputs, Question]):
-        self.judge, self.calls, self.questions = judge, calls, questions
+    def __init__(
+        self,
+        judge: LMJudge,
+        calls: AlignmentCalls,
+        questions: Mapping[_Inputs, Question],
+        model: CountedModel | None,
+    ):
+        self.judge, self.calls, self.questions, self.model = judge, calls, questions, model
 
     def __deepcopy__(self, memo: object) -> _Alignment:
         return self
@@ -50,18 +57,28 @@ class JudgeStudent(dspy.Module):
         calls: The calls of the alignment.
         code: What encloses texts in examples, in place of the code of this process, so that each process makes the same
             examples.
+        model: The judge's model, if its replies are to be stored by their requests, and not by the candidate: for an
+            optimizer that decodes the same replies again and again.
     """
 
-    def __init__(self, judge: LMJudge, items: Sequence[LabelledQuestion], calls: AlignmentCalls, code: str):
+    def __init__(
+        self,
+        judge: LMJudge,
+        items: Sequence[LabelledQuestion],
+        calls: AlignmentCalls,
+        code: str,
+        model: CountedModel | None = None,
+    ):
         super().__init__()
         self._code = code
         questions = {_key(dict(self.example(item).inputs().items())): item.question for item in items}
-        self._alignment = _Alignment(judge, calls, questions)
+        self._alignment = _Alignment(judge, calls, questions, model)
         for name in sorted({_PREDICTORS[item.question.criterion.kind] for item in items}):
             predictor = copy.deepcopy(getattr(judge, name))
-            # An optimizer replaces the whole instructions: those against instructions in a text must stay.
-            own, _ = split_instructions(predictor.signature.instructions)
-            predictor.signature = predictor.signature.with_instructions(own)
+            if model is None:
+                # An optimizer replaces the whole instructions: those against instructions in a text must stay.
+                own, _ = split_instructions(predictor.signature.instructions)
+                predictor.signature = predictor.signature.with_instructions(own)
             setattr(self, name, predictor)
 
     def example(self, item: LabelledQuestion) -> dspy.Example:
@@ -88,7 +105,7 @@ class JudgeStudent(dspy.Module):
             raise ValueError("the optimizer calls the judge with inputs that are those of no label")
         field = ANSWER_FIELDS[question.criterion.kind]
         try:
-            judgment = run_sync(shared.calls.judge(self.judge(), question))
+            judgment = run_sync(shared.calls.judge(self._candidate(), question, is_counted=shared.model is not None))
         except JudgeFailure as failure:
             if failure.kind == "transport":
                 raise AlignmentStopped(failure.message) from None
@@ -100,6 +117,17 @@ class JudgeStudent(dspy.Module):
             trace.append((getattr(self, _PREDICTORS[question.criterion.kind]), dict(inputs), prediction))
         return prediction
 
+    def _candidate(self) -> LMJudge:
+        shared = self._alignment
+        if shared.model is None:
+            return self.judge()
+        judge = copy.copy(shared.judge)
+        judge.lm = shared.model
+        # The predictors themselves: DSPy records by them what they decode.
+        for name, predictor in cast("Any", self).named_predictors():
+            setattr(judge, name, predictor)
+        return judge
+
     def judge(self) -> LMJudge:
         """Return the judge with the prompts of this student."""
         judge = copy.copy(self._alignment.judge)
@@ -109,7 +137,7 @@ class JudgeStudent(dspy.Module):
             own, before = copy.copy(predictor), getattr(judge, name).signature
             own.demos = [demo for demo in predictor.demos if all(field in demo for field in before.output_fields)]
             _, about_texts = split_instructions(before.instructions)
-            if about_texts:
+            if about_texts and about_texts not in predictor.signature.instructions:
                 own.signature = _with_more_instructions(predictor.signature, about_texts)
             setattr(judge, name, own)
         return judge

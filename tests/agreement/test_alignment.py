@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dspy
 import pytest
@@ -85,7 +86,7 @@ def test_gepa_learns_from_the_reasons_of_raters() -> None:
 
 
 def test_criteria_of_all_kinds_are_aligned_each_with_its_own_predictor() -> None:
-    alignment = run(ScriptedModel(), labels=make_labels(60, CRITERIA))
+    alignment = run(ScriptedModel(), labels=make_labels(50, CRITERIA))
     assert alignment.after.value == 1.0
     judge: Any = alignment.judge
     answers = {name: getattr(judge, name).demos for name in ("criterion", "option", "scale")}
@@ -94,6 +95,37 @@ def test_criteria_of_all_kinds_are_aligned_each_with_its_own_predictor() -> None
     assert all("score" in demo for demo in answers["scale"])
     assert all(answers.values())
     assert judge.criteria.demos == judge.whole.demos == []
+
+
+class LenientModel(ScriptedModel):
+    """A judge that is asked for probabilities: it gives "maybe" too much of MET, and "yes" still more."""
+
+    async def judge(self, system: str, user: str) -> str:
+        self.calls["judge"] += 1
+        word = user.rsplit(", says text", 1)[0].rsplit("\n", 1)[-1]
+        met = {"yes": 0.9, "maybe": 0.6, "no": 0.1}[word]
+        probabilities = {"MET": met, "UNMET": round(1 - met, 2), "CANNOT_ASSESS": 0.0}
+        return json.dumps({"explanation": word, "verdict": {"probabilities": probabilities, "confidence": 0.8}})
+
+
+def test_reanchor_weighs_the_probabilities_and_requests_each_reply_once() -> None:
+    reanchor: Any = import_module("dspy.experimental").ReAnchor
+
+    class Quick(reanchor):
+        def compile(self, student: Any, *, trainset: Any, valset: Any = None) -> Any:
+            return super().compile(student, trainset=trainset[:9])
+
+    model, metric = LenientModel(), cast("Any", judge_metric)
+    judge = LMJudge(lm_from_fn(model.judge, fingerprint="lenient"), confidence=True)
+    alignment = align(judge, make_labels(50), Quick(metric, num_threads=1, require_cache=False))
+    assert alignment.kept
+    assert alignment.after.value == 1.0
+    aligned: Any = alignment.judge
+    assert aligned.criterion.fields["verdict"]["weights"]
+    # Each of the nine by its request, however often it is decoded; and those of dev and test by each of two judges.
+    assert alignment.spend.calls == model.calls.total() == 9 + 2 * (10 + 20)
+    with pytest.raises(ValueError, match=r"LMJudge\(..., confidence=True\)"):
+        align(scripted_judge(model), LABELS, "reanchor")
 
 
 def test_judge_that_is_no_better_on_dev_is_not_tried_on_the_test_set(tmp_path: Path) -> None:
@@ -201,7 +233,7 @@ def test_too_many_failures_end_the_alignment() -> None:
 
 
 def test_writer_that_is_down_ends_the_alignment_and_is_no_bad_candidate() -> None:
-    with pytest.raises(AlignmentError, match="the reflection model did not reply"):
+    with pytest.raises(AlignmentError, match=r"the model 'generate_fn/write' did not reply"):
         run(FailingModel(lambda _prompt: False), "own gepa")
 
 
@@ -282,7 +314,9 @@ class Careless(dspy.Module):
 
 def test_optimizer_that_returns_another_program_is_refused() -> None:
     class Optimizer(Teleprompter):
-        def compile(self, student: dspy.Module, **_sets: Any) -> dspy.Module:
+        def compile(
+            self, student: Any, *, trainset: Any, teacher: Any = None, valset: Any = None, **kwargs: Any
+        ) -> Any:
             return Careless()
 
     with pytest.raises(TypeError, match="`optimizer` returned a Careless"):
@@ -293,7 +327,9 @@ def test_optimizer_sees_no_label_of_the_test_set() -> None:
     seen: list[str] = []
 
     class Optimizer(Teleprompter):
-        def compile(self, student: Any, *, trainset: Any, valset: Any) -> Any:
+        def compile(
+            self, student: Any, *, trainset: Any, teacher: Any = None, valset: Any = None, **kwargs: Any
+        ) -> Any:
             seen.extend(example.submission for example in (*trainset, *valset))
             return student
 

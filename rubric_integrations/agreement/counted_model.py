@@ -1,4 +1,4 @@
-"""The model that proposes instructions, as an optimizer calls it: counted, limited and stored."""
+"""A model as an optimizer calls it: its calls are counted and limited, and its replies stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rubric_integrations.results.usage import NO_SPEND, UNKNOWN_CALL, total_spen
 _REPLY = "REPLY"
 
 
-class ProposerModel(dspy.BaseLM):
+class CountedModel(dspy.BaseLM):
     """A model whose calls count towards the limits of an alignment, and whose replies are stored by their requests.
 
     Args:
@@ -40,7 +40,7 @@ class ProposerModel(dspy.BaseLM):
         self.kwargs = dict(lm.kwargs)
         self._fingerprint = LMJudge(lm).fingerprint()
 
-    def __deepcopy__(self, memo: object) -> ProposerModel:
+    def __deepcopy__(self, memo: object) -> CountedModel:
         return self
 
     @property
@@ -80,8 +80,11 @@ class ProposerModel(dspy.BaseLM):
             key = sha256(request.encode()).hexdigest()
         await load_prices(self._lm)
         send = partial(self._send, prompt, messages, settings)
-        reply = await self._calls.reply(key, send, highest_cost(self._lm, len(text.encode())))
-        return json.loads(reply.reason)
+        reply = await self._calls.reply(self.model, key, send, highest_cost(self._lm, len(text.encode())))
+        outputs: list[Any] = json.loads(reply.reason)
+        if "update_history" in vars(self):  # a judge that calls this model reads its reply there
+            self.update_history({"outputs": outputs, "response": None, "usage": None, "cost": None})
+        return outputs
 
     async def _send(self, prompt: Any, messages: Any, settings: Mapping[str, Any]) -> Judgment:
         """Send a request; the outputs of the model become a judgment's reason, as JSON.
