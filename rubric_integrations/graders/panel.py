@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rubric_integrations.graders.limited_judge import is_limited, limit_judge
 from rubric_integrations.graders.limits import CallLimiter
-from rubric_integrations.judges.protocol import Judge
+from rubric_integrations.judges.cascade import Cascade
+from rubric_integrations.judges.protocol import Judge, fingerprint_of
+from rubric_integrations.judges.stored import JudgmentStore, StoredJudge
+from rubric_integrations.judges.wrappers import innermost
 from rubric_integrations.rubric.rubric import Rubric
 
 
@@ -40,8 +44,8 @@ def make_panel(
 ) -> tuple[PanelMember, ...]:
     """Make a panel of judges, each of which is validated and limited from now on.
 
-    A judge is called by its model's name or its class; a second one of the same name gets `#2`. A single judge is
-    called `default`.
+    A judge is called by its model's name or its class, and a cascade by those of its judges; a second one of the same
+    name gets `#2`. A single judge is called `default`.
 
     Raises:
         ValueError: The weights are not as many as the judges.
@@ -57,6 +61,32 @@ def make_panel(
         PanelMember(limit_judge(judge, limiter), name, weight, model)
         for judge, name, weight, model in zip(judges, names, all_weights, models, strict=True)
     )
+
+
+def stored_judges(judges: Sequence[Judge], store: JudgmentStore, sample: int) -> list[Judge]:
+    """Make judges that look up every judgment in a store; of a cascade, each of its judges does.
+
+    Raises:
+        TypeError: A judge has no `fingerprint`.
+    """
+    duplicates = Counter[str]()
+
+    def stored(judge: Judge) -> Judge:
+        if isinstance(judge, Cascade):
+            return judge.with_members(stored)
+        fingerprint = fingerprint_of(judge) or ""
+        duplicates[fingerprint] += 1
+        # Two equal judges on one panel give two independent answers, not one that counts twice.
+        return StoredJudge(judge, store, sample, duplicate=duplicates[fingerprint] - 1)
+
+    return [stored(judge) for judge in judges]
+
+
+def describe_judge(judge: Judge) -> str | dict[str, Any]:
+    """Return what a judge's answers depend on, as JSON; an empty text if it has no fingerprint."""
+    if isinstance(judge, Cascade):
+        return judge.describe() or ""
+    return fingerprint_of(judge) or ""
 
 
 def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
@@ -76,7 +106,13 @@ def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
             )
 
 
+def _name_of(judge: Judge) -> str:
+    if isinstance(judge, Cascade):
+        return " then ".join(_name_of(innermost(member)) for member in judge.members)
+    return str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
+
+
 def _unique_names(judges: Sequence[Judge]) -> list[str]:
-    names = [str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__)) for judge in judges]
+    names = list(map(_name_of, judges))
     earlier = [names[:index].count(name) for index, name in enumerate(names)]
     return [f"{name}#{count + 1}" if count else name for name, count in zip(names, earlier, strict=True)]
