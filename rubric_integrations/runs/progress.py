@@ -110,7 +110,7 @@ def summary_table(summary: RunSummary) -> str:
         >>> "<td" in summary_table(RunSummary(submissions=10))
         True
     """
-    cells = {
+    cells: dict[str, object] = {
         "submissions": summary.submissions,
         "mean score": None if summary.mean_score is None else round(summary.mean_score, 3),
         "passed": summary.passed,
