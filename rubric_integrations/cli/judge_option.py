@@ -75,13 +75,14 @@ def make_judge(
     from rubric_integrations.judges import LMJudge, as_judge
 
     settings = parse_judge_options(options)
+    settings.setdefault("confidence", confidence)
     if not has_model(judge):
         chosen = {"--api-base": api_base is not None, "--api-key": api_key is not None, "--judge-option": bool(options)}
         for option, is_set in chosen.items():
             if is_set:
                 raise ValueError(f"`{option}` has no effect on the judge {judge!r}: leave it out, or name a model")
         return as_judge(judge)
-    return LMJudge(judge, api_base=api_base, api_key=api_key, **{"confidence": confidence, **settings})
+    return LMJudge(judge, api_base=api_base, api_key=api_key, **settings)
 
 
 def make_judges(

@@ -60,7 +60,8 @@ class Cascade:
         strong: The expensive judge.
         escalate_below: The confidence in [0, 1] below which a question is escalated, such as
             `certify(...).threshold`. With 0, confidence is neither requested nor used: failures, abstentions and
-            differing verdicts alone are escalated.
+            differing verdicts alone are escalated. None, the threshold of a certificate that certifies nothing, is
+            refused.
 
     Attributes:
         cheap: The cheap judges, in the order in which they are asked.
@@ -68,9 +69,8 @@ class Cascade:
         escalate_below: The threshold.
 
     Raises:
-        ValueError: `escalate_below` is None, as the threshold of a certificate that certifies nothing, or is out of
-            range; the cheap judge is an `LMJudge` that states no confidence; or two of the judges always give the same
-            answer.
+        ValueError: `escalate_below` is None or out of range; the cheap judge is an `LMJudge` that states no confidence;
+            or two of the judges always give the same answer.
         TypeError: `cheap` or `strong` is nothing that can judge.
 
     Example:
@@ -79,16 +79,16 @@ class Cascade:
         True
     """
 
-    def __init__(self, cheap: JudgeLike | Sequence[JudgeLike], strong: JudgeLike, escalate_below: float):
-        check_threshold(escalate_below)
+    def __init__(self, cheap: JudgeLike | Sequence[JudgeLike], strong: JudgeLike, escalate_below: float | None):
+        threshold = check_threshold(escalate_below)
         members = list(cast("Sequence[JudgeLike]", cheap)) if isinstance(cheap, list | tuple) else [cheap]
         if not members:
             raise ValueError("`cheap` is empty: name at least one judge")
         from rubric_integrations.judges import as_judge
 
-        self.cheap = tuple(as_cheap_judge(cast("JudgeLike", member), escalate_below) for member in members)
+        self.cheap = tuple(as_cheap_judge(cast("JudgeLike", member), threshold) for member in members)
         self.strong = as_judge(strong)
-        self.escalate_below = float(escalate_below)
+        self.escalate_below = threshold
         self._retries: _Retries = _NoRetries()
         refuse_equal_answers(self.cheap, self.strong)
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
 
 
-def check_threshold(escalate_below: object) -> None:
-    """Check that a threshold is a confidence.
+def check_threshold(escalate_below: object) -> float:
+    """Check that a threshold is a confidence, and return it.
 
     Raises:
         ValueError: It is None, or out of range.
@@ -27,6 +27,7 @@ def check_threshold(escalate_below: object) -> None:
     is_number = isinstance(escalate_below, int | float) and not isinstance(escalate_below, bool)
     if not is_number or not 0 <= float(cast("float", escalate_below)) <= 1:
         raise ValueError(f"`escalate_below` must be a confidence in [0, 1], got {escalate_below!r}")
+    return float(cast("float", escalate_below))
 
 
 def as_cheap_judge(judge: JudgeLike, escalate_below: float) -> Judge:

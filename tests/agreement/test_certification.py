@@ -150,7 +150,7 @@ def test_certificate_keeps_the_sure_answers_and_says_how_to_use_it() -> None:
     assert "Certified: use `escalate_below=0.99`" in certificate.summary()
     assert "at most 10.0% of them are wrong by labels (0 of 80 labelled ones are)" in certificate.summary()
     assert "the confidence 0.99 for 80% of its answers, which no threshold separates" in certificate.summary()
-    assert "<td" in certificate._repr_html_()
+    assert "<td" in certificate._repr_html_()  # pyright: ignore[reportPrivateUsage]
     assert Cascade(FakeJudge(), FakeJudge(), certificate.threshold).escalate_below == 0.99
 
 
@@ -265,10 +265,11 @@ def test_input_by_which_the_promise_would_not_hold_is_refused() -> None:
         certify([with_confidence(cheap[0], 0.9, escalated=True), *cheap[1:]], labels)
     with pytest.raises(ValueError, match="row '1' is another response in the run of the expensive judge"):
         certify(cheap, run_of(ONE, [["MET"]], text="other"))
-    for name in ("alpha", "delta"):
-        for value in (0, 1, float("nan"), -0.1):
-            with pytest.raises(ValueError, match=f"`{name}` must be above 0 and below 1"):
-                certify(cheap, labels, **{name: value})
+    for value in (0, 1, float("nan"), -0.1):
+        with pytest.raises(ValueError, match="`alpha` must be above 0 and below 1"):
+            certify(cheap, labels, alpha=value)
+        with pytest.raises(ValueError, match="`delta` must be above 0 and below 1"):
+            certify(cheap, labels, delta=value)
     for nothing in ([], truth_labels([True], rubric=Rubric([Criterion(requirement="Else")]))):
         with pytest.raises(ValueError, match="belongs to a judgment of `cheap`"):
             certify(cheap, nothing)

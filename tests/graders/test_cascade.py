@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import Cascade, Question
+from rubric_integrations.langchain import RubricRunnable
 from rubric_integrations.results import EvaluationReport, JudgeError, JudgeFailure, Judgment, Spend, to_judgment
 from rubric_integrations.runs import Ledger, rescore
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, batch_of
@@ -208,3 +212,16 @@ def test_user_keeps_the_cascade_that_a_grader_was_made_with() -> None:
     cascade = Cascade(cheap, strong, 0.8)
     grade(PerCriterionGrader(cascade))
     assert cascade.members == (cheap, strong)
+
+
+async def test_cascade_works_where_the_adapters_wrap_or_copy_a_grader(tmp_path: Path) -> None:
+    cascade = Cascade(*make_judges(), 0.8)
+    runnable = RubricRunnable(RUBRIC, judge=cascade)
+    report = await runnable.ainvoke({"output": "It is the Rhine."})
+    assert report.escalations.escalated == 2
+    with Ledger(tmp_path / "metric.sqlite") as ledger:
+        metric = RubricMetric(RUBRIC, judge=cascade, store=ledger)
+        assert metric(dspy.Example(), dspy.Prediction(output="It is the Rhine.")).score == 0.5
+        assert len(ledger) == 6
+    twin = pickle.loads(pickle.dumps(PerCriterionGrader(Cascade("openai/a", "openai/b", 0.8))))
+    assert twin.fingerprints() == PerCriterionGrader(Cascade("openai/a", "openai/b", 0.8)).fingerprints()

@@ -102,7 +102,7 @@ def test_cascade_may_be_the_expensive_judge_of_another() -> None:
 
 def test_threshold_of_a_certificate_without_one_is_refused() -> None:
     with pytest.raises(ValueError, match="a certificate with this threshold certifies nothing"):
-        Cascade(FakeJudge(), FakeJudge(), None)  # pyright: ignore[reportArgumentType]
+        Cascade(FakeJudge(), FakeJudge(), None)
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan"), True, "0.8"])
