@@ -141,7 +141,7 @@ def certify(
 
     Raises:
         ChosenLabelsError: Labels were chosen by people.
-        ValueError: No label belongs to the run, or labels were drawn by the judge's verdict, a cascade graded the run,
+        ValueError: No label belongs to the run, or labels were drawn by the judge's verdict, a cascade graded a run,
             or `alpha` or `delta` is out of range.
 
     Example:

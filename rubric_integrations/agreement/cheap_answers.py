@@ -110,8 +110,13 @@ def truths_of_run(rows: Sequence[GradedRow], strong: Sequence[GradedRow]) -> Tru
     """Compare the answers of a run with those of an expensive judge, on the rows that it has graded.
 
     Raises:
-        ValueError: Rows with equal ids have different responses.
+        ValueError: Rows with equal ids have different responses, or a cascade gave some of the answers.
     """
+    if any(is_of_cascade(entry) for row in strong for entry in _entries(row)):
+        raise ValueError(
+            "`truth` was graded by a cascade, whose answers are the cheap judge's where it is sure: these would all "
+            "seem right; grade a random sample of the rows by the expensive judge alone"
+        )
     wrong: dict[Place, bool] = {}
     unknown = unmatched = 0
     by_identity = {id(row): index for index, row in enumerate(rows)}

@@ -263,6 +263,8 @@ def test_input_by_which_the_promise_would_not_hold_is_refused() -> None:
         certify(cheap, truth_labels(WRONG, "by_verdict"))
     with pytest.raises(ValueError, match="`cheap` was graded by a cascade"):
         certify([with_confidence(cheap[0], 0.9, escalated=True), *cheap[1:]], labels)
+    with pytest.raises(ValueError, match="`truth` was graded by a cascade"):
+        certify(cheap, [with_confidence(cheap[0], 0.9, escalation_cost=0.0), *cheap[1:]])
     with pytest.raises(ValueError, match="row '1' is another response in the run of the expensive judge"):
         certify(cheap, run_of(ONE, [["MET"]], text="other"))
     for value in (0, 1, float("nan"), -0.1):
