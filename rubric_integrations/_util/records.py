@@ -48,6 +48,9 @@ class SparseRecord(Record):
     def _leave_out_empty_fields(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = serialize(self)
         for name in self._left_out_if_unused:
-            if name in data and (not data[name] or data[name] == type(self).model_fields[name].default):
+            value = data.get(name)
+            # A cost of 0.0 is known, and is used unless it is the default.
+            is_empty = not value and not isinstance(value, float)
+            if name in data and (is_empty or value == type(self).model_fields[name].default):
                 del data[name]
         return data

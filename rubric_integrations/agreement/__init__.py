@@ -8,6 +8,7 @@
   `calibration` corrects its figures (`correction`, `scores`), `comparison` compares two runs (`changes`), `gates`
   decide on a release, and `planning` says how many labels are needed. `intervals` has the estimates that all of them
   return, and `clusters` those of judgments that depend on each other.
+- `certification` says from which confidence on a cheap judge may be trusted (`cheap_answers`, `fixed_sequence`).
 - `panels` says what each judge of a panel is worth (`panel_votes`, `panel_figures`), and `panel_weights` weights their
   votes. `confidence` says what a judge's confidence means (`confidence_figures`, `reliability_diagram`).
 - `disagreements` says which criteria people and the judge read differently, and `wording` proposes other words
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from rubric_integrations._util.lazy import lazy_names
 from rubric_integrations.agreement.calibration import Calibration, CriterionCalibration, calibrate, calibrate_rate
+from rubric_integrations.agreement.certification import Certificate, certify
 from rubric_integrations.agreement.choosing import JudgmentToLabel, choose_for_labels
 from rubric_integrations.agreement.comparison import CriterionChange, RunComparison, compare_runs
 from rubric_integrations.agreement.confidence import Reliability, reliability
@@ -37,6 +39,7 @@ from rubric_integrations.agreement.disagreements import (
     Disagreement,
     find_disagreements,
 )
+from rubric_integrations.agreement.fixed_sequence import CertificateStep
 from rubric_integrations.agreement.gates import GateResult, SequentialGate, fewest_to_pass, gate
 from rubric_integrations.agreement.label_lines import LabelsError
 from rubric_integrations.agreement.matching import ChosenLabelsError
@@ -77,6 +80,8 @@ __all__ = [
     "AlignmentError",
     "AttemptsError",
     "Calibration",
+    "Certificate",
+    "CertificateStep",
     "ChosenLabelsError",
     "ConfidenceBin",
     "CriterionAgreement",
@@ -105,6 +110,7 @@ __all__ = [
     "align",
     "calibrate",
     "calibrate_rate",
+    "certify",
     "choose_for_labels",
     "compare_runs",
     "fewest_to_pass",

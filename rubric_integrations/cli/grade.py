@@ -43,6 +43,14 @@ def grade(
             "judge.json; or offline, without a model, the default. Several are a panel, which votes.",
         ),
     ] = None,
+    escalate_to: Annotated[
+        str | None,
+        typer.Option(help="Ask --judge first, and this expensive model where it is not sure; several must agree."),
+    ] = None,
+    escalate_below: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="The confidence below which it is not: see the command `certify`."),
+    ] = None,
     api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
     api_key: Annotated[
         str | None,
@@ -55,7 +63,7 @@ def grade(
         typer.Option(
             metavar="KEY=VALUE",
             help="A setting of the model: temperature, max_tokens, seed, reasoning_effort, service_tier, "
-            "system_prompt or header.NAME.",
+            "system_prompt, confidence or header.NAME.",
         ),
     ] = None,
     strategy: Annotated[
@@ -207,9 +215,8 @@ def grade(
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
     judges = judge or ["offline"]
-    default_ledger = (
-        out_file.with_suffix(".sqlite") if has_model(judges[0]) and out_file and is_regular(out_file) else None
-    )
+    uses_model = has_model(judges[0]) or escalate_to is not None
+    default_ledger = out_file.with_suffix(".sqlite") if uses_model and out_file and is_regular(out_file) else None
     rubric_file, rows_file = (rubric, responses) if responses else (None, rubric)
     files = RunFiles(
         rubric_file, library, rows_file, out_file, ledger or default_ledger, junit,
@@ -223,7 +230,11 @@ def grade(
     try:
         import_modules(modules or ())
         rubrics = RowRubrics(rubric_file, library)
-        grader = options.make_grader(make_judges(judges, api_base, judge_option or (), api_key=api_key))
+        made = make_judges(
+            judges, api_base, judge_option or (), api_key=api_key, escalate_to=escalate_to,
+            escalate_below=escalate_below,
+        )  # fmt: skip
+        grader = options.make_grader(made)
         read = partial(
             read_responses, rows_file, query, response_column=response_column, query_column=query_column,
             reference_column=reference_column, id_column=id_column, rubric_column=rubric_column,
@@ -233,14 +244,16 @@ def grade(
         refuse(str(error))
     if not len(rows):
         refuse(f"{rows_file}: is empty: there is nothing to grade")
-    if not has_model(judges[0]) and not quiet:
+    if not uses_model and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     mean_gate = make_mean_gate(
         min_score, alpha, labels=labels, baseline=baseline, margin=margin, rubric=rubrics.shared,
         stop_early=stop_early, count=len(rows), file=rows_file,
     )  # fmt: skip
     gates = Gates(gate and not mean_gate, min_score, min_pass_rate, min_coverage, max_failed, mean_gate)
-    results = RunResults(outputs, gates, suite=rows.suite_name, judge=", ".join(judges))
+    results = RunResults(
+        outputs, gates, suite=rows.suite_name, judge=" then ".join(filter(None, (", ".join(judges), escalate_to)))
+    )
     store = _open_ledger(files.ledger) if files.ledger and resume is not False else None
     run = grade_many(
         rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=max_concurrency,

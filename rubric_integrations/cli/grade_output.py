@@ -146,10 +146,11 @@ def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> st
     spend = spend_text(summary.spend.calls, summary.spend.total_tokens, summary.spend.cost)
     reused = f", {summary.reused} judgments from the ledger" if summary.reused else ""
     cut = f", {summary.omitted_characters:,} characters of tool results omitted" if summary.omitted_characters else ""
+    escalated = f", {summary.escalations.summary()}" if summary.escalations.judgments else ""
     reports = f" Reports: {out_file}" if out_file else ""
     return (
         f"{summary.graded} of {summary.submissions} graded by {rubric}: {mean}, "
-        f"{summary.passed} passed; {spend}{reused}{cut}.{reports}"
+        f"{summary.passed} passed; {spend}{reused}{escalated}{cut}.{reports}"
     )
 
 

@@ -1,10 +1,11 @@
-"""The judges that the options `--judge`, `--api-base`, `--api-key` and `--judge-option` describe."""
+"""The judges that `--judge`, `--escalate-to`, `--api-base`, `--api-key` and `--judge-option` describe."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubric_integrations._util.urls import url_without_secrets
@@ -16,11 +17,18 @@ if TYPE_CHECKING:
 class _Kind(NamedTuple):
     """The type of an option's value, and its name in messages."""
 
-    convert: type[float] | type[int] | type[str]
+    convert: Callable[[str], float | str | bool]
     name: str
 
 
+def _read_flag(value: str) -> bool:
+    if value not in ("true", "false"):
+        raise ValueError
+    return value == "true"
+
+
 _NUMBER, _WHOLE, _TEXT = _Kind(float, "a number"), _Kind(int, "a whole number"), _Kind(str, "text")
+_FLAG = _Kind(_read_flag, "true or false")
 
 JUDGE_OPTIONS: dict[str, _Kind] = {
     "temperature": _NUMBER,
@@ -29,6 +37,7 @@ JUDGE_OPTIONS: dict[str, _Kind] = {
     "reasoning_effort": _TEXT,
     "service_tier": _TEXT,
     "system_prompt": _TEXT,
+    "confidence": _FLAG,
 }
 """The keys of `--judge-option` beside `header.NAME`: arguments of `LMJudge`."""
 
@@ -42,7 +51,14 @@ def has_model(judge: str) -> bool:
     return judge not in NAMED_JUDGES
 
 
-def make_judge(judge: str, api_base: str | None, options: Sequence[str] = (), *, api_key: str | None = None) -> Judge:
+def make_judge(
+    judge: str,
+    api_base: str | None,
+    options: Sequence[str] = (),
+    *,
+    api_key: str | None = None,
+    confidence: bool = False,
+) -> Judge:
     """Make a judge of a model name or a judge's file and the base URL of its server, or the judge without a model.
 
     Args:
@@ -50,6 +66,7 @@ def make_judge(judge: str, api_base: str | None, options: Sequence[str] = (), *,
         api_base: The base URL of the model's server; None for that of its provider.
         options: Settings of the model, each `key=value` with a key of `JUDGE_OPTIONS` or `header.NAME`.
         api_key: The key of the server; None for that of the environment.
+        confidence: Whether the model states how sure it is.
 
     Raises:
         ValueError: The model name is empty, an option is unknown or has a wrong value, the base URL or an option
@@ -58,6 +75,7 @@ def make_judge(judge: str, api_base: str | None, options: Sequence[str] = (), *,
     from rubric_integrations.judges import LMJudge, as_judge, judge_file_of
 
     settings = parse_judge_options(options)
+    settings.setdefault("confidence", confidence)
     if not has_model(judge):
         chosen = {"--api-base": api_base is not None, "--api-key": api_key is not None, "--judge-option": bool(options)}
         for option, is_set in chosen.items():
@@ -77,19 +95,55 @@ def make_judge(judge: str, api_base: str | None, options: Sequence[str] = (), *,
 
 
 def make_judges(
-    judges: Sequence[str], api_base: str | None, options: Sequence[str] = (), *, api_key: str | None = None
+    judges: Sequence[str],
+    api_base: str | None,
+    options: Sequence[str] = (),
+    *,
+    api_key: str | None = None,
+    escalate_to: str | None = None,
+    escalate_below: float | None = None,
 ) -> list[Judge]:
-    """Make one judge, or the judges of a panel, all with the same base URL and options.
+    """Make one judge, the judges of a panel, or a cascade, all with the same base URL and options.
+
+    Args:
+        judges: The names of the judges.
+        api_base: See `make_judge`.
+        options: See `make_judge`.
+        api_key: See `make_judge`.
+        escalate_to: The expensive judge of a cascade, of which `judges` are the cheap ones; None for no cascade.
+        escalate_below: The confidence below which a question is escalated.
 
     Raises:
-        ValueError: As for `make_judge`; or a judge without a model is on a panel.
+        ValueError: As for `make_judge`; or a judge without a model is on a panel; or only one of `escalate_to` and
+            `escalate_below` is set; or the judges make no cascade.
     """
+    if escalate_to is not None:
+        make = partial(make_judge, api_base=api_base, options=options, api_key=api_key)
+        return [_make_cascade(judges, escalate_to, escalate_below, make)]
+    if escalate_below is not None:
+        raise ValueError("`--escalate-below` has no effect without `--escalate-to`: name the expensive model there")
     if len(judges) > 1 and (named := [judge for judge in judges if not has_model(judge)]):
         raise ValueError(
             f"`--judge` {named[0]!r} beside other judges uses no model, and abstains where they vote: leave it out "
             "(criteria with a check are decided in code with every judge)"
         )
     return [make_judge(judge, api_base, options, api_key=api_key) for judge in judges]
+
+
+def _make_cascade(
+    judges: Sequence[str], escalate_to: str, escalate_below: float | None, make: Callable[..., Judge]
+) -> Judge:
+    from rubric_integrations.judges import Cascade, as_judge
+
+    if escalate_below is None:
+        raise ValueError(
+            "`--escalate-to` needs `--escalate-below`, the confidence below which a question is escalated: `certify` "
+            "prints one; with 0, only failures, abstentions and differing verdicts are escalated"
+        )
+    states_confidence = escalate_below > 0
+    # A judge without a model takes no options: they are for the other judges.
+    cheap = [make(judge, confidence=states_confidence) if has_model(judge) else as_judge(judge) for judge in judges]
+    return Cascade(cheap, make(escalate_to), escalate_below)
 
 
 def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rubric_integrations.cli.agree import agree
 from rubric_integrations.cli.align import align
 from rubric_integrations.cli.calibrate import calibrate
+from rubric_integrations.cli.certify import certify
 from rubric_integrations.cli.compare import compare
 from rubric_integrations.cli.convert import convert
 from rubric_integrations.cli.doctor import doctor
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "label": label,
     "agree": agree,
     "calibrate": calibrate,
+    "certify": certify,
     "compare": compare,
     "align": align,
     "plan": plan,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -16,12 +15,12 @@ from rubric_integrations.graders.computed import computed_metrics
 from rubric_integrations.graders.limited_judge import limit_judge
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.graders.long_texts import refuse_chunks, report_omissions
-from rubric_integrations.graders.panel import make_panel, require_judges
+from rubric_integrations.graders.panel import describe_judge, make_panel, require_judges, stored_judges
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.protocol import Judge, fingerprint_of, without_cache
 from rubric_integrations.judges.spend_limit import SpendLimit
-from rubric_integrations.judges.stored import JudgmentStore, StoredJudge
+from rubric_integrations.judges.stored import JudgmentStore
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.conditions import has_checks
 from rubric_integrations.rubric.rubric import Rubric
@@ -214,12 +213,7 @@ class Grader(ABC):
         Raises:
             TypeError: A judge has no `fingerprint`, so that its answers cannot be distinguished from another judge's.
         """
-        duplicates, stored = Counter[str](), list[Judge]()
-        for judge, fingerprint in zip(self.judges, self.fingerprints(), strict=True):
-            # Two equal judges on one panel give two independent answers, not one that counts twice.
-            stored.append(StoredJudge(judge, store, sample, duplicate=duplicates[fingerprint]))
-            duplicates[fingerprint] += 1
-        return self.with_judges(stored)
+        return self.with_judges(stored_judges(self.judges, store, sample))
 
     def for_run(
         self,
@@ -254,7 +248,7 @@ class Grader(ABC):
         """Describe this grader as JSON, so that `rescore` can make it again from a ledger."""
         return {
             "grader": type(self).__name__,
-            "judges": self.fingerprints(),
+            "judges": list(map(describe_judge, self.judges)),
             "names": [member.name for member in self.panel],
             "settings": self.settings(),
         }

@@ -11,6 +11,7 @@ from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_VOTING, Gra
 from rubric_integrations.graders.long_texts import shown_to_judges
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.settings import CallLimits, Voting
+from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import OverallJudge
 from rubric_integrations.judges.wrappers import innermost
 from rubric_integrations.results.judgment import JudgeFailure
@@ -118,6 +119,11 @@ class RubricAsJudgeGrader(Grader):
             )
         for member in self.panel:
             judge = innermost(member.judge)
+            if isinstance(judge, Cascade):
+                raise TypeError(
+                    "a Cascade cannot score a submission as a whole, because nothing says how sure its cheap judge is "
+                    "of a score: use PerCriterionGrader"
+                )
             if not isinstance(judge, OverallJudge):
                 raise TypeError(
                     f"the judge {type(judge).__name__} cannot score a submission as a whole: use PerCriterionGrader, "

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.graders.limits import CallLimiter
+from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
@@ -164,7 +165,12 @@ def _highest_bytes(file: Attachment) -> int:
 
 
 def limit_judge(judge: Judge, limiter: CallLimiter) -> Judge:
-    """Limit a judge by a limiter in place of any other, inside of wrappers such as a store."""
+    """Limit a judge by a limiter in place of any other, inside of wrappers such as a store.
+
+    Of a cascade, each judge is limited, and gets the retries that a grader's judge has otherwise.
+    """
+    if isinstance(judge, Cascade):
+        return judge.with_members(lambda member: limit_judge(member, limiter), limiter)
     if isinstance(judge, LimitedJudge):
         return LimitedJudge(judge.inner, limiter)
     if isinstance(judge, JudgeWrapper) and is_limited(judge):
@@ -176,4 +182,6 @@ def is_limited(judge: Judge) -> bool:
     """Whether the calls of a judge are limited, at whatever depth of its wrappers."""
     if isinstance(judge, LimitedJudge):
         return True
+    if isinstance(judge, Cascade):
+        return all(map(is_limited, judge.members))
     return isinstance(judge, JudgeWrapper) and is_limited(judge.inner)

@@ -10,8 +10,8 @@ from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_OPTIONS, DE
 from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
+from rubric_integrations.judges.cascade import judges_inside, needs_confidence_in_batches
 from rubric_integrations.judges.protocol import BatchJudge
-from rubric_integrations.judges.wrappers import innermost
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
 from rubric_integrations.results.usage import NO_SPEND, Spend, total_spend
 from rubric_integrations.rubric.rubric import Rubric
@@ -106,15 +106,19 @@ class PerCriterionOneShotGrader(CriterionGrader):
         if max_criteria_per_call is not None and max_criteria_per_call < 1:
             raise ValueError(f"`max_criteria_per_call` must be at least 1, got {max_criteria_per_call!r}")
         self.max_criteria_per_call = max_criteria_per_call
-        for member in self.panel:
-            judge = innermost(member.judge)
-            if not isinstance(judge, BatchJudge):
+        for inner in (inner for member in self.panel for inner in judges_inside(member.judge)):
+            if not isinstance(inner, BatchJudge):
                 raise TypeError(
-                    f"the judge {type(judge).__name__} answers one criterion at a time: use PerCriterionGrader, or "
+                    f"the judge {type(inner).__name__} answers one criterion at a time: use PerCriterionGrader, or "
                     "give it a method `judge_batch`"
                 )
-            if getattr(judge, "examples", ()):
+            if getattr(inner, "examples", ()):
                 raise ValueError("`examples` are about one criterion at a time: use PerCriterionGrader to show them")
+        if any(needs_confidence_in_batches(member.judge) for member in self.panel):
+            raise ValueError(
+                "an LMJudge states no confidence where it answers several criteria at a time, so that its Cascade "
+                "would escalate all of them: use PerCriterionGrader, or two cheap judges and `escalate_below=0`"
+            )
 
     def settings(self) -> dict[str, Any]:
         """Return those constructor arguments, as JSON, that questions and scores depend on."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rubric_integrations.graders.limited_judge import is_limited, limit_judge
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.judges.alignment_record import AlignmentRecord
-from rubric_integrations.judges.protocol import Judge
+from rubric_integrations.judges.cascade import Cascade
+from rubric_integrations.judges.protocol import Judge, fingerprint_of
+from rubric_integrations.judges.stored import JudgmentStore, StoredJudge
+from rubric_integrations.judges.wrappers import innermost
 from rubric_integrations.rubric.rubric import Rubric
 
 
@@ -41,8 +45,8 @@ def make_panel(
 ) -> tuple[PanelMember, ...]:
     """Make a panel of judges, each of which is validated and limited from now on.
 
-    A judge is called by its model's name or its class; an aligned one is called `openai/gpt-5-mini (aligned)`, and a
-    second one of the same name gets `#2`. A single judge is called `default`.
+    A judge is called by its model's name or its class, a cascade by the names of its judges, and an aligned judge
+    `openai/gpt-5-mini (aligned)`; a second one of the same name gets `#2`. A single judge is called `default`.
 
     Raises:
         ValueError: The weights are not as many as the judges.
@@ -58,6 +62,32 @@ def make_panel(
         PanelMember(limit_judge(judge, limiter), name, weight, model)
         for judge, name, weight, model in zip(judges, names, all_weights, models, strict=True)
     )
+
+
+def stored_judges(judges: Sequence[Judge], store: JudgmentStore, sample: int) -> list[Judge]:
+    """Make judges that look up every judgment in a store; of a cascade, each of its judges does.
+
+    Raises:
+        TypeError: A judge has no `fingerprint`.
+    """
+    duplicates = Counter[str]()
+
+    def stored(judge: Judge) -> Judge:
+        if isinstance(judge, Cascade):
+            return judge.with_members(stored)
+        fingerprint = fingerprint_of(judge) or ""
+        duplicates[fingerprint] += 1
+        # Two equal judges on one panel give two independent answers, not one that counts twice.
+        return StoredJudge(judge, store, sample, duplicate=duplicates[fingerprint] - 1)
+
+    return [stored(judge) for judge in judges]
+
+
+def describe_judge(judge: Judge) -> str | dict[str, Any]:
+    """Return what a judge's answers depend on, as JSON; an empty text if it has no fingerprint."""
+    if isinstance(judge, Cascade):
+        return judge.describe() or ""
+    return fingerprint_of(judge) or ""
 
 
 def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
@@ -77,8 +107,14 @@ def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
             )
 
 
+def _name_of(judge: Judge) -> str:
+    if isinstance(judge, Cascade):
+        return " then ".join(_name_of(innermost(member)) for member in judge.members)
+    return str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
+
+
 def _unique_names(judges: Sequence[Judge]) -> list[str]:
-    names = [_name_of(judge) for judge in judges]
+    names = list(map(_name_of, judges))
     earlier = [names[:index].count(name) for index, name in enumerate(names)]
     return [f"{name}#{count + 1}" if count else name for name, count in zip(names, earlier, strict=True)]
 

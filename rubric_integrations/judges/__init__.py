@@ -18,6 +18,7 @@ from rubric_integrations.judges.stored import JudgmentStore
 from rubric_integrations.judges.wrappers import JudgeWrapper
 
 if TYPE_CHECKING:
+    from rubric_integrations.judges.cascade import Cascade
     from rubric_integrations.judges.examples import as_example
     from rubric_integrations.judges.lm_judge import LMJudge
     from rubric_integrations.judges.models import ModelLike
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     JudgeLike = ModelLike | Judge | Path
 
 _MODULES = {
+    "Cascade": "cascade",
     "LMJudge": "lm_judge",
     "as_example": "examples",
     "lm_from_fn": "models.from_function",
@@ -37,6 +39,7 @@ __all__ = [
     "AlignmentRecord",
     "BatchJudge",
     "BatchResult",
+    "Cascade",
     "Judge",
     "JudgeWrapper",
     "JudgmentStore",

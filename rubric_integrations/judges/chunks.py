@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rubric_integrations.judges.prompts.signatures import PART_NOTE
 from rubric_integrations.judges.protocol import Question
+from rubric_integrations.results.escalations import total_escalation_cost
 from rubric_integrations.results.judgment import JudgeFailure, Judgment, Outcome, Verdict
 from rubric_integrations.results.usage import total_spend
 from rubric_integrations.submission.chunks import split_response
@@ -69,5 +70,6 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
         neutralized=any(judgment.neutralized for judgment in judgments.values()),
         evidence=tuple(sorted({step for part in deciding.values() for step in part.evidence})),
         escalated=any(judgment.escalated for judgment in judgments.values()),
+        escalation_cost=total_escalation_cost(judgments.values()),
         trained_on=any(judgment.trained_on for judgment in judgments.values()),
     )

@@ -1,6 +1,7 @@
 """The results of grading: judgments, failures, reports, their cost, and human labels."""
 
 from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.escalations import Escalations
 from rubric_integrations.results.interpret import to_judgment
 from rubric_integrations.results.judgment import JudgeFailure, Judgment, Vote
 from rubric_integrations.results.labels import LabelledJudgment
@@ -9,6 +10,7 @@ from rubric_integrations.results.usage import Spend, TokenUsage
 
 __all__ = [
     "CriterionReport",
+    "Escalations",
     "EvaluationReport",
     "JudgeError",
     "JudgeFailure",

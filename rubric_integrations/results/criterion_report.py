@@ -50,6 +50,8 @@ class CriterionReport(SparseRecord):
         metadata: The criterion's further data; None if it has none.
         evidence: The numbers, from 1, of the steps of the trajectory that the judge cites; all of them exist.
         escalated: Whether a `Cascade` passed the question on to its expensive judge.
+        escalation_cost: What the expensive judge of a `Cascade` cost, in US dollars, as a part of the report's spend: 0
+            if the cheap answer was kept. None if the price is unknown, and if no cascade answered.
         trained_on: Whether a judge was aligned with a label of this very judgment: figures about the judge leave it
             out.
         options: The answers of a multi-choice criterion; empty for others.
@@ -60,8 +62,8 @@ class CriterionReport(SparseRecord):
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = (
-        "not_applicable", "tags", "metadata", "evidence", "escalated", "trained_on",
-        "options", "scale_type", "scale", "cap", "computed",
+        "not_applicable", "tags", "metadata", "evidence", "escalated", "escalation_cost",
+        "trained_on", "options", "scale_type", "scale", "cap", "computed",
     )  # fmt: skip
 
     name: str
@@ -85,6 +87,7 @@ class CriterionReport(SparseRecord):
     metadata: dict[str, Any] | None = None
     evidence: tuple[int, ...] = ()
     escalated: bool = False
+    escalation_cost: float | None = None
     trained_on: bool = False
     options: tuple[Option, ...] = ()
     scale_type: Literal["ordinal", "nominal"] = "ordinal"

@@ -53,11 +53,14 @@ class Judgment(SparseRecord):
         expected_value: The expected value in [0, 1] of the judge's probabilities; None where they were not requested.
         evidence: The numbers, from 1, of the steps of the trajectory that the judge cites.
         escalated: Whether a `Cascade` passed the question on to its expensive judge.
+        escalation_cost: What the expensive judge of a `Cascade` cost for this judgment, in US dollars, as a part of
+            `spend`: 0 if the cheap answer was kept, or came with the expensive one from a store. None if the price is
+            unknown, and for other judges.
         trained_on: Whether the judge was aligned with a label of this very judgment, so that its answer says nothing
             about how often it is right.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence", "escalated", "trained_on")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence", "escalated", "escalation_cost", "trained_on")
 
     verdict: EncodableText
     value: UnitScore | None
@@ -68,6 +71,7 @@ class Judgment(SparseRecord):
     expected_value: UnitScore | None = None
     evidence: tuple[int, ...] = ()
     escalated: bool = False
+    escalation_cost: float | None = None
     trained_on: bool = False
 
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations._util.records import EncodableText, SparseRecord
 from rubric_integrations.results.criterion_report import CriterionReport, ReprArgs
+from rubric_integrations.results.escalations import Escalations, count_escalations
 from rubric_integrations.results.usage import Spend, TokenUsage
 
 if TYPE_CHECKING:
@@ -93,21 +94,25 @@ class EvaluationReport(SparseRecord):
     def to_dataframe(self) -> DataFrame:
         """Return the report as a pandas DataFrame with one row per criterion.
 
-        It has the columns `tags`, `metadata` and `evidence` only if they are used.
+        It has the columns `tags`, `metadata`, `evidence` and `escalated` only if they are used.
 
         Raises:
             ImportError: pandas is not installed.
         """
         columns = ["name", "requirement", "weight", "required", "verdict", "value", "passed", "reason", "error"]
-        columns += [
-            name for name in ("tags", "metadata", "evidence") if any(getattr(row, name) for row in self.criteria)
-        ]
+        optional = ("tags", "metadata", "evidence", "escalated")
+        columns += [name for name in optional if any(getattr(row, name) for row in self.criteria)]
         return data_frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
 
     @property
     def criteria(self) -> tuple[CriterionReport, ...]:
         """The entries of `report`; empty if a holistic judge scored the whole."""
         return self.report or ()
+
+    @property
+    def escalations(self) -> Escalations:
+        """How many answers came from the expensive judge of a `Cascade`, and what the cheap one has saved."""
+        return count_escalations(self.criteria, self.spend)
 
     @property
     def not_applicable_count(self) -> int:

@@ -78,10 +78,11 @@ def summary_line(summary: RunSummary) -> str:
     """
     spend = summary.spend
     reused = [f"{summary.reused} from the ledger"] if summary.reused else []
+    escalated = [summary.escalations.summary()] if summary.escalations.judgments else []
     rate = f"{summary.submissions / summary.seconds:.1f}/s" if summary.seconds else "-/s"
     parts = [
         f"{summary.failed} failed", f"{summary.abstentions} abstentions", *reused,
-        spend_text(spend.calls, spend.total_tokens, spend.cost), rate,
+        spend_text(spend.calls, spend.total_tokens, spend.cost), *escalated, rate,
     ]  # fmt: skip
     return ", ".join(parts)
 
@@ -109,7 +110,7 @@ def summary_table(summary: RunSummary) -> str:
         >>> "<td" in summary_table(RunSummary(submissions=10))
         True
     """
-    cells = {
+    cells: dict[str, object] = {
         "submissions": summary.submissions,
         "mean score": None if summary.mean_score is None else round(summary.mean_score, 3),
         "passed": summary.passed,
@@ -118,4 +119,6 @@ def summary_table(summary: RunSummary) -> str:
         "calls": summary.spend.calls,
         "US dollars": summary.spend.cost,
     }
+    if summary.escalations.judgments:
+        cells["cascade"] = summary.escalations.summary()
     return html_table(summary.stopped or "Run so far", list(cells), [list(cells.values())])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import GRADERS, CallLimits, Grader, OptionDisplay, Voting
+from rubric_integrations.judges.cascade import Cascade
+from rubric_integrations.judges.protocol import Judge
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.report import EvaluationReport
@@ -80,7 +82,8 @@ def rescore(
             f"`path` {str(ledger.path)!r} was written by the grader {configuration['grader']!r}, which is not one of "
             f"{sorted(GRADERS)!r}, so it cannot be rebuilt: run `grade_many` again with the new rubric"
         )
-    judges = [_RecordedJudge(fingerprint) for fingerprint in configuration["judges"]]
+    judges = [_recorded_judge(description) for description in configuration["judges"]]
+    final = [_final_judge(judge) for judge in judges]
     grader = _grader(configuration, judges, cannot_assess).with_store(_ReadOnlyStore(ledger))
     rubrics = RowRubrics(rubric)
     for row, submission in ledger.submissions():
@@ -88,15 +91,13 @@ def rescore(
             new_rubric = rubrics.of(row, row.rubric)
         except ValueError as error:
             raise ValueError(f"row {row.id} {problem_of(error)}") from None
-        missing_before = sum(judge.missing for judge in judges)
+        missing_before = sum(judge.missing for judge in final)
         report = run_sync(grader.grade(new_rubric, submission))
-        missing = sum(judge.missing for judge in judges) - missing_before
+        missing = sum(judge.missing for judge in final) - missing_before
         yield Rescored(row, report, missing, new_rubric)
 
 
-def _grader(
-    configuration: Mapping[str, Any], judges: Sequence[_RecordedJudge], cannot_assess: CannotAssess | None
-) -> Grader:
+def _grader(configuration: Mapping[str, Any], judges: Sequence[Judge], cannot_assess: CannotAssess | None) -> Grader:
     """Make the grader of a run again from its recorded configuration."""
     settings: dict[str, Any] = dict(configuration["settings"])
     settings["voting"] = Voting.model_validate(settings["voting"])
@@ -112,6 +113,20 @@ def _grader(
     members = zip(grader.panel, configuration["names"], strict=True)
     grader.panel = tuple(member._replace(name=name) for member, name in members)
     return grader
+
+
+def _recorded_judge(description: Any) -> _RecordedJudge | Cascade:
+    """Make a judge of its fingerprint, and a cascade of its description."""
+    if not isinstance(description, dict):
+        return _RecordedJudge(str(description))
+    fields = cast("dict[str, Any]", description)
+    cheap = [_recorded_judge(member) for member in fields["cheap"]]
+    return Cascade(cheap, _recorded_judge(fields["strong"]), fields["escalate_below"])
+
+
+def _final_judge(judge: Any) -> _RecordedJudge:
+    """Return the judge whose missing judgments are missing in the report: of a cascade, the expensive one."""
+    return _final_judge(judge.strong) if isinstance(judge, Cascade) else judge
 
 
 class _RecordedJudge:

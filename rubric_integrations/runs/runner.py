@@ -110,7 +110,8 @@ class Run:
     def to_dataframe(self) -> DataFrame:
         """Grade everything, and return one row per submission: its grade, the scores of tags, verdicts per criterion.
 
-        `omitted_characters` is a column only if `CallLimits.step_limit` has cut anything.
+        `omitted_characters` is a column only if `CallLimits.step_limit` has cut anything, and `escalated`, the share of
+        a row's answers that the expensive judge gave, only for the judgments of a `Cascade`.
 
         Raises:
             ImportError: pandas is not installed.
@@ -118,8 +119,9 @@ class Run:
         shared = self._rubrics.shared
         names = [*map(tag_key, shared.tags), *shared.keys] if shared else []
         records = [graded.to_record() for graded in self]
-        cut = [name for name in ("omitted_characters",) if any(record[name] for record in records)]
-        return data_frame(records, ["id", "score", "passed", "coverage", "cost", "error", *cut, *names])
+        used = [name for name in ("omitted_characters",) if any(record[name] for record in records)]
+        used += ["escalated"] if any(record["escalated"] is not None for record in records) else []
+        return data_frame(records, ["id", "score", "passed", "coverage", "cost", "error", *used, *names])
 
     async def _stream(self) -> AsyncGenerator[Graded]:
         start = time.monotonic()

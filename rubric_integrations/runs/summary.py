@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from rubric_integrations._util.records import Record
+from rubric_integrations.results.escalations import NO_ESCALATIONS, Escalations
 from rubric_integrations.results.report import EvaluationReport, tag_key
 from rubric_integrations.results.usage import Spend
 from rubric_integrations.rubric.rubric import Rubric
@@ -62,6 +63,7 @@ class Graded(NamedTuple):
             "cost": report.cost if report else None,
             "error": self.judge_error or self.row.error,
             "omitted_characters": report.omitted_characters if report else None,
+            "escalated": report.escalations.share if report else None,
             **{tag_key(tag): score for tag, score in (report.tags if report else {}).items()},
             **{criterion.name: criterion.verdict for criterion in (report.criteria if report else ())},
         }
@@ -91,6 +93,7 @@ class RunSummary(Record):
         tag_sums: For each tag, the sum of its scores and their number; for the first 1,000 tags of a run.
         omitted_characters: Characters of trajectories that no judge was shown, over all rows (see
             `CallLimits.step_limit`).
+        escalations: How many answers came from the expensive judge of a `Cascade`, and what the cheap one has saved.
         spend: Calls, tokens and cost of this run, failed attempts included; judgments from the ledger cost nothing.
             Its `usage` and `cost` are None where the tokens or the price of a call are unknown.
         reused: Judgments that came from the ledger.
@@ -110,6 +113,7 @@ class RunSummary(Record):
     scored: int = 0
     tag_sums: dict[str, tuple[float, int]] = Field(default_factory=dict[str, tuple[float, int]], repr=False)
     omitted_characters: int = 0
+    escalations: Escalations = Field(default=NO_ESCALATIONS, repr=False)
     spend: Spend = Spend()
     reused: int = 0
     seconds: float = 0.0
@@ -144,6 +148,7 @@ class RunSummary(Record):
                 "ungradable": self.ungradable + (report is None),
                 "abstentions": self.abstentions + (report.cannot_assess_count if report else 0),
                 "omitted_characters": self.omitted_characters + (report.omitted_characters if report else 0),
+                "escalations": self.escalations + report.escalations if report else self.escalations,
                 "score_sum": self.score_sum + (score or 0.0),
                 "scored": self.scored + (score is not None),
                 "tag_sums": self._add_tags(report.tags) if report and is_complete and report.tags else self.tag_sums,

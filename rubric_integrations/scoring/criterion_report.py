@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.escalations import total_escalation_cost
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome, Vote
 from rubric_integrations.results.usage import total_spend
 from rubric_integrations.rubric.criterion import Criterion
@@ -47,6 +48,7 @@ def report_criterion(
         "spend": total_spend(outcome.spend for outcome in outcomes),
         "neutralized": any(judgment.neutralized for judgment in judgments),
         "escalated": any(judgment.escalated for judgment in judgments),
+        "escalation_cost": total_escalation_cost(judgments),
         "trained_on": any(judgment.trained_on for judgment in judgments),
         "votes": tuple(votes) if is_panel else (),
         "tags": criterion.tags,

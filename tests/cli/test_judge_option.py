@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations.cli.judge_option import make_judge, make_judges
-from rubric_integrations.judges import LMJudge
+from rubric_integrations.judges import Cascade, LMJudge
 from tests.cli.commands import grade, read_lines, run
+from tests.judges.questions import MET_REPLY
 from tests.openai_server import OpenAIServer, Reply
+
+ABSTENTION = '{"explanation": "x", "verdict": "CANNOT_ASSESS"}'
 
 
 def test_model_name_with_a_base_url_makes_a_judge_of_that_server() -> None:
@@ -195,3 +198,52 @@ def test_strategy_that_does_not_fit_exits_with_2(files: Path, options: tuple[str
 def test_probe_takes_judge_options() -> None:
     result = run("probe", "--judge", "openai/m", "--judge-option", "heat=1")
     assert (result.exit_code, "not a known key" in result.stderr) == (2, True)
+
+
+def test_cheap_judge_with_an_expensive_one_is_a_cascade() -> None:
+    [cascade] = make_judges(
+        ["openai/m", "offline"], "http://localhost/v1", ["temperature=0.5"], escalate_to="openai/n", escalate_below=0
+    )
+    assert isinstance(cascade, Cascade)
+    models = [judge.lm.kwargs for judge in cascade.members if isinstance(judge, LMJudge)]
+    assert [(model["api_base"], model["temperature"]) for model in models] == [("http://localhost/v1", 0.5)] * 2
+    [confident] = make_judges(["openai/m"], None, escalate_to="openai/n", escalate_below=0.8)
+    assert isinstance(confident, Cascade)
+    assert [judge.confidence for judge in confident.members if isinstance(judge, LMJudge)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--escalate-to", "openai/n"], "`--escalate-to` needs `--escalate-below`"),
+        (["--escalate-below", "0.8"], "`--escalate-below` has no effect without `--escalate-to`"),
+        (["--escalate-to", "openai/n", "--escalate-below", "nan"], "--escalate-below"),
+        (["--escalate-to", "openai/m", "--escalate-below", "0"], "are the same judge"),
+        (["--escalate-to", "openai/n", "--escalate-below", "0.8", "--strategy", "one-shot"], "states no confidence"),
+        (["--escalate-to", "openai/n", "--escalate-below", "0.8", "--strategy", "holistic"], "a Cascade cannot score"),
+    ],
+)
+def test_options_that_make_no_cascade_exit_with_2(files: Path, options: list[str], words: str) -> None:
+    result = grade(files, "--judge", "openai/m", *options)
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+
+
+def test_graded_file_of_a_cascade_says_what_was_escalated(files: Path, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply(text=ABSTENTION if call.body["model"] == "cheap" else MET_REPLY)
+    options = ("--judge", "openai/cheap", "--escalate-to", "openai/strong", "--escalate-below", "0")
+    result = grade(files, *options, "--api-base", server.url, "--out", files / "run.jsonl")
+    assert result.exit_code == 0, result.output
+    assert "100% escalated" in result.stdout
+    lines = read_lines(files / "run.jsonl")
+    assert {line["judge"] for line in lines} == {"openai/cheap then openai/strong"}
+    assert [line["report"][1]["escalated"] for line in lines] == [True] * 3
+    assert (files / "run.sqlite").exists()
+
+
+def test_confidence_is_a_flag_of_the_judge() -> None:
+    judge = make_judge("openai/m", None, ["confidence=true"])
+    assert isinstance(judge, LMJudge)
+    assert judge.confidence
+    with pytest.raises(ValueError, match="confidence='yes': must be true or false"):
+        make_judge("openai/m", None, ["confidence=yes"])

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rubric_integrations.agreement.intervals import estimate_scores
 from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
 from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.escalations import NO_ESCALATIONS, Escalations
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.usage import SpendTotal
 from rubric_integrations.runs.run_files import GradedRow
@@ -34,6 +35,7 @@ class Summary(NamedTuple):
         calls: The number of calls to models.
         tokens: Tokens sent and received; None where a call did not report them.
         cost: US dollars; None where the price of a call is unknown.
+        escalations: How many answers the expensive judge of a cascade gave.
     """
 
     submissions: int
@@ -47,6 +49,7 @@ class Summary(NamedTuple):
     calls: int
     tokens: int | None
     cost: float | None
+    escalations: Escalations = NO_ESCALATIONS
 
 
 class CriterionFigures(NamedTuple):
@@ -87,7 +90,7 @@ class SummaryFigures:
         self._coverage = 0.0
         self._scores: list[float] = []
         self._histogram = [0] * BINS
-        self._spend = SpendTotal()
+        self._spend, self._escalations = SpendTotal(), NO_ESCALATIONS
 
     def add(self, row: GradedRow) -> None:
         """Add one row."""
@@ -100,6 +103,8 @@ class SummaryFigures:
         self._coverage += report.coverage
         self._abstained += report.cannot_assess_count
         self._spend.add(report.spend)
+        if (escalations := report.escalations).judgments:
+            self._escalations += escalations
         if report.score is not None:
             self._histogram[min(BINS - 1, max(0, int(report.score * BINS)))] += 1
         if row.is_graded:
@@ -123,6 +128,7 @@ class SummaryFigures:
             calls=spend.calls,
             tokens=spend.total_tokens,
             cost=spend.cost,
+            escalations=self._escalations,
         )
 
 

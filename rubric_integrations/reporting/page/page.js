@@ -233,6 +233,7 @@
     const notes = [];
     if (answer.more.agreement !== undefined && answer.more.agreement !== null) notes.push(Math.round(answer.more.agreement * 100) + " % of the panel agree");
     if (answer.more.confidence !== undefined) notes.push("confidence " + answer.more.confidence.toFixed(2));
+    if (answer.more.escalated) notes.push("escalated to the expensive judge");
     if (answer.more.neutralized) notes.push("text that imitates prompt structure was sanitized");
     return make("td", { class: "why" }, make("i", { class: "cell " + shade(answer), "aria-hidden": "true" }, glyph(answer)), " ", make("b", {}, inWords(answer)), " ", answer.reason || "",
       ...(answer.more.evidence || []).flatMap((number) => [" ", cite(number, Boolean(steps?.[number - 1]))]), notes.length ? make("small", {}, " (" + notes.join("; ") + ")") : null, votes.length ? make("ul", { class: "votes" }, ...votes) : null);

@@ -199,7 +199,7 @@ def _kind(state: str, _verdict: str | None, desirable: float | None) -> str:
 
 
 def _more(row: CriterionReport) -> dict[str, Any]:
-    """Return what few answers have: votes, sanitized text, confidence and the numbers of the steps that it cites."""
+    """Return what few answers have: votes, sanitized text, confidence, an escalation, and the steps that it cites."""
     more: dict[str, Any] = {}
     if row.votes:
         more["votes"] = [[vote.judge, vote.verdict, vote.reason or vote.error] for vote in row.votes]
@@ -208,6 +208,8 @@ def _more(row: CriterionReport) -> dict[str, Any]:
         more["neutralized"] = True
     if row.confidence is not None:
         more["confidence"] = row.confidence
+    if row.escalated:
+        more["escalated"] = True
     if row.evidence:
         more["evidence"] = row.evidence
     return more

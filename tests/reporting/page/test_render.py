@@ -9,12 +9,14 @@ from collections.abc import Callable
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations.judges import Cascade
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.reporting import report_page
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.usage import Spend
 from rubric_integrations.runs import RunFile
 from tests.fakes import FakeJudge
+from tests.graders.rubrics import ONE
 from tests.reporting.page.runs import FIRST, RUBRIC
 
 
@@ -50,3 +52,12 @@ def test_page_of_five_hundred_submissions_and_ten_criteria_is_under_a_megabyte(
     size = len(page.encode())
     record_property("shown", f"report page of 500 submissions x 10 criteria, random words: {size / 1000:.0f} kB")
     assert size < 1_000_000
+
+
+def test_page_of_a_cascade_shows_what_was_escalated_and_others_do_not() -> None:
+    cheap, strong = FakeJudge("CANNOT_ASSESS"), FakeJudge("MET", spend=Spend(calls=1, cost=0.5))
+    pages = [
+        report_page([RunFile.of("run", list(grade_many(["a"], ONE, PerCriterionGrader(judge))))])
+        for judge in (Cascade(cheap, strong, 0), strong)
+    ]
+    assert ["100% escalated, about $0.0000 saved" in page for page in pages] == [True, False]

@@ -1,0 +1,276 @@
+"""Certifies from which confidence on a cheap judge may be trusted, with a bound on how often it is wrong then."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from rubric_integrations._util.notebook import html_table
+from rubric_integrations._util.records import Record
+from rubric_integrations.agreement.cheap_answers import (
+    CheapAnswers,
+    Place,
+    Signal,
+    Truths,
+    read_answers,
+    truths_of_labels,
+    truths_of_run,
+)
+from rubric_integrations.agreement.comparison import ClusterOf
+from rubric_integrations.agreement.fixed_sequence import (
+    CertificateStep,
+    SureAnswer,
+    fixed_sequence_steps,
+    kept_needed,
+    lower_bound,
+    thresholds_of,
+)
+from rubric_integrations.agreement.intervals import estimate_mean
+from rubric_integrations.agreement.reading import read_labels
+from rubric_integrations.agreement.rows import RunLike, is_run, read_rows
+from rubric_integrations.results.estimate import Estimate
+from rubric_integrations.results.labels import LabelledJudgment
+from rubric_integrations.runs.run_files import GradedRow
+
+Truth = Literal["labels", "the strong judge"]
+
+_COLUMNS = ("kept", "threshold", "labelled", "wrong", "at most", "holds")
+
+
+class Certificate(Record):
+    """From which confidence on a cheap judge may be trusted.
+
+    The promise is: the probability that more than `alpha` of the answers that the threshold keeps are wrong is at most
+    `delta`. It is about further judgments of the same kind: the same criteria on submissions like the labelled ones.
+
+    Attributes:
+        threshold: The `escalate_below` of a `Cascade`; None if nothing can be certified. It is 0 where no confidence
+            decides: every answer is kept, or every answer on which all cheap judges agree (see `signal`).
+        alpha: The highest rate of wrong answers among those that are kept.
+        delta: The probability that the promise does not hold.
+        n: The number of labelled judgments that decide, one of each submission.
+        kept: The share of the run's judgments that the threshold keeps, as the mean over its submissions.
+        errors: The number of wrong answers among the labelled ones that the threshold keeps; None without a threshold.
+        bound: The upper limit of their rate at the level 1 - delta; None without a threshold.
+        steps: The thresholds that were tested, the highest first; the last one may not hold.
+        truth: By what answers are wrong: people's labels, or the answers of the strong judge.
+        signal: What says how sure the cheap judge is: its `confidence`, the `agreement` of a panel, or nothing.
+        reason: Why nothing is certified; None if something is.
+        labels_needed: About how many labelled submissions would certify the first threshold, in 80 % of cases; None if
+            no number would, or if it is certified.
+        warnings: What limits the certificate.
+    """
+
+    threshold: float | None
+    alpha: float
+    delta: float
+    n: int
+    kept: Estimate
+    errors: int | None
+    bound: float | None
+    steps: tuple[CertificateStep, ...]
+    truth: Truth
+    signal: Signal
+    reason: str | None = None
+    labels_needed: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def kept_labels(self) -> int:
+        """The number of labelled judgments that the threshold keeps."""
+        return max((step.kept for step in self.steps if step.holds), default=0)
+
+    def summary(self) -> str:
+        """Return the certificate as text."""
+        return "\n".join([self.headline, *self.warnings])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (f"{step.share:.0%}", repr(step.threshold), step.kept, step.errors, f"{step.bound:.3f}", step.holds)
+            for step in self.steps
+        ]
+        return html_table(self.summary(), _COLUMNS, rows)
+
+    @property
+    def headline(self) -> str:
+        """The result in one or two sentences."""
+        if self.threshold is None:
+            needed = f" About {self.labels_needed:,} labelled submissions would do." if self.labels_needed else ""
+            return f"Nothing is certified, so escalate everything: {self.reason}.{needed}"
+        what = {"confidence": f"confidence {self.threshold!r}", "agreement": "agreement", "none": "any verdict"}
+        return (
+            f"Certified: use `escalate_below={self.threshold!r}`. Answers with {what[self.signal]} "
+            f"{'and above ' if self.signal == 'confidence' else ''}are kept, {self.kept.value or 0:.0%} of all; with "
+            f"probability {1 - self.delta:.0%}, at most {self.alpha:.1%} of them are wrong by {self.truth} "
+            f"({self.errors:,} of {self.kept_labels:,} labelled ones are)."
+        )
+
+
+def certify(
+    cheap: RunLike,
+    truth: Iterable[LabelledJudgment] | RunLike,
+    *,
+    alpha: float = 0.1,
+    delta: float = 0.1,
+    cluster: ClusterOf | None = None,
+    seed: int = 0,
+) -> Certificate:
+    """Certify from which confidence on a cheap judge is wrong in at most `alpha` of its answers.
+
+    The surest half of the run's answers is tested first, then 60 %, and so on up to all, until the exact upper limit
+    of the rate of wrong answers is above `alpha`. An abstention or a failure is never kept; an answer is wrong if it is
+    not the true one, also if the truth is an abstention. The judgments of one submission depend on each other, so that
+    one of the labelled ones is drawn, and the others do not count.
+
+    A threshold that is chosen because it has at most `alpha` of wrong answers in a sample breaks its promise in about
+    half of all cases, however large the sample is.
+
+    Args:
+        cheap: The rows, graded by the cheap judge alone: the path of a file that `grade --out` wrote, results of
+            `grade_many`, or reports. For an `LMJudge`, `confidence=True`; or a panel of cheap judges, which must agree.
+        truth: People's labels of a random part of it; or a run of the expensive judge on the same rows, or on a random
+            sample of them. Or the path of either. Escalated answers of a cascade are no such sample.
+        alpha: The highest rate of wrong answers among those that are kept, above 0 and below 1.
+        delta: The probability that the promise does not hold, above 0 and below 1.
+        cluster: The input to which a row belongs, by its id, if inputs have several samples; by default each id is one.
+        seed: Which judgment of each submission is drawn.
+
+    Raises:
+        ChosenLabelsError: Labels were chosen by people.
+        ValueError: No label belongs to the run, or labels were drawn by the judge's verdict, a cascade graded a run,
+            or `alpha` or `delta` is out of range.
+
+    Example:
+        >>> from rubric_integrations.results import CriterionReport, EvaluationReport
+        >>> def report(verdict: str, confidence: float | None) -> EvaluationReport:
+        ...     answer = {"verdict": verdict, "value": float(verdict == "MET"), "confidence": confidence}
+        ...     entry = CriterionReport(name="c1", requirement="Is polite", weight=1, **answer)
+        ...     grade = {"score": None, "raw_score": None, "passed": False, "complete": True, "coverage": 1}
+        ...     return EvaluationReport(**grade, report=[entry])
+        >>> cheap = [report("MET", 0.99)] * 80 + [report("MET", 0.6)] * 20
+        >>> strong = [report("MET", None)] * 80 + [report("UNMET", None)] * 20
+        >>> certificate = certify(cheap, strong)
+        >>> certificate.threshold, certificate.kept.value, certificate.errors
+        (0.99, 0.8, 0)
+    """
+    for name, value in (("alpha", alpha), ("delta", delta)):
+        if not 0 < value < 1:
+            raise ValueError(f"`{name}` must be above 0 and below 1, got {value!r}: 0.1 is usual")
+    rows = read_rows(cheap)
+    kind, truths = _read_truth(rows, cheap, truth)
+    cheap_answers = read_answers(rows)
+    known = {place: is_wrong for place, is_wrong in truths.wrong.items() if place in cheap_answers.confidences}
+    if not known:
+        raise ValueError(
+            f"none of the {len(truths.wrong) + truths.unmatched:,} true answers belongs to a judgment of `cheap`: they "
+            "are matched by the submission and by the words of the criterion; name the run that was labelled"
+        )
+    drawn = _draw(rows, list(known), cluster, seed)
+    answers = [SureAnswer(cheap_answers.confidences[place], known[place]) for place in drawn]
+    all_sure = [confidence for confidence in cheap_answers.confidences.values() if confidence is not None]
+    thresholds = [(step, _share(all_sure, step, cheap_answers)) for step in thresholds_of(all_sure)]
+    steps = fixed_sequence_steps(answers, thresholds, alpha, delta)
+    held = [step for step in steps if step.holds]
+    best = held[-1] if held else None
+    reason, needed = (None, None) if best else _problem(steps, len(answers), alpha, delta, kind)
+    if cheap_answers.signal != "confidence":
+        steps, best = [step._replace(threshold=0.0) for step in steps], best and best._replace(threshold=0.0)
+    return Certificate(
+        threshold=best.threshold if best else None,
+        alpha=alpha,
+        delta=delta,
+        n=len(answers),
+        kept=_kept(cheap_answers, held[-1].threshold if held else None),
+        errors=best.errors if best else None,
+        bound=best.bound if best else None,
+        steps=tuple(steps),
+        truth=kind,
+        signal=cheap_answers.signal,
+        reason=reason,
+        labels_needed=needed,
+        warnings=_warnings(cheap_answers, truths, kind),
+    )
+
+
+def _read_truth(rows: Sequence[GradedRow], cheap: RunLike, truth: Any) -> tuple[Truth, Truths]:
+    if truth is cheap:
+        raise ValueError("`truth` is the run of the cheap judge itself: pass labels, or a run of the expensive judge")
+    if isinstance(truth, str | Path) and not is_run(truth):
+        truth = read_labels(truth, rows)
+    items: Any = (
+        truth if isinstance(truth, str | Path) or hasattr(truth, "rows") else list(cast("Iterable[Any]", truth))
+    )
+    if isinstance(items, list) and all(isinstance(item, LabelledJudgment) for item in cast("list[Any]", items)):
+        return "labels", truths_of_labels(rows, cast("list[LabelledJudgment]", items))
+    return "the strong judge", truths_of_run(rows, read_rows(items))
+
+
+def _draw(rows: Sequence[GradedRow], places: Sequence[Place], cluster: ClusterOf | None, seed: int) -> list[Place]:
+    """Draw one judgment of each submission."""
+    by_cluster: dict[str, list[Place]] = {}
+    for place in sorted(places):
+        row_id = rows[place[0]].id
+        by_cluster.setdefault(cluster(row_id) if cluster else row_id, []).append(place)
+    return [
+        random.Random(f"{seed} {key}").choice(of_cluster)  # noqa: S311 -- a sample, not a secret
+        for key, of_cluster in by_cluster.items()
+    ]
+
+
+def _share(sure: Sequence[float], threshold: float, answers: CheapAnswers) -> float:
+    return sum(confidence >= threshold for confidence in sure) / len(answers.confidences)
+
+
+def _kept(answers: CheapAnswers, threshold: float | None) -> Estimate:
+    """Estimate the share of judgments that a threshold keeps."""
+    of_rows: dict[int, list[bool]] = {}
+    for (row, _), confidence in answers.confidences.items():
+        of_rows.setdefault(row, []).append(threshold is not None and confidence is not None and confidence >= threshold)
+    if threshold is None:
+        return Estimate(0.0, None, None, len(of_rows))
+    return estimate_mean([sum(kept) / len(kept) for kept in of_rows.values()])
+
+
+def _problem(
+    steps: Sequence[CertificateStep], labels: int, alpha: float, delta: float, truth: Truth
+) -> tuple[str, int | None]:
+    """Say why the first threshold does not hold, and how many labels would change that."""
+    if not steps:
+        return "the judge has no answer that states a confidence", None
+    first = steps[0]
+    wrong = f"{first.errors:,} of {first.kept:,} labelled answers are wrong by {truth}"
+    if lower_bound(first.errors, first.kept, delta) > alpha:
+        return f"even where the judge is surest, {wrong}, more than {alpha:.1%}: labels cannot change that", None
+    if first.kept and first.errors / first.kept >= alpha:
+        return f"where the judge is surest, {wrong}, and no more than {alpha:.1%} may be", None
+    needed = kept_needed(first.errors / first.kept if first.kept else 0.0, alpha, delta)
+    per_label = first.kept / labels if first.kept else first.share
+    reason = f"where the judge is surest, {wrong}, so that up to {first.bound:.1%} may be, above {alpha:.1%}"
+    return reason, None if needed is None else math.ceil(needed / per_label)
+
+
+def _warnings(answers: CheapAnswers, truths: Truths, truth: Truth) -> tuple[str, ...]:
+    counts: Mapping[str, int] = {
+        "judgments state no confidence (criteria with options, a scale or a check), and are left out: a cascade "
+        "escalates them": answers.unsure,
+        "judgments are left out, because the judge was aligned with their labels": answers.trained_on,
+        "judgments are left out, because people are divided or the strong judge failed": truths.unknown,
+        "true answers belong to no judgment of the run": truths.unmatched,
+    }
+    warnings = [f"{count:,} {text}" for text, count in counts.items() if count]
+    if truth == "the strong judge":
+        warnings.append("an answer is wrong where the strong judge's differs: how often people differ is not known")
+    sure = Counter(confidence for confidence in answers.confidences.values() if confidence is not None)
+    for confidence, count in sure.most_common(1) if answers.signal == "confidence" else ():
+        if count > sure.total() / 2:
+            warnings.append(
+                f"the judge states the confidence {confidence!r} for {count / sure.total():.0%} of its answers, which "
+                "no threshold separates"
+            )
+    if answers.signal == "none":
+        warnings.append("the run has no confidence: only all verdicts together could be certified")
+    return tuple(warnings)
