@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rubric_integrations.agreement import Certificate, certify
-from rubric_integrations.agreement.fixed_sequence import SureAnswer, fixed_sequence_steps, thresholds_of
+from rubric_integrations.agreement.confidence.fixed_sequence import SureAnswer, fixed_sequence_steps, thresholds_of
 from rubric_integrations.results import CriterionReport, EvaluationReport
 
 SIZES = (100, 200, 400, 1000)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rubric_integrations.agreement.clusters import Count, estimate_clustered_difference, estimate_clustered_rate
-from rubric_integrations.agreement.confidence_figures import StatedJudgment, estimate_loss, squared_error
+from rubric_integrations.agreement.confidence.figures import StatedJudgment, estimate_loss, squared_error
 from rubric_integrations.agreement.correction import Stratum, corrected_mean, corrected_rate, rogan_gladen_rate
 from rubric_integrations.agreement.gates import SequentialGate, decide_mean
 from rubric_integrations.agreement.intervals import difference_p_value, estimate_rate_difference

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from rubric_integrations import Rubric
 from rubric_integrations.agreement import align
-from rubric_integrations.agreement.optimizers import OPTIMIZERS
+from rubric_integrations.agreement.alignment.optimizers import OPTIMIZERS
 from rubric_integrations.judges import LMJudge, lm_from_fn
 
 RUBRIC = Rubric.from_file(Path(__file__).with_name("rubric.yaml"))

@@ -27,11 +27,13 @@ from typing import TYPE_CHECKING
 
 from rubric_integrations._util.lazy import lazy_names
 from rubric_integrations.agreement.calibration import Calibration, CriterionCalibration, calibrate, calibrate_rate
-from rubric_integrations.agreement.certification import Certificate, certify
 from rubric_integrations.agreement.choosing import JudgmentToLabel, choose_for_labels
-from rubric_integrations.agreement.comparison import CriterionChange, RunComparison, compare_runs
-from rubric_integrations.agreement.confidence import Reliability, reliability
-from rubric_integrations.agreement.confidence_figures import ConfidenceBin, SelectivePoint
+from rubric_integrations.agreement.comparison import compare_runs
+from rubric_integrations.agreement.comparison_result import CriterionChange, RunComparison
+from rubric_integrations.agreement.confidence.certification import Certificate, certify
+from rubric_integrations.agreement.confidence.figures import ConfidenceBin, SelectivePoint
+from rubric_integrations.agreement.confidence.fixed_sequence import CertificateStep
+from rubric_integrations.agreement.confidence.reliability import Reliability, reliability
 from rubric_integrations.agreement.criterion_agreement import CriterionAgreement
 from rubric_integrations.agreement.disagreements import (
     CriterionDisagreements,
@@ -39,13 +41,12 @@ from rubric_integrations.agreement.disagreements import (
     Disagreement,
     find_disagreements,
 )
-from rubric_integrations.agreement.fixed_sequence import CertificateStep
 from rubric_integrations.agreement.gates import GateResult, SequentialGate, fewest_to_pass, gate
 from rubric_integrations.agreement.label_lines import LabelsError
 from rubric_integrations.agreement.matching import ChosenLabelsError
 from rubric_integrations.agreement.measure import Agreement, ScoreAgreement, agreement
-from rubric_integrations.agreement.panel_figures import JudgeOnPanel, PanelCriterion
-from rubric_integrations.agreement.panels import PanelReport, panel_report
+from rubric_integrations.agreement.panels.figures import JudgeOnPanel, PanelCriterion
+from rubric_integrations.agreement.panels.panel_report import PanelReport, panel_report
 from rubric_integrations.agreement.planning import plan_labels
 from rubric_integrations.agreement.ranks import OrderedAgreement
 from rubric_integrations.agreement.reading import read_labels
@@ -53,25 +54,25 @@ from rubric_integrations.agreement.tables import VerdictAgreement
 from rubric_integrations.results.estimate import Estimate
 
 if TYPE_CHECKING:
-    from rubric_integrations.agreement.alignment import align
-    from rubric_integrations.agreement.alignment_calls import AlignmentError
-    from rubric_integrations.agreement.alignment_result import Alignment
-    from rubric_integrations.agreement.attempts import AttemptsError
-    from rubric_integrations.agreement.label_metric import judge_metric
-    from rubric_integrations.agreement.panel_weights import PanelWeights, suggest_weights
+    from rubric_integrations.agreement.alignment.align import align
+    from rubric_integrations.agreement.alignment.attempts import AttemptsError
+    from rubric_integrations.agreement.alignment.calls import AlignmentError
+    from rubric_integrations.agreement.alignment.label_metric import judge_metric
+    from rubric_integrations.agreement.alignment.result import Alignment
+    from rubric_integrations.agreement.panels.weights import PanelWeights, suggest_weights
     from rubric_integrations.agreement.wording import WordingProposal, propose_wording
 
 # These import DSPy, which figures do not need.
 _MODULES = {
-    "Alignment": "alignment_result",
-    "AlignmentError": "alignment_calls",
-    "AttemptsError": "attempts",
-    "PanelWeights": "panel_weights",
+    "Alignment": "alignment.result",
+    "AlignmentError": "alignment.calls",
+    "AttemptsError": "alignment.attempts",
+    "PanelWeights": "panels.weights",
     "WordingProposal": "wording",
-    "align": "alignment",
-    "judge_metric": "label_metric",
+    "align": "alignment.align",
+    "judge_metric": "alignment.label_metric",
     "propose_wording": "wording",
-    "suggest_weights": "panel_weights",
+    "suggest_weights": "panels.weights",
 }
 
 __all__ = [

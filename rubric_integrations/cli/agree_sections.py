@@ -66,7 +66,7 @@ def measure_sections(
         examples: The most disagreements of each criterion.
     """
     from rubric_integrations.agreement import find_disagreements, panel_report, reliability
-    from rubric_integrations.agreement.panel_votes import is_voted
+    from rubric_integrations.agreement.panels.votes import is_voted
 
     entries = [entry for row in run.rows if row.report for entry in row.report.criteria]
     warnings: list[str] = []

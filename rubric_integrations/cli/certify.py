@@ -38,7 +38,7 @@ def certify(
     from rubric_integrations.agreement import certify as certify_run
     from rubric_integrations.runs.run_files import is_run_file
 
-    require_different(cheap, truth, "the run of the cheap judge, and labels or the run of the expensive judge")
+    require_different([cheap, truth], "the run of the cheap judge, and labels or the run of the expensive judge")
     with refuse_bad_input(cheap, truth):
         run = load_run(cheap)
         answers = load_run(truth) if is_run_file(truth) else load_labels(truth, run, None)

@@ -75,7 +75,6 @@ def make_judge(
     from rubric_integrations.judges import LMJudge, as_judge, judge_file_of
 
     settings = parse_judge_options(options)
-    settings.setdefault("confidence", confidence)
     if not has_model(judge):
         chosen = {"--api-base": api_base is not None, "--api-key": api_key is not None, "--judge-option": bool(options)}
         for option, is_set in chosen.items():
@@ -86,11 +85,13 @@ def make_judge(
         from rubric_integrations.judges.loading import load_judge
         from rubric_integrations.judges.models.from_name import ModelOptions
 
-        if "system_prompt" in settings:
-            raise ValueError(
-                f"`--judge-option` 'system_prompt' has no effect on {file}, which has instructions: leave it out"
-            )
+        for fixed in ("system_prompt", "confidence"):
+            if fixed in settings:
+                raise ValueError(
+                    f"`--judge-option` {fixed!r} has no effect on {file}, whose prompts decide: leave it out"
+                )
         return load_judge(file, ModelOptions(api_base=api_base, api_key=api_key, **settings))
+    settings.setdefault("confidence", confidence)
     return LMJudge(judge, api_base=api_base, api_key=api_key, **settings)
 
 

@@ -110,16 +110,12 @@ def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
 def _name_of(judge: Judge) -> str:
     if isinstance(judge, Cascade):
         return " then ".join(_name_of(innermost(member)) for member in judge.members)
-    return str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
+    name = str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
+    alignment = getattr(judge, "alignment", None)
+    return f"{name} (aligned)" if isinstance(alignment, AlignmentRecord) and alignment.kept else name
 
 
 def _unique_names(judges: Sequence[Judge]) -> list[str]:
     names = list(map(_name_of, judges))
     earlier = [names[:index].count(name) for index, name in enumerate(names)]
     return [f"{name}#{count + 1}" if count else name for name, count in zip(names, earlier, strict=True)]
-
-
-def _name_of(judge: Judge) -> str:
-    name = str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
-    alignment = getattr(judge, "alignment", None)
-    return f"{name} (aligned)" if isinstance(alignment, AlignmentRecord) and alignment.kept else name

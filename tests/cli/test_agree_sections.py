@@ -10,7 +10,7 @@ import pytest
 
 from rubric_integrations.agreement import PanelReport, Reliability
 from rubric_integrations.runs.run_files import GradedRow
-from tests.agreement.panels import panel_run
+from tests.agreement.panels.panels import panel_run
 from tests.agreement.runs import binary_rubric, labels_of, run_of
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rubric_integrations.agreement.changes import RunChanges
-from rubric_integrations.agreement.comparison import CriterionChange, RunComparison, compare_changes
+from rubric_integrations.agreement.comparison import compare_changes
+from rubric_integrations.agreement.comparison_result import CriterionChange, RunComparison
 from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.runs.run_files import GradedRow, RowKey
 

@@ -12,7 +12,7 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from rubric_integrations import Rubric
 from rubric_integrations.agreement import Reliability, reliability
-from rubric_integrations.agreement.confidence_figures import (
+from rubric_integrations.agreement.confidence.figures import (
     StatedJudgment,
     divide_by_confidence,
     estimate_loss,

@@ -12,7 +12,7 @@ import dspy
 from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.agreement.alignment_calls import AlignmentCalls
+from rubric_integrations.agreement.alignment.calls import AlignmentCalls
 from rubric_integrations.judges.credentials import is_credential
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models import settings_of, without_framework_cache

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Submission
-from rubric_integrations.agreement.label_sets import split_labels
-from rubric_integrations.agreement.splits import split_submissions
+from rubric_integrations.agreement.alignment.label_sets import split_labels
+from rubric_integrations.agreement.alignment.splits import split_submissions
 from rubric_integrations.results.labels import Sampled
-from tests.agreement.alignments import CRITERIA, ERROR, FIRM, make_labels
+from tests.agreement.alignment.alignments import CRITERIA, ERROR, FIRM, make_labels
 
 _answers = st.dictionaries(
     st.text("0123456789abcdef", min_size=4, max_size=4), st.lists(st.sampled_from("ABCD"), max_size=4), max_size=60

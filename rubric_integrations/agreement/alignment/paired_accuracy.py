@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.agreement.alignment_calls import AlignmentCalls, AlignmentStopped
-from rubric_integrations.agreement.label_sets import LabelledQuestion
+from rubric_integrations.agreement.alignment.calls import AlignmentCalls, AlignmentStopped
+from rubric_integrations.agreement.alignment.label_sets import LabelledQuestion
 from rubric_integrations.judges.lm_judge import LMJudge
 
 # With more failures, the rest says too little about the judges.

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from rubric_integrations.agreement.keeping import FEWEST_SUBMISSIONS
+from rubric_integrations.agreement.alignment.keeping import FEWEST_SUBMISSIONS
+from rubric_integrations.agreement.alignment.splits import SHARES, Part, split_submissions
 from rubric_integrations.agreement.matching import answers_of, canonical_answer, consensus_of, labels_by_rater
-from rubric_integrations.agreement.splits import SHARES, Part, split_submissions
 from rubric_integrations.judges.prompts.render import criterion_inputs
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.results.interpret import to_judgment

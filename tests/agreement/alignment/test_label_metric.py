@@ -11,7 +11,7 @@ from rubric_integrations import Criterion, Scale, Submission
 from rubric_integrations.agreement import judge_metric
 from rubric_integrations.judges import as_example
 from rubric_integrations.results import LabelledJudgment
-from tests.agreement.alignments import ERROR, FIRM, GRADE, TONE
+from tests.agreement.alignment.alignments import ERROR, FIRM, GRADE, TONE
 
 TEXT = Submission(response="text")
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 import dspy
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.agreement.alignment_calls import AlignmentCalls, AlignmentStopped
-from rubric_integrations.agreement.counted_model import CountedModel
-from rubric_integrations.agreement.label_sets import LabelledQuestion
+from rubric_integrations.agreement.alignment.calls import AlignmentCalls, AlignmentStopped
+from rubric_integrations.agreement.alignment.counted_model import CountedModel
+from rubric_integrations.agreement.alignment.label_sets import LabelledQuestion
 from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.prompts.render import option_code

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.agreement import ChosenLabelsError, certify
-from rubric_integrations.agreement.fixed_sequence import (
+from rubric_integrations.agreement.confidence.fixed_sequence import (
     SureAnswer,
     fixed_sequence_steps,
     kept_needed,

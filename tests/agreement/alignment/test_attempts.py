@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations.agreement import AttemptsError
-from rubric_integrations.agreement import attempts as attempts_module
-from rubric_integrations.agreement.attempts import Attempt, Attempts
+from rubric_integrations.agreement.alignment import attempts as attempts_module
+from rubric_integrations.agreement.alignment.attempts import Attempt, Attempts
 from rubric_integrations.runs.ledger import Ledger
 
 TEXTS = ("s1", "s2")

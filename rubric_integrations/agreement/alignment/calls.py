@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from rubric_integrations.agreement.label_sets import LabelledQuestion
+from rubric_integrations.agreement.alignment.label_sets import LabelledQuestion
 from rubric_integrations.graders.limited_judge import LimitedJudge
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.graders.settings import CallLimits

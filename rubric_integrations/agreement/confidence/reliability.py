@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations._util.records import Record
-from rubric_integrations.agreement.confidence_figures import (
+from rubric_integrations.agreement.confidence.diagram import diagram
+from rubric_integrations.agreement.confidence.figures import (
     ConfidenceBin,
     SelectivePoint,
     accuracy_at_coverage,
@@ -22,8 +23,7 @@ from rubric_integrations.agreement.confidence_figures import (
     state_judgment,
 )
 from rubric_integrations.agreement.matching import match_labels
-from rubric_integrations.agreement.panel_figures import is_right
-from rubric_integrations.agreement.reliability_diagram import diagram
+from rubric_integrations.agreement.panels.figures import is_right
 from rubric_integrations.agreement.rows import RunLike, read_rows
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.labels import LabelledJudgment

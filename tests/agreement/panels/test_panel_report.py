@@ -13,7 +13,7 @@ from rubric_integrations.agreement import panel_report, suggest_weights
 from rubric_integrations.agreement.kappa import fleiss_kappa
 from rubric_integrations.graders.settings import Voting
 from rubric_integrations.results import EvaluationReport
-from tests.agreement.panels import panel_run
+from tests.agreement.panels.panels import panel_run
 from tests.agreement.runs import binary_rubric, labels_of, run_of
 
 ONE, TWO = binary_rubric(), binary_rubric(2)

@@ -11,7 +11,8 @@ from typing import Any, Literal, cast
 
 from rubric_integrations._util.notebook import html_table
 from rubric_integrations._util.records import Record
-from rubric_integrations.agreement.cheap_answers import (
+from rubric_integrations.agreement.comparison import ClusterOf
+from rubric_integrations.agreement.confidence.cheap_answers import (
     CheapAnswers,
     Place,
     Signal,
@@ -20,8 +21,7 @@ from rubric_integrations.agreement.cheap_answers import (
     truths_of_labels,
     truths_of_run,
 )
-from rubric_integrations.agreement.comparison import ClusterOf
-from rubric_integrations.agreement.fixed_sequence import (
+from rubric_integrations.agreement.confidence.fixed_sequence import (
     CertificateStep,
     SureAnswer,
     fixed_sequence_steps,

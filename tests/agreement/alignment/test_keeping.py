@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rubric_integrations.agreement.keeping import alpha_of_attempt, estimate_gain, is_kept, smallest_gain
+from rubric_integrations.agreement.alignment.keeping import alpha_of_attempt, estimate_gain, is_kept, smallest_gain
 
 
 def test_lower_limit_is_that_of_the_one_sided_t_test() -> None:

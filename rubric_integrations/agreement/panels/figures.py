@@ -14,7 +14,7 @@ from rubric_integrations.agreement.criterion_agreement import CriterionAgreement
 from rubric_integrations.agreement.intervals import estimate_mean
 from rubric_integrations.agreement.kappa import fleiss_kappa, krippendorff_alpha, level_distances
 from rubric_integrations.agreement.matching import Match, group_matches
-from rubric_integrations.agreement.panel_votes import answer_of, vote_again
+from rubric_integrations.agreement.panels.votes import answer_of, vote_again
 from rubric_integrations.results.criterion_report import CriterionReport
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.interpret import to_judgment

@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any, cast
 import dspy
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.agreement.alignment_calls import AlignmentCalls, AlignmentStopped, is_identified
-from rubric_integrations.agreement.alignment_result import Alignment, shown_share
-from rubric_integrations.agreement.attempts import Attempt, Attempts
-from rubric_integrations.agreement.counted_model import CountedModel
-from rubric_integrations.agreement.intervals import estimate_mean
-from rubric_integrations.agreement.keeping import UNDEFINED, estimate_gain, is_kept, smallest_gain
-from rubric_integrations.agreement.label_sets import LabelSets, split_labels
-from rubric_integrations.agreement.optimizers import (
+from rubric_integrations.agreement.alignment.attempts import Attempt, Attempts
+from rubric_integrations.agreement.alignment.calls import AlignmentCalls, AlignmentStopped, is_identified
+from rubric_integrations.agreement.alignment.counted_model import CountedModel
+from rubric_integrations.agreement.alignment.keeping import UNDEFINED, estimate_gain, is_kept, smallest_gain
+from rubric_integrations.agreement.alignment.label_sets import LabelSets, split_labels
+from rubric_integrations.agreement.alignment.optimizers import (
     OptimizerName,
     OptimizerSettings,
     decodes_again,
     make_optimizer,
     run_optimizer,
 )
-from rubric_integrations.agreement.paired_accuracy import PairedAccuracy, compare_judges
-from rubric_integrations.agreement.student import JudgeStudent
+from rubric_integrations.agreement.alignment.paired_accuracy import PairedAccuracy, compare_judges
+from rubric_integrations.agreement.alignment.result import Alignment, shown_share
+from rubric_integrations.agreement.alignment.student import JudgeStudent
+from rubric_integrations.agreement.intervals import estimate_mean
 from rubric_integrations.judges.alignment_record import AlignmentRecord
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models import to_lm

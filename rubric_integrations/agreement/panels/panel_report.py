@@ -9,7 +9,7 @@ from rubric_integrations._util.notebook import data_frame, html_table
 from rubric_integrations._util.records import Record
 from rubric_integrations._util.terminal import spend_text
 from rubric_integrations.agreement.matching import Match, criterion_keys, match_labels
-from rubric_integrations.agreement.panel_figures import (
+from rubric_integrations.agreement.panels.figures import (
     JudgeOnPanel,
     PanelCriterion,
     VotedMatch,
@@ -19,7 +19,7 @@ from rubric_integrations.agreement.panel_figures import (
     panel_before_judge,
     what_judge_adds,
 )
-from rubric_integrations.agreement.panel_votes import (
+from rubric_integrations.agreement.panels.votes import (
     answer_of,
     criterion_of,
     find_strategy,

@@ -16,9 +16,9 @@ import dspy
 from dspy.teleprompt import MIPROv2, Teleprompter
 from dspy.teleprompt.gepa.gepa import GEPA
 
-from rubric_integrations.agreement.alignment_calls import AlignmentCalls
-from rubric_integrations.agreement.counted_model import CountedModel
-from rubric_integrations.agreement.label_metric import judge_metric
+from rubric_integrations.agreement.alignment.calls import AlignmentCalls
+from rubric_integrations.agreement.alignment.counted_model import CountedModel
+from rubric_integrations.agreement.alignment.label_metric import judge_metric
 
 # An experiment may end with any release of DSPy.
 _ReAnchor: Any = (

@@ -10,9 +10,9 @@ from rubric_integrations._util.notebook import html_table
 from rubric_integrations._util.records import Record
 from rubric_integrations.agreement.intervals import estimate_mean
 from rubric_integrations.agreement.matching import Match
-from rubric_integrations.agreement.panel_figures import compare_panels, is_right, is_right_by_votes
-from rubric_integrations.agreement.panel_votes import answer_of, criterion_of, judge_names, vote_again, voted_entries
-from rubric_integrations.agreement.panels import panel_matches
+from rubric_integrations.agreement.panels.figures import compare_panels, is_right, is_right_by_votes
+from rubric_integrations.agreement.panels.panel_report import panel_matches
+from rubric_integrations.agreement.panels.votes import answer_of, criterion_of, judge_names, vote_again, voted_entries
 from rubric_integrations.agreement.rows import RunLike, read_rows
 from rubric_integrations.graders.settings import Voting
 from rubric_integrations.results.estimate import Estimate

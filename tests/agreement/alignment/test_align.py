@@ -15,11 +15,11 @@ from dspy.teleprompt.gepa.gepa import GEPA
 
 from rubric_integrations import Submission
 from rubric_integrations.agreement import Alignment, AlignmentError, AttemptsError, align, judge_metric
-from rubric_integrations.agreement import alignment as alignment_module
+from rubric_integrations.agreement.alignment import align as alignment_module
 from rubric_integrations.judges import LMJudge, OfflineJudge, lm_from_fn
 from rubric_integrations.judges.alignment_record import AlignmentRecord
 from rubric_integrations.results import LabelledJudgment
-from tests.agreement.alignments import CRITERIA, FIRM, LESSON, ScriptedModel, make_labels, scripted_judge
+from tests.agreement.alignment.alignments import CRITERIA, FIRM, LESSON, ScriptedModel, make_labels, scripted_judge
 from tests.openai_server import Call, OpenAIServer, Reply
 
 # DSPy will remove what its own optimizers still use.

@@ -87,10 +87,11 @@ def truths_of_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgmen
     """Compare the answers of a run with people's labels.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
+        ChosenLabelsError: All labels were chosen by people.
         ValueError: Labels were drawn by the judge's verdict.
     """
-    matches, unmatched = match_labels(rows, labels)
+    matched = match_labels(rows, labels)
+    matches = matched.matches
     if not all(match.is_random for match in matches):
         raise ValueError(
             "labels were drawn by the judge's verdict: they are not as the run is, so that a bound on its errors would "
@@ -103,7 +104,7 @@ def truths_of_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgmen
         if entry is match.judged
     }
     wrong = {place: _differs(match) for place, match in places.items() if match.consensus is not None}
-    return Truths(wrong, len(matches) - len(wrong), len(unmatched))
+    return Truths(wrong, len(matches) - len(wrong), len(matched.unmatched))
 
 
 def truths_of_run(rows: Sequence[GradedRow], strong: Sequence[GradedRow]) -> Truths:
