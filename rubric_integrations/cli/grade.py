@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,11 +17,9 @@ from rubric_integrations.cli.grade_output import print_how_to_resume
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.judge_option import has_model, make_judges
+from rubric_integrations.cli.ledger_option import ledger_address, open_ledger
 from rubric_integrations.cli.output_checks import is_regular
 from rubric_integrations.cli.run_files import RunFiles
-
-if TYPE_CHECKING:
-    from rubric_integrations.runs.ledger import Ledger
 
 
 def grade(
@@ -83,10 +81,10 @@ def grade(
         bool, typer.Option("--overwrite", help="Replace the files of --out and --junit if they exist.")
     ] = False,
     ledger: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Store each judgment in this file, so that none is requested twice. By default beside --out, if a "
-            "model judges and --out is a file."
+            help="Store each judgment in this file, or in the PostgreSQL database of this URL, so that none is "
+            "requested twice. By default a file beside --out, if a model judges and --out is a file."
         ),
     ] = None,
     resume: Annotated[
@@ -101,6 +99,12 @@ def grade(
     ] = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help="Stop before spending more US dollars.")] = None,
     max_calls: Annotated[int | None, typer.Option(min=0, help="Stop before making more calls.")] = None,
+    run_name: Annotated[
+        str | None,
+        typer.Option(
+            "--run", help="Let --max-cost and --max-calls hold for all processes that use this name and this ledger."
+        ),
+    ] = None,
     gate: Annotated[
         bool,
         typer.Option(
@@ -213,7 +217,7 @@ def grade(
     )
     rubric_file, rows_file = (rubric, responses) if responses else (None, rubric)
     files = RunFiles(
-        rubric_file, library, rows_file, out_file, ledger or default_ledger, junit,
+        rubric_file, library, rows_file, out_file, ledger_address(ledger) if ledger else default_ledger, junit,
         tuple(path for path in (labels, baseline) if path),
     )  # fmt: skip
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
@@ -242,11 +246,13 @@ def grade(
     )  # fmt: skip
     gates = Gates(gate and not mean_gate, min_score, min_pass_rate, min_coverage, max_failed, mean_gate)
     results = RunResults(outputs, gates, suite=rows.suite_name, judge=", ".join(judges))
-    store = _open_ledger(files.ledger) if files.ledger and resume is not False else None
+    store = open_ledger(files.ledger) if files.ledger and resume is not False else None
+    if run_name is not None and store is None:
+        refuse(f"--run {run_name}: name the ledger that its processes share, with --ledger")
     run = grade_many(
         rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=max_concurrency,
         progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
-        max_calls=max_calls, stop_when=mean_gate.sequential if mean_gate else None,
+        max_calls=max_calls, run=run_name, stop_when=mean_gate.sequential if mean_gate else None,
     )  # fmt: skip
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.
@@ -258,15 +264,6 @@ def grade(
         print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.INTERRUPTED) from None
     raise typer.Exit(end_run(run.summary, results, gates, files, rows.rubric_names, quiet=quiet))
-
-
-def _open_ledger(path: Path) -> Ledger:
-    from rubric_integrations.runs.ledger import Ledger, LedgerError
-
-    try:
-        return Ledger(path)
-    except LedgerError as error:
-        refuse(str(error))
 
 
 @contextmanager

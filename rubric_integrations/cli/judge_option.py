@@ -146,11 +146,18 @@ def _hide_header(value: str) -> str:
     return re.sub(r"^(header\.[^=]*=).*", r"\1VALUE", value, flags=re.DOTALL)
 
 
+def _hide_password(address: str) -> str:
+    from rubric_integrations.runs.ledger.addresses import address_text
+
+    return address_text(address)
+
+
 # What to print in place of the values of options that may be secret.
 _HIDE: dict[str, Callable[[str], str]] = {
     "--api-key": _hide_key,
     "--api-base": url_without_secrets,
     "--judge-option": _hide_header,
+    "--ledger": _hide_password,
 }
 
 

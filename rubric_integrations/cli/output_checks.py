@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rubric_integrations.cli.console import refuse
+from rubric_integrations.cli.ledger_option import LedgerAddress
 
 # SQLite keeps files with these suffixes beside a database that is open.
 _BESIDE_LEDGER = ("-wal", "-shm", "-journal")
@@ -34,9 +35,9 @@ def partial_path(path: Path) -> Path:
     return target.with_name(f"{target.name}.partial")
 
 
-def ledger_files(ledger: Path | None) -> list[Path]:
-    """Return the files of a ledger: the database, and those that SQLite keeps beside it."""
-    return [Path(f"{ledger}{suffix}") for suffix in ("", *_BESIDE_LEDGER)] if ledger else []
+def ledger_files(ledger: LedgerAddress | None) -> list[Path]:
+    """Return the files of a ledger: the database, and those that SQLite keeps beside it; none of one with a URL."""
+    return [Path(f"{ledger}{suffix}") for suffix in ("", *_BESIDE_LEDGER)] if isinstance(ledger, Path) else []
 
 
 def is_regular(path: Path) -> bool:

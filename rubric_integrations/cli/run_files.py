@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rubric_integrations.cli.console import refuse
+from rubric_integrations.cli.ledger_option import LedgerAddress, ledger_exists
 from rubric_integrations.cli.output_checks import JUNIT_FILE, RUN_FILE, ledger_files, partial_path
 from rubric_integrations.cli.output_file import OutputFile
 
@@ -39,14 +40,14 @@ class RunFiles(NamedTuple):
     library: Path | None
     responses: Path
     out: Path | None
-    ledger: Path | None
+    ledger: LedgerAddress | None
     junit: Path | None
     others: tuple[Path, ...] = ()
 
     @property
     def has_ledger(self) -> bool:
         """Whether the ledger exists."""
-        return self.ledger is not None and self.ledger.exists()
+        return ledger_exists(self.ledger)
 
     def open_outputs(self, *, overwrite: bool, resume: bool | None) -> RunOutputs:
         """Return the files to write, and refuse a run that would overwrite another file, or that cannot be resumed.
@@ -58,8 +59,9 @@ class RunFiles(NamedTuple):
         rubrics = [path for path in (self.rubric, self.library) if path]
         inputs = [*rubrics, self.responses, *self.others, *ledger_files(self.ledger)]
         own = [self.out, partial_path(self.out)] if self.out else []
-        # A resumed run writes the reports again, from the judgments of the ledger.
-        replaces = RUN_FILE if self.has_ledger and resume is not False else None
+        # A resumed run writes the reports again, from the judgments of the ledger. A database has those of any run.
+        is_resumed = self.has_ledger and (resume is not False if isinstance(self.ledger, Path) else resume is True)
+        replaces = RUN_FILE if is_resumed else None
         out = self.out and OutputFile(
             self.out, option="--out", overwrite=overwrite, inputs=inputs, replaces=replaces, keep_partial=True
         )

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from weakref import WeakSet
 
-from rubric_integrations.judges.stored import StoreError
+from rubric_integrations.runs.ledger.errors import LedgerError
 
 # "rubr" in the header of the file tells a ledger from the database of another program.
 APPLICATION_ID = 0x72756272
@@ -40,14 +40,13 @@ ADDED = (
     "CREATE TABLE IF NOT EXISTS row_rubrics (submission TEXT PRIMARY KEY, rubric TEXT NOT NULL)",
     # The bytes of attachments, once each, by their SHA-256; a submission has the SHA-256 in their place.
     "CREATE TABLE IF NOT EXISTS files (sha256 TEXT PRIMARY KEY, content BLOB NOT NULL)",
+    # What the parts of a named run have spent, in all processes.
+    "CREATE TABLE IF NOT EXISTS spending (run TEXT, part TEXT, calls INTEGER NOT NULL, cost REAL NOT NULL,"
+    " PRIMARY KEY (run, part))",
 )
 
 # Seconds to wait for the transaction of another process, which usually takes microseconds.
 BUSY_SECONDS = 30.0
-
-
-class LedgerError(StoreError, ValueError):
-    """A file is not a ledger, or can no longer be used as one; the judgments stored in it stay there."""
 
 
 class LedgerFile:
