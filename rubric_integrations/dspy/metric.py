@@ -85,8 +85,8 @@ class RubricMetric:
         cache_size: How many reports are cached, so that the same text is not graded twice, and how many rows
             `history` and `graded` have. With 0 nothing is cached and they are empty.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
-        store: Stores judgments beyond this metric's lifetime: a `Ledger`, its path or URL, or another `JudgmentStore`. In
-            `summary`, a judgment from the store counts with the cost of its original request.
+        store: Stores judgments beyond this metric's lifetime: a `Ledger`, a path, a URL or another `JudgmentStore`.
+            In `summary`, a judgment from the store counts with the cost of its original request.
 
     Raises:
         ValueError: Neither or both of `judge` and `grader` were passed, or a setting is unknown or out of range.

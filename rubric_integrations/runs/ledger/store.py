@@ -151,7 +151,8 @@ class Ledger:
             db.executemany("INSERT OR IGNORE INTO files VALUES (?, ?)", stored_files(submission).items())
             db.execute(query, (digest, row_id, text))
             if rubric is not None:
-                rubric_text = rubric.to_json()
+                # In JSON, the escape of half an emoji is that character again.
+                rubric_text = encodable(rubric.to_json())
                 rubric_digest = sha256(rubric_text.encode()).hexdigest()
                 db.execute("INSERT OR IGNORE INTO rubrics VALUES (?, ?)", (rubric_digest, rubric_text))
                 db.execute("INSERT OR REPLACE INTO row_rubrics VALUES (?, ?)", (digest, rubric_digest))

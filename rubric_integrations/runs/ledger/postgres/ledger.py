@@ -154,7 +154,8 @@ class PostgresLedger:
             submission: The submission.
             rubric: The rubric that the row brought, in place of that of an earlier run; None if it brought none.
         """
-        text, rubric_text = dump_submission(submission), rubric.to_json() if rubric is not None else None
+        text = dump_submission(submission)
+        rubric_text = encodable(rubric.to_json()) if rubric is not None else None
         record = SubmissionRecord(
             hash=_digest(f"{encodable(row_id)}\n{text}"),
             id=json.dumps(row_id),

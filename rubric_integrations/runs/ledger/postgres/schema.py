@@ -35,6 +35,8 @@ _TABLES = (
 )
 # Any number that other programs are unlikely to use.
 _LOCK = "SELECT pg_advisory_xact_lock(8241996540317)"
+# Not `to_regclass`, which after a wait for the lock does not know yet what other processes have made meanwhile.
+_EXISTS = "SELECT FROM pg_class WHERE relname = 'rubric_ledger' AND pg_table_is_visible(oid)"
 
 
 def prepare(db: Connection, name: str, *, create: bool) -> None:
@@ -77,8 +79,7 @@ def prepare(db: Connection, name: str, *, create: bool) -> None:
 
 
 def _version(db: Connection) -> int | None:
-    row = db.execute("SELECT to_regclass('rubric_ledger')").fetchone()
-    if row is None or row[0] is None:
+    if not db.execute(_EXISTS).rowcount:
         return None
     version = db.execute("SELECT version FROM rubric_ledger").fetchone()
     return version[0] if version else 0

@@ -206,11 +206,12 @@ class Worker:
         """Run some calls in one transaction, again and again while the server is lost, and hand over their results."""
         pause = SHORTEST_PAUSE
         while True:
+            had_connection = self._db is not None
             try:
                 groups = self._transact(calls)
                 break
             except Exception as error:  # noqa: BLE001 -- passed on to the callers
-                if self._is_over(error):
+                if self._is_over(error, had_connection=had_connection):
                     self._fail(calls, self._server.error(error))
                     return
             self._closing.wait(pause)
@@ -246,7 +247,7 @@ class Worker:
             after()
         return groups
 
-    def _is_over(self, error: Exception) -> bool:
+    def _is_over(self, error: Exception, *, had_connection: bool) -> bool:
         """Whether to stop waiting for the server, after an error."""
         if not self._server.passes(error, self._db):
             return True
@@ -255,10 +256,11 @@ class Worker:
         now = time.monotonic()
         if self._lost_since is None:
             self._lost_since = now
-        if self._db is None and not self._has_warned:
+        # A connection that only has to be made again is nothing to report.
+        if not had_connection and not self._has_warned:
             self._has_warned = True
             _logger.warning(
-                "the ledger %s was lost (%s): the run waits for it for up to %g seconds",
+                "the ledger %s cannot be reached (%s): the run waits for it, for up to %g seconds",
                 self._server.address, self._server.reason(error), OUTAGE_SECONDS,
             )  # fmt: skip
         self._gave_up = self._gave_up or self._closing.is_set() or now - self._lost_since >= OUTAGE_SECONDS
