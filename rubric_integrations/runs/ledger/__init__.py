@@ -5,7 +5,8 @@
 into one transaction.
 """
 
+from rubric_integrations.runs.ledger.rows import FailureRecord
 from rubric_integrations.runs.ledger.sqlite import LedgerError
-from rubric_integrations.runs.ledger.store import FailureRecord, Ledger
+from rubric_integrations.runs.ledger.store import Ledger
 
 __all__ = ["FailureRecord", "Ledger", "LedgerError"]

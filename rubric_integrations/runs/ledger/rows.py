@@ -1,12 +1,13 @@
-"""Judgments as rows of the ledger's file: as JSON, and written such that the first one of a key is kept."""
+"""Judgments and failures as rows of the ledger's file: judgments as JSON, of which the first one of a key is kept."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from rubric_integrations.results.judgment import Judgment
+from rubric_integrations.results.judgment import FailureKind, Judgment
 
 # A judgment that is already stored is not replaced: if its owner's lease expired, another caller has requested the
 # judgment meanwhile, and others may have read that one.
@@ -15,6 +16,24 @@ _STORE = (
     " SET status = 'stored', judgment = excluded.judgment, at = excluded.at, owner = NULL"
     " WHERE status = 'leased'"
 )
+
+
+class FailureRecord(NamedTuple):
+    """The failures of a judge under one key.
+
+    Attributes:
+        key: The key of the judgment.
+        kind: The kind of the last failure.
+        message: The message of the last failure, up to 1,000 characters.
+        at: The time of the last failure, in Unix seconds.
+        times: The number of failures.
+    """
+
+    key: str
+    kind: FailureKind
+    message: str
+    at: float
+    times: int
 
 
 def store_rows(db: sqlite3.Connection, judgments: Mapping[str, Judgment]) -> dict[str, str]:

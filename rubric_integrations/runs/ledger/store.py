@@ -10,16 +10,17 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from rubric_integrations._util.records import encodable
 from rubric_integrations.judges.stored import Lease
-from rubric_integrations.results.judgment import FailureKind, JudgeFailure, Judgment
+from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, SpendTotal
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.ledger.batching import Batcher
 from rubric_integrations.runs.ledger.leases import Leases
-from rubric_integrations.runs.ledger.rows import store_rows
+from rubric_integrations.runs.ledger.reopening import reopen
+from rubric_integrations.runs.ledger.rows import FailureRecord, store_rows
 from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
 from rubric_integrations.runs.ledger.submissions import PAGE, dump_submission, load_submission, store_files
 from rubric_integrations.submission.rows import Row
@@ -29,30 +30,13 @@ from rubric_integrations.submission.submission import Submission
 MAX_MESSAGE = 1_000
 
 
-class FailureRecord(NamedTuple):
-    """The failures of a judge under one key.
-
-    Attributes:
-        key: The key of the judgment.
-        kind: The kind of the last failure.
-        message: The message of the last failure, up to 1,000 characters.
-        at: The time of the last failure, in Unix seconds.
-        times: The number of failures.
-    """
-
-    key: str
-    kind: FailureKind
-    message: str
-    at: float
-    times: int
-
-
 class Ledger:
     """A store of judgments in one SQLite file, on a local disk.
 
     While one caller holds the lease on a key, all others wait for its judgment; if that caller fails or its process
     dies, the next one gets the lease. One object serves any number of threads and event loops, and works on both sides
-    of `os.fork`. Several processes may open the same file.
+    of `os.fork`. Several processes may open the same file. A pickle holds its path, so that another process on the same
+    machine opens the file, once for all pickles of it. A copy is the same ledger.
 
     A judgment is safe once `Lease.store` returns: no crash of the process loses it. A power failure may lose those of
     the last half minute or so, which are then requested again, but does not damage the file.
@@ -90,10 +74,24 @@ class Ledger:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
+    def __reduce__(self) -> Any:
+        return reopen, (Ledger, str(self.path.absolute()))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     def close(self) -> None:
         """End the leases that are still held, and close the file."""
         self._state.leases.close()
         self._file.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._file.is_closed
 
     @property
     def stored(self) -> int:
