@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import ValidationError
 
 from rubric_integrations._util.json_lines import parse_json
+from rubric_integrations.submission.arrays import without_arrays
 from rubric_integrations.submission.attachment_inputs import attachment_fields, read_paths
 from rubric_integrations.submission.dialects.registry import dialect_of
 from rubric_integrations.submission.submission import Submission, error_line
@@ -77,8 +78,8 @@ def read_row(
 ) -> Row:
     """Convert one row of named fields, from a file or a caller, to a submission.
 
-    Names of columns are compared without regard to case, outer white space, and to spaces for underscores. None and NaN
-    are missing values.
+    Names of columns are compared without regard to case, outer white space, and to spaces for underscores. None, NaN
+    and the missing values of pandas are missing. Arrays are read as lists.
 
     Args:
         data: A `response` and optionally a `query`, `reference`, `context`, `attachments`, `trajectory`, `thinking`,
@@ -93,6 +94,7 @@ def read_row(
         >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
         '6 x 7?'
     """
+    data = without_arrays(data)
     names_of = _find_columns(tuple(data), columns)
     fields = {
         field: data[name]
