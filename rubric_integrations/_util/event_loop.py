@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -61,6 +61,14 @@ def _background_loop() -> asyncio.AbstractEventLoop:
             _loop.set_default_executor(ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="rubric-integrations"))
             threading.Thread(target=_run_for_ever, args=(_loop,), name="rubric-integrations", daemon=True).start()
         return _loop
+
+
+async def close_stream(stream: AsyncGenerator[Any, Any]) -> None:
+    """Close an async generator whose steps `run_sync` makes, also while one of them is still under way."""
+    # Ctrl-C interrupts the waiting thread, not the step of the generator, which ends a moment later on the loop.
+    while getattr(stream, "ag_running", False):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    await stream.aclose()
 
 
 def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:

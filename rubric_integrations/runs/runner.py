@@ -9,13 +9,14 @@ from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations._util.event_loop import close_stream, run_sync
 from rubric_integrations._util.notebook import data_frame
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
 from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader
 from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.rounds import grade_in_rounds
+from rubric_integrations.graders.warm_up import WarmUp
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend_limit import SpendLimit
 from rubric_integrations.results.report import JudgeError, tag_key
@@ -79,7 +80,8 @@ class Run:
         if self._rubrics.shared is not None:
             grader.check_rubric(self._rubrics.shared)
         self._spend_limit = SpendLimit(max_calls, max_cost)
-        self._grader = grader.for_run(max_concurrency, self._spend_limit)
+        self._warm_up = WarmUp()
+        self._grader = grader.for_run(max_concurrency, self._spend_limit, warm_up=self._warm_up)
         # More submissions than calls: while one waits for its last call, the others use the free slots.
         self._max_under_way = 2 * max_concurrency
         self._ordered, self._progress, self._early_stop = ordered, progress, EarlyStop(stop_when)
@@ -96,7 +98,7 @@ class Run:
             while (graded := run_sync(next_result())) is not None:
                 yield graded
         finally:
-            run_sync(_close(stream))
+            run_sync(close_stream(stream))
 
     def __aiter__(self) -> AsyncGenerator[Graded]:
         return self._stream()
@@ -156,6 +158,7 @@ class Run:
         """Yield the results; after the run is stopped, or its source fails, yield those under way and start no more."""
         window = RowWindow(self._max_under_way, MAX_WAITING_ROWS, self._ordered)
         source_error: Exception | None = None
+        self._warm_up.begin_rows()
         try:
             async with aclosing(as_rows(self._submissions)) as rows:
                 while True:
@@ -180,6 +183,7 @@ class Run:
                     await asyncio.sleep(0)
                     for graded in self._finished(window):
                         yield graded
+            self._warm_up.end_rows(grader.call_limiter.concurrency)
             while window.is_busy:
                 await window.wait()
                 for graded in self._finished(window):
@@ -261,7 +265,7 @@ def grade_many(
         ledger: A `Ledger`, or the path of one. Each judgment is stored there as soon as it arrives, and a judgment
             that it has is not requested again: start a run that was killed a second time, and it resumes.
         max_concurrency: The largest number of concurrent calls over the whole run, at least 1; while a provider
-            reports a rate limit, the run makes fewer.
+            reports a rate limit, the run makes fewer. Runs of one grader with the same number share it.
         progress: Whether to show a progress bar on stderr, if stderr is a terminal.
         ordered: Whether results come in the order of the submissions; if not, they come as soon as they are ready.
         max_cost: The most that the run may spend, in US dollars; the run ends before a call would exceed it.
@@ -289,10 +293,3 @@ def grade_many(
         submissions, rubric, grader, library=library, ledger=ledger, max_concurrency=max_concurrency,
         progress=progress, ordered=ordered, max_cost=max_cost, max_calls=max_calls, stop_when=stop_when,
     )  # fmt: skip
-
-
-async def _close(stream: Any) -> None:
-    # Ctrl-C interrupts the waiting thread, not the step of the generator, which ends a moment later on the loop.
-    while stream.ag_running:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
-    await stream.aclose()
