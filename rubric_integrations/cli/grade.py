@@ -56,7 +56,7 @@ def grade(
         typer.Option(
             metavar="KEY=VALUE",
             help="A setting of the model: temperature, max_tokens, seed, reasoning_effort, service_tier, "
-            "system_prompt or header.NAME.",
+            "system_prompt, name or header.NAME.",
         ),
     ] = None,
     strategy: Annotated[

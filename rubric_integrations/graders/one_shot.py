@@ -156,7 +156,7 @@ class PerCriterionOneShotGrader(CriterionGrader):
         for _ in range(2):  # the call, and one for what it left without an answer
             questions = {index: self.question(rubric, submission, index, member, chunk) for index in missing}
             if not uses_cache:
-                questions = {index: asked._replace(warm_prompt_cache=False) for index, asked in questions.items()}
+                questions = {index: question._replace(warm_prompt_cache=False) for index, question in questions.items()}
             more, cost = await self._request(member, questions)
             outcomes, spend = outcomes | more, spend + cost
             missing = [index for index in missing if isinstance(outcomes[index], JudgeFailure)]
