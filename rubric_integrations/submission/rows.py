@@ -151,6 +151,11 @@ def missing_column(names: Iterable[str], columns: Columns) -> str | None:
     return next((column for field, column in ({"response": "response"} | named).items() if not names_of[field]), None)
 
 
+def needed_columns(names: Iterable[str], columns: Columns) -> list[str]:
+    """Return those columns of a file that a row is made of."""
+    return [name for found in _find_columns(tuple(names), columns).values() for name in found]
+
+
 def describe_missing_column(names: Iterable[str], missing: str) -> str:
     """Say that a file has no column `missing`, which columns it has, and what to do."""
     listed = _list_names(names, "columns")
