@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -153,7 +154,7 @@ def missing_column(names: Iterable[str], columns: Columns) -> str | None:
 
 def needed_columns(names: Iterable[str], columns: Columns) -> list[str]:
     """Return those columns of a file that a row is made of."""
-    return [name for found in _find_columns(tuple(names), columns).values() for name in found]
+    return list(chain.from_iterable(_find_columns(tuple(names), columns).values()))
 
 
 def describe_missing_column(names: Iterable[str], missing: str) -> str:
