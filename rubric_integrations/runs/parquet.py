@@ -211,19 +211,19 @@ class GradesWriter:
             self._file = None
             self._partial.unlink(missing_ok=True)
 
-    def open(self) -> None:
-        """Open the first file: if it cannot be written, no call has been paid for."""
+    def open(self) -> Any:
+        """Open the next file; the first one before the run, so that no call is paid for if it cannot be written."""
         import pyarrow.parquet as pq
 
         self._target.parent.mkdir(parents=self._is_folder, exist_ok=True)
         self._file = pq.ParquetWriter(self._partial, self._schema)
+        return self._file
 
     def _write_group(self) -> None:
         pa: Any = _import_arrow()
         if self._records:
-            if self._file is None:
-                self.open()
-            self._file.write_table(pa.Table.from_pylist(self._records, schema=self._schema))
+            file = self._file or self.open()
+            file.write_table(pa.Table.from_pylist(self._records, schema=self._schema))
             self._rows += len(self._records)
             self._records = []
 

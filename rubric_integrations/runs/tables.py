@@ -1,8 +1,8 @@
-"""The rows of tables as mappings: data frames of pandas, tables and batches of Arrow, and iterables of these."""
+"""The rows of tables as dictionaries: data frames of pandas, tables and batches of Arrow, and iterables of these."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Iterable, Iterator
 from typing import Any
 
 # Rows of an Arrow table that are Python objects at the same time.
@@ -17,24 +17,24 @@ def rows_of_table(submissions: Iterable[Any] | AsyncIterable[Any]) -> Iterable[A
     Args:
         submissions: Whatever a user passes as submissions.
     """
-    if _is_arrow(submissions):
-        return rows_of_batch(submissions)
-    if hasattr(submissions, "itertuples") and hasattr(submissions, "columns"):
-        return _rows_of_frame(submissions)
-    return submissions
+    return rows_of_batch(submissions) if _is_arrow(submissions) or _is_frame(submissions) else submissions
 
 
 def rows_of_batch(item: Any) -> Iterator[Any]:
-    """Yield the rows of an Arrow table or batch as dictionaries; any other item is one row.
+    """Yield the rows of a table or a batch as dictionaries; any other item is one row.
 
     Args:
         item: One item of whatever a user passes as submissions.
     """
-    if not _is_arrow(item):
+    if _is_arrow(item):
+        for start in range(0, item.num_rows, _ROWS_AT_ONCE):
+            yield from item.slice(start, _ROWS_AT_ONCE).to_pylist()
+    elif _is_frame(item):
+        names = [str(name) for name in item.columns]
+        for values in item.itertuples(index=False, name=None):
+            yield dict(zip(names, values, strict=True))
+    else:
         yield item
-        return
-    for start in range(0, item.num_rows, _ROWS_AT_ONCE):
-        yield from item.slice(start, _ROWS_AT_ONCE).to_pylist()
 
 
 def _is_arrow(value: Any) -> bool:
@@ -42,7 +42,5 @@ def _is_arrow(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "pyarrow" and hasattr(value, "num_rows")
 
 
-def _rows_of_frame(frame: Any) -> Iterator[Mapping[str, Any]]:
-    names = [str(name) for name in frame.columns]
-    for values in frame.itertuples(index=False, name=None):
-        yield dict(zip(names, values, strict=True))
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "itertuples") and hasattr(value, "columns")

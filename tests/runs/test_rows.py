@@ -73,7 +73,7 @@ class NumpyRows:
         return {"id": np.int64(RECORDS[index]["id"]), "response": np.str_(RECORDS[index]["response"])}
 
 
-async def batches() -> AsyncGenerator[pa.RecordBatch]:
+async def batches() -> AsyncGenerator[Any]:
     for batch in TABLE.to_batches(max_chunksize=2):
         yield batch
 
@@ -83,8 +83,9 @@ async def batches() -> AsyncGenerator[pa.RecordBatch]:
     [
         pd.DataFrame(RECORDS), TABLE, TABLE.to_batches()[0], TABLE.to_batches(max_chunksize=2), TABLE.to_reader(),
         batches(), NumpyRows(), [TABLE.slice(0, 1), RECORDS[1], TABLE.slice(2, 1)],
+        [pd.DataFrame([record]) for record in RECORDS],
     ],
-    ids=["data frame", "table", "batch", "batches", "reader", "async batches", "dataset", "mixed"],
+    ids=["data frame", "table", "batch", "batches", "reader", "async batches", "dataset", "mixed", "data frames"],
 )  # fmt: skip
 def test_tables_are_graded_by_row(table: Any) -> None:
     rubric = Rubric([Criterion(requirement="Is good", check=Check(contains="good"))])
