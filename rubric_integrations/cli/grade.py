@@ -18,7 +18,7 @@ from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.judge_option import has_model, make_judges
 from rubric_integrations.cli.ledger_option import ledger_address, open_ledger
-from rubric_integrations.cli.output_checks import is_regular
+from rubric_integrations.cli.output_checks import is_folder, is_regular
 from rubric_integrations.cli.run_files import RunFiles
 
 
@@ -54,7 +54,7 @@ def grade(
         typer.Option(
             metavar="KEY=VALUE",
             help="A setting of the model: temperature, max_tokens, seed, reasoning_effort, service_tier, "
-            "system_prompt or header.NAME.",
+            "system_prompt, name or header.NAME.",
         ),
     ] = None,
     strategy: Annotated[
@@ -74,8 +74,13 @@ def grade(
     library: Annotated[
         Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
     ] = None,
-    out_file: Annotated[
-        Path | None, typer.Option("--out", help="Write one full report per line to this file (JSONL).")
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Write one full report per line to this file (JSONL); or the grades to a .parquet file, or to the "
+            "parts of a folder: grades/.",
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the files of --out and --junit if they exist.")
@@ -212,13 +217,14 @@ def grade(
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
     judges = judge or ["offline"]
-    default_ledger = (
-        out_file.with_suffix(".sqlite") if has_model(judges[0]) and out_file and is_regular(out_file) else None
-    )
+    out_file = Path(out) if out else None
+    writes_parquet = out_file is not None and (out_file.suffix.lower() == ".parquet" or is_folder(str(out)))
+    is_stored = out_file is not None and has_model(judges[0]) and (writes_parquet or is_regular(out_file))
+    default_ledger = out_file.with_suffix(".sqlite") if out_file and is_stored else None
     rubric_file, rows_file = (rubric, responses) if responses else (None, rubric)
     files = RunFiles(
         rubric_file, library, rows_file, out_file, ledger_address(ledger) if ledger else default_ledger, junit,
-        tuple(path for path in (labels, baseline) if path),
+        tuple(path for path in (labels, baseline) if path), writes_parquet,
     )  # fmt: skip
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(

@@ -29,6 +29,7 @@ JUDGE_OPTIONS: dict[str, _Kind] = {
     "reasoning_effort": _TEXT,
     "service_tier": _TEXT,
     "system_prompt": _TEXT,
+    "name": _TEXT,
 }
 """The keys of `--judge-option` beside `header.NAME`: arguments of `LMJudge`."""
 
@@ -73,12 +74,17 @@ def make_judges(
     """Make one judge, or the judges of a panel, all with the same base URL and options.
 
     Raises:
-        ValueError: As for `make_judge`; or a judge without a model is on a panel.
+        ValueError: As for `make_judge`; a judge without a model is on a panel; or several models would get one name.
     """
     if len(judges) > 1 and (named := [judge for judge in judges if not has_model(judge)]):
         raise ValueError(
             f"`--judge` {named[0]!r} beside other judges uses no model, and abstains where they vote: leave it out "
             "(criteria with a check are decided in code with every judge)"
+        )
+    if len(set(judges)) > 1 and "name" in parse_judge_options(options):
+        raise ValueError(
+            "`--judge-option` 'name' would give one name to several models, and the ledger would take their judgments "
+            "for each other's: leave it out, or name one model"
         )
     return [make_judge(judge, api_base, options, api_key=api_key) for judge in judges]
 

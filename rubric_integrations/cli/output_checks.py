@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -45,6 +46,11 @@ def is_regular(path: Path) -> bool:
     # Where a shell redirects its output to a file, /dev/stdout is that file, which the shell must not lose by a rename.
     is_device = path.absolute().parts[1:2] in (("dev",), ("proc",))
     return not is_device and (path.is_file() or not path.exists())
+
+
+def is_folder(path: str) -> bool:
+    """Return whether a user's path is a folder, or is written like one, with a slash at its end."""
+    return path.endswith(("/", os.sep)) or Path(path).is_dir()
 
 
 def refuse_inputs(option: str, output: Path, inputs: Iterable[Path]) -> None:

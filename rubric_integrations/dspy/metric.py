@@ -137,7 +137,7 @@ class RubricMetric:
         if grader is None:
             grader = PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
         self.rubrics = RowRubrics(rubric, library)
-        grader = grader.for_run(max_outage=max_outage, warm_prompt_cache=False)
+        grader = grader.for_run(max_outage=max_outage)
         self.grader = grader if store is None else grader.with_store(as_store(store))
         self.query, self.response, self.reference, self.context = query, response, reference, context
         self.respond: Respond = respond

@@ -40,8 +40,8 @@ def make_panel(
 ) -> tuple[PanelMember, ...]:
     """Make a panel of judges, each of which is validated and limited from now on.
 
-    A judge is called by its model's name or its class; a second one of the same name gets `#2`. A single judge is
-    called `default`.
+    A judge is called by its `name`, its model's name or its class; a second one of the same name gets `#2`. A single
+    judge is called `default`.
 
     Raises:
         ValueError: The weights are not as many as the judges.
@@ -77,6 +77,13 @@ def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
 
 
 def _unique_names(judges: Sequence[Judge]) -> list[str]:
-    names = [str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__)) for judge in judges]
+    names = [_name_of(judge) for judge in judges]
     earlier = [names[:index].count(name) for index, name in enumerate(names)]
     return [f"{name}#{count + 1}" if count else name for name, count in zip(names, earlier, strict=True)]
+
+
+def _name_of(judge: Judge) -> str:
+    lm = getattr(judge, "lm", None)
+    # Judges without a model may have a `name` of another meaning.
+    own = getattr(judge, "name", None) if lm is not None else None
+    return str(own or getattr(lm, "model", type(judge).__name__))

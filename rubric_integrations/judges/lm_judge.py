@@ -87,6 +87,9 @@ class LMJudge(SavedPrompts):
             `Choice` does, and report `confidence` and `expected_value`. Has no effect where DSPy lacks `Choice`.
         framework_cache: Whether to use the response cache of a `dspy.LM` or chat model that has one switched on. A
             cached reply is repeated for every retry and every equal vote, so it is off by default.
+        name: A name that stands for the model, its address and its client in fingerprints and on panels, such as that
+            of one model on several servers. Judges with one name, equal settings and equal prompts share their stored
+            judgments: give it only to models whose answers you would not tell apart.
 
     Attributes:
         lm: The language model, as a `dspy.LM`.
@@ -98,10 +101,8 @@ class LMJudge(SavedPrompts):
             a server that it is not meant for.
 
     Example:
-        >>> LMJudge("openai/gpt-4.1").lm.kwargs["temperature"]
-        0.0
-        >>> LMJudge("openai/gpt-5-mini").lm.kwargs["temperature"] is None
-        True
+        >>> [LMJudge(model).lm.kwargs["temperature"] for model in ("openai/gpt-4.1", "openai/gpt-5-mini")]
+        [0.0, None]
     """
 
     def __init__(
@@ -121,8 +122,12 @@ class LMJudge(SavedPrompts):
         max_examples: int = 4,
         confidence: bool = False,
         framework_cache: bool = False,
+        name: str | None = None,
     ):
         super().__init__()
+        if name is not None and not name.strip():
+            raise ValueError("`name` is empty: all models without a name would share their stored judgments")
+        self.name = name
         options = ModelOptions(
             api_base, api_key, temperature, max_tokens, seed, reasoning_effort, service_tier, headers
         )
@@ -134,7 +139,6 @@ class LMJudge(SavedPrompts):
             raise ValueError(f"`max_examples` must be at least 0, got {max_examples!r}")
         is_default = isinstance(model, str) and temperature is None
         self._caller = ModelCaller(confidence, self.lm.kwargs.get("temperature") if is_default else None)
-
         self.criterion, self.option, self.scale, self.criteria, self.whole = (
             dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
             for signature in judge_signatures(confidence).values()
@@ -163,9 +167,9 @@ class LMJudge(SavedPrompts):
     def fingerprint(self) -> str | None:
         """Describe what this judge's answers depend on: model, endpoint, settings, instructions and examples.
 
-        None for a model that cannot be identified, such as a lambda: a ledger refuses it.
+        None for a model that cannot be identified, such as a lambda without a `name`: a ledger refuses it.
         """
-        return fingerprint_model_judge(self, self.lm, self.examples, self.max_examples, self.confidence)
+        return fingerprint_model_judge(self, self.lm, self.examples, self.max_examples, self.confidence, self.name)
 
     def __copy__(self) -> LMJudge:
         judge = type(self).__new__(type(self))

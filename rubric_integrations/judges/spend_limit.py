@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
 from rubric_integrations.judges.shared_spend import Exchange, SharedSpend
@@ -35,6 +35,8 @@ class SpendLimit:
     what its most expensive call did; so that there is one, the first call is made alone. A call that was sent and never
     answered counts for `max_cost` with what was reserved, although its cost is unknown.
 
+    One from a pickle has the same limits, and has counted nothing: the limits hold in each process.
+
     Args:
         max_calls: Requests to models, at least 0; None for no limit.
         max_cost: US dollars, at least 0; None for no limit.
@@ -56,6 +58,9 @@ class SpendLimit:
         self._has_unknown_price = False
         self._shared: SharedSpend | None = None
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return SpendLimit, (self.max_calls, self.max_cost)
 
     @property
     def spend(self) -> Spend:

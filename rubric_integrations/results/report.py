@@ -241,9 +241,8 @@ class EvaluationReport(SparseRecord):
             ImportError: pandas is not installed.
         """
         columns = ["name", "requirement", "weight", "required", "verdict", "value", "passed", "reason", "error"]
-        columns += [
-            name for name in ("tags", "metadata", "evidence") if any(getattr(row, name) for row in self.criteria)
-        ]
+        optional = ("tags", "metadata", "evidence")
+        columns += [name for name in optional if any(getattr(row, name) for row in self.criteria)]
         return data_frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
 
     @property
@@ -296,3 +295,6 @@ class JudgeError(ValueError):
     def __init__(self, message: str, report: EvaluationReport):
         super().__init__(message)
         self.report = report
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.report)

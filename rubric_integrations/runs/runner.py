@@ -16,6 +16,7 @@ from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader
 from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.rounds import grade_in_rounds
+from rubric_integrations.graders.warm_up import WarmUp
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend_limit import SpendLimit
 from rubric_integrations.judges.stored import StoreError
@@ -83,7 +84,8 @@ class Run:
         if self._rubrics.shared is not None:
             grader.check_rubric(self._rubrics.shared)
         self._spend_limit = SpendLimit(max_calls, max_cost)
-        self._grader = grader.for_run(max_concurrency, self._spend_limit)
+        self._warm_up = WarmUp()
+        self._grader = grader.for_run(max_concurrency, self._spend_limit, warm_up=self._warm_up)
         # More submissions than calls: while one waits for its last call, the others use the free slots.
         self._max_under_way = 2 * max_concurrency
         self._ordered, self._progress, self._early_stop = ordered, progress, EarlyStop(stop_when)
@@ -157,6 +159,7 @@ class Run:
         """Yield the results; after the run is stopped, or its source fails, yield those under way and start no more."""
         window = RowWindow(self._max_under_way, MAX_WAITING_ROWS, self._ordered)
         source_error: Exception | None = None
+        self._warm_up.begin_rows()
         try:
             async with aclosing(as_rows(self._submissions)) as rows:
                 while True:
@@ -180,6 +183,7 @@ class Run:
                     await asyncio.sleep(0)
                     for graded in self._finished(window):
                         yield graded
+            self._warm_up.end_rows(grader.call_limiter.concurrency)
             while window.is_busy:
                 await window.wait()
                 for graded in self._finished(window):
@@ -263,7 +267,7 @@ def grade_many(
             killed a second time, and it resumes. The path of a file, the URL of a PostgreSQL database, for processes on
             several machines, an open ledger, or any other `JudgmentStore`, which records no submissions for `rescore`.
         max_concurrency: The largest number of concurrent calls over the whole run, at least 1; while a provider
-            reports a rate limit, the run makes fewer.
+            reports a rate limit, the run makes fewer. Runs of one grader with the same number share it.
         progress: Whether to show a progress bar on stderr, if stderr is a terminal.
         ordered: Whether results come in the order of the submissions; if not, they come as soon as they are ready.
         max_cost: The most that the run may spend, in US dollars; the run ends before a call would exceed it.
@@ -276,8 +280,7 @@ def grade_many(
             None. No row starts then; up to twice `max_concurrency` rows are under way, and are finished.
 
     Returns:
-        The run. Its `summary` is up to date after each result and says what `stopped` the run early, if anything
-        did. The judgments made until then are in the ledger.
+        The run. Its `summary` is up to date after each result, and says what `stopped` the run early.
 
     Raises:
         TypeError: `submissions` is a single submission. When the iteration begins: there is a ledger, and a judge has

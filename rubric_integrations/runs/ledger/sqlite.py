@@ -57,6 +57,7 @@ class LedgerFile:
 
     Attributes:
         lock: Held by the thread that uses the connection.
+        is_closed: Whether `close` was called.
 
     Raises:
         LedgerError: The file is not a ledger, is a ledger of another version, or cannot be written.
@@ -72,7 +73,7 @@ class LedgerFile:
         self._identity: tuple[int, int] | None = None
         # The same of the files that SQLite keeps beside it while it is open, by their paths.
         self._beside: dict[Path, tuple[int, int] | None] = {}
-        self._closed = False
+        self.is_closed = False
         _files.add(self)
         with self.working():
             pass
@@ -85,7 +86,7 @@ class LedgerFile:
             LedgerError: The file can no longer be used, or is closed.
         """
         with self.lock:
-            if self._closed:
+            if self.is_closed:
                 raise LedgerError(f"the ledger {self._name!r} is closed: keep it open until all grades are done")
             try:
                 self._refuse_other_file()
@@ -122,7 +123,7 @@ class LedgerFile:
     def close(self) -> None:
         """Close the file for good."""
         with self.lock:
-            self._closed = True
+            self.is_closed = True
             self._disconnect()
 
     def before_fork(self) -> None:

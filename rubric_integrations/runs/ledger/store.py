@@ -23,6 +23,7 @@ from rubric_integrations.runs.ledger.batching import Batcher
 from rubric_integrations.runs.ledger.leases import Leases
 from rubric_integrations.runs.ledger.leasing import lease_keys, read_judgment
 from rubric_integrations.runs.ledger.protocol import MAX_MESSAGE, FailureRecord
+from rubric_integrations.runs.ledger.reopening import reopen
 from rubric_integrations.runs.ledger.rows import store_rows
 from rubric_integrations.runs.ledger.sqlite import LedgerFile
 from rubric_integrations.runs.ledger.submissions import dump_submission, load_submission, stored_files
@@ -43,7 +44,8 @@ class Ledger:
 
     While one caller holds the lease on a key, all others wait for its judgment; if that caller fails or its process
     dies, the next one gets the lease. One object serves any number of threads and event loops, and works on both sides
-    of `os.fork`. Several processes may open the same file.
+    of `os.fork`. Several processes may open the same file. A pickle holds its path, so that another process on the same
+    machine opens the file, once for all pickles of it. A copy is the same ledger.
 
     A judgment is safe once `Lease.store` returns: no crash of the process loses it. A power failure may lose those of
     the last half minute or so, which are then requested again, but does not damage the file.
@@ -81,6 +83,15 @@ class Ledger:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
+    def __reduce__(self) -> Any:
+        return reopen, (Ledger, str(self.path.absolute()))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     def close(self) -> None:
         """End the leases that are still held, and close the file."""
         self._state.leases.close()
@@ -90,6 +101,11 @@ class Ledger:
     def address(self) -> str:
         """The path of the file."""
         return str(self.path)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._file.is_closed
 
     @property
     def stored(self) -> int:
