@@ -61,6 +61,25 @@ def server() -> Iterator[OpenAIServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server, shared by all tests that need one."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    from tests.postgres_server import running_server
+
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The URL of an empty PostgreSQL schema."""
+    from tests.postgres_server import new_schema
+
+    with new_schema(postgres_server) as url:
+        yield url
+
+
 # Not for the whole session: while Playwright runs, its event loop makes `asyncio.run` fail in other tests.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:

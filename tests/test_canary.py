@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import dspy
+import psycopg
 import pytest
 from langchain_openai import ChatOpenAI
 
@@ -302,6 +303,46 @@ def test_key_is_in_no_file_of_an_alignment(server: OpenAIServer, tmp_path: Path)
     assert server.url.encode() not in contents["judge.json"] + contents["labels.lock"]
     assert_clean(contents)
     TABLE["align"] = (len(server.calls), len(contents), sum(map(len, contents.values())))
+
+
+def test_password_of_a_ledger_is_in_no_file_no_output_and_no_table(
+    server: OpenAIServer, tmp_path: Path, postgres_url: str
+) -> None:
+    server.script = lambda _call: Reply(verdict="MET")
+    (tmp_path / "rubric.yaml").write_text("- {name: a, requirement: first}\n- {name: b, requirement: second}\n")
+    (tmp_path / "text.txt").write_text("A text.")
+    # The server of the tests trusts everybody, whatever the password.
+    ledger = postgres_url.replace("postgres:@", f"postgres:{CANARY}@")
+    arguments = [
+        "grade", "rubric.yaml", "text.txt", "--judge", "openai/m", "--api-base", server.url, "--max-outage", "0",
+        "--out", "run.jsonl",
+    ]  # fmt: skip
+    commands = [
+        [*arguments, "--ledger", ledger, "--run", "nightly", "--max-calls", "1"],
+        [*arguments, f"--ledger={ledger}", "--resume"],
+        ["rescore", ledger, "--rubric", "rubric.yaml"],
+        [*arguments, "--overwrite", "--ledger", ledger.replace("postgresql://", "postgresql:/")],
+        [*arguments, "--overwrite", "--ledger", f"postgresql://me:{CANARY}@127.0.0.1:9/db"],
+        ["rescore", f"postgresql://me:{CANARY}@127.0.0.1:9/db?no_such_option=1"],
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, json.dumps(commands)], cwd=tmp_path, capture_output=True, check=False,
+        env={"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "", "HOME": str(tmp_path), "OPENAI_API_KEY": "key",
+             "DSPY_CACHEDIR": str(tmp_path / "cache"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+    )  # fmt: skip
+    outputs = {"stdout": done.stdout, "stderr": done.stderr}
+    codes = [int(line.split()[-1]) for line in done.stdout.decode().splitlines() if line.startswith("exit code")]
+    assert codes == [4, 0, 0, 2, 2, 2], outputs
+    assert b"1 of 1 scored by the rubric" in done.stdout, outputs
+    assert b"To go on: rubric-integrations grade" in done.stderr
+    assert len(server.calls) == 2
+    with psycopg.connect(postgres_url) as db:
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+        tables = [row[0] for row in db.execute(query)]
+        assert len(tables) == 9
+        rows = {name: repr(db.execute(f"SELECT t::text FROM {name} AS t".encode()).fetchall()) for name in tables}
+    files = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert_clean(files | outputs | {name: text.encode() for name, text in rows.items()})
 
 
 def test_whole_program_is_not_saved(tmp_path: Path) -> None:

@@ -47,6 +47,16 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+async def close_stream(stream: Any) -> None:
+    """Close an asynchronous generator, after the step that it is running has ended.
+
+    Ctrl-C interrupts the waiting thread, not the step, which ends a moment later on the loop.
+    """
+    while stream.ag_running:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    await stream.aclose()
+
+
 def on_background_loop() -> bool:
     """Return whether the caller runs on the background loop, on behalf of a synchronous caller."""
     return _loop is not None and _running_loop() is _loop

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 EXTRAS: dict[str, tuple[str, ...]] = {
     "agreement": ("scipy",),
     "langchain": ("langchain",),
@@ -9,6 +11,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "metrics": ("rapidfuzz", "rouge-score", "sacrebleu"),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
+    "postgres": ("psycopg[binary]",),
     "report": ("jinja2", "scipy"),
 }
 """The packages of each extra that a user may need; a test compares them with `pyproject.toml`."""
@@ -24,4 +27,4 @@ def install_command(extra: str) -> str:
         >>> install_command("report")
         'pip install jinja2 scipy'
     """
-    return f"pip install {' '.join(EXTRAS[extra])}"
+    return shlex.join(["pip", "install", *EXTRAS[extra]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,11 +16,9 @@ from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.interrupts import sigterm_interrupts
 from rubric_integrations.cli.judge_option import has_model, make_judges
-from rubric_integrations.cli.output_checks import is_regular
+from rubric_integrations.cli.ledger_option import LedgerAddress, ledger_address, open_ledger
+from rubric_integrations.cli.output_checks import is_folder, is_regular
 from rubric_integrations.cli.run_files import RunFiles
-
-if TYPE_CHECKING:
-    from rubric_integrations.runs.ledger import Ledger
 
 
 def grade(
@@ -63,7 +61,7 @@ def grade(
         typer.Option(
             metavar="KEY=VALUE",
             help="A setting of the model: temperature, max_tokens, seed, reasoning_effort, service_tier, "
-            "system_prompt, confidence or header.NAME.",
+            "system_prompt, confidence, name or header.NAME.",
         ),
     ] = None,
     strategy: Annotated[
@@ -83,17 +81,22 @@ def grade(
     library: Annotated[
         Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
     ] = None,
-    out_file: Annotated[
-        Path | None, typer.Option("--out", help="Write one full report per line to this file (JSONL).")
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Write one full report per line to this file (JSONL); or the grades to a .parquet file, or to the "
+            "parts of a folder: grades/.",
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the files of --out and --junit if they exist.")
     ] = False,
     ledger: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Store each judgment in this file, so that none is requested twice. By default beside --out, if a "
-            "model judges and --out is a file."
+            help="Store each judgment in this file, or in the PostgreSQL database of this URL, so that none is "
+            "requested twice. By default a file beside --out, if a model judges and --out is a file."
         ),
     ] = None,
     resume: Annotated[
@@ -108,6 +111,12 @@ def grade(
     ] = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help="Stop before spending more US dollars.")] = None,
     max_calls: Annotated[int | None, typer.Option(min=0, help="Stop before making more calls.")] = None,
+    run_name: Annotated[
+        str | None,
+        typer.Option(
+            "--run", help="Let --max-cost and --max-calls hold for all processes that use this name and this ledger."
+        ),
+    ] = None,
     gate: Annotated[
         bool,
         typer.Option(
@@ -215,12 +224,13 @@ def grade(
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
     judges = judge or ["offline"]
+    out_file = Path(out) if out else None
+    writes_parquet = out_file is not None and (out_file.suffix.lower() == ".parquet" or is_folder(str(out)))
     uses_model = has_model(judges[0]) or escalate_to is not None
-    default_ledger = out_file.with_suffix(".sqlite") if uses_model and out_file and is_regular(out_file) else None
     rubric_file, rows_file = (rubric, responses) if responses else (None, rubric)
     files = RunFiles(
-        rubric_file, library, rows_file, out_file, ledger or default_ledger, junit,
-        tuple(path for path in (labels, baseline) if path),
+        rubric_file, library, rows_file, out_file, _ledger_of(ledger, out_file, writes_parquet, uses_model), junit,
+        tuple(path for path in (labels, baseline) if path), writes_parquet,
     )  # fmt: skip
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(
@@ -254,11 +264,13 @@ def grade(
     results = RunResults(
         outputs, gates, suite=rows.suite_name, judge=" then ".join(filter(None, (", ".join(judges), escalate_to)))
     )
-    store = _open_ledger(files.ledger) if files.ledger and resume is not False else None
+    store = open_ledger(files.ledger) if files.ledger and resume is not False else None
+    if run_name is not None and store is None:
+        refuse(f"--run {run_name}: name the ledger that its processes share, with --ledger")
     run = grade_many(
         rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=max_concurrency,
         progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
-        max_calls=max_calls, stop_when=mean_gate.sequential if mean_gate else None,
+        max_calls=max_calls, run=run_name, stop_when=mean_gate.sequential if mean_gate else None,
     )  # fmt: skip
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.
@@ -272,10 +284,11 @@ def grade(
     raise typer.Exit(end_run(run.summary, results, gates, files, rows.rubric_names, quiet=quiet))
 
 
-def _open_ledger(path: Path) -> Ledger:
-    from rubric_integrations.runs.ledger import Ledger, LedgerError
-
-    try:
-        return Ledger(path)
-    except LedgerError as error:
-        refuse(str(error))
+def _ledger_of(
+    option: str | None, out_file: Path | None, writes_parquet: bool, uses_model: bool
+) -> LedgerAddress | None:
+    """Return where the judgments are stored: by `--ledger`, or by default beside `--out`."""
+    if option:
+        return ledger_address(option)
+    is_stored = out_file is not None and uses_model and (writes_parquet or is_regular(out_file))
+    return out_file.with_suffix(".sqlite") if out_file and is_stored else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rubric_integrations._util.terminal import plain, spend_text
 from rubric_integrations.cli.console import err, out
 from rubric_integrations.cli.judge_option import without_secrets
+from rubric_integrations.cli.ledger_option import LedgerAddress, ledger_exists
 
 if TYPE_CHECKING:
     from rubric_integrations.runs.summary import Graded, RunSummary
@@ -154,16 +155,19 @@ def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> st
     )
 
 
-def print_how_to_resume(reason: str, summary: RunSummary, ledger: Path | None, partial: Path | None = None) -> None:
+def print_how_to_resume(
+    reason: str, summary: RunSummary, ledger: LedgerAddress | None, partial: Path | None = None
+) -> None:
     """Print why a run stopped, what is done, the command that resumes it, and the file of the reports so far."""
+    from rubric_integrations.runs.ledger.addresses import address_text
     from rubric_integrations.runs.progress import summary_line
 
     lines = [f"{reason} {summary.submissions} submissions were done: {summary_line(summary)}."]
-    if ledger and ledger.exists():
+    if ledger and ledger_exists(ledger):
         # The ledger lets the run continue, so `--overwrite` is not needed, and `--resume` must not be repeated.
         arguments = [argument for argument in sys.argv[1:] if argument not in ("--overwrite", "--resume")]
         command = shlex.join(["rubric-integrations", *without_secrets(arguments), "--resume"])
-        lines.append(f"The judgments are stored in {ledger}. To go on: {command}")
+        lines.append(f"The judgments are stored in {address_text(ledger)}. To go on: {command}")
     if partial:
         lines.append(f"The reports so far are in {partial}; the next run starts that file again.")
     for line in lines:

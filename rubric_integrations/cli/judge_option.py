@@ -38,6 +38,7 @@ JUDGE_OPTIONS: dict[str, _Kind] = {
     "service_tier": _TEXT,
     "system_prompt": _TEXT,
     "confidence": _FLAG,
+    "name": _TEXT,
 }
 """The keys of `--judge-option` beside `header.NAME`: arguments of `LMJudge`."""
 
@@ -85,7 +86,7 @@ def make_judge(
         from rubric_integrations.judges.loading import load_judge
         from rubric_integrations.judges.models.from_name import ModelOptions
 
-        for fixed in ("system_prompt", "confidence"):
+        for fixed in ("system_prompt", "confidence", "name"):
             if fixed in settings:
                 raise ValueError(
                     f"`--judge-option` {fixed!r} has no effect on {file}, whose prompts decide: leave it out"
@@ -115,9 +116,14 @@ def make_judges(
         escalate_below: The confidence below which a question is escalated.
 
     Raises:
-        ValueError: As for `make_judge`; or a judge without a model is on a panel; or only one of `escalate_to` and
-            `escalate_below` is set; or the judges make no cascade.
+        ValueError: As for `make_judge`; a judge without a model is on a panel; only one of `escalate_to` and
+            `escalate_below` is set; the judges make no cascade; or several models would get one name.
     """
+    if len({*judges, escalate_to} - {None}) > 1 and "name" in parse_judge_options(options):
+        raise ValueError(
+            "`--judge-option` 'name' would give one name to several models, and the ledger would take their judgments "
+            "for each other's: leave it out, or name one model"
+        )
     if escalate_to is not None:
         make = partial(make_judge, api_base=api_base, options=options, api_key=api_key)
         return [_make_cascade(judges, escalate_to, escalate_below, make)]
@@ -210,11 +216,18 @@ def _hide_header(value: str) -> str:
     return re.sub(r"^(header\.[^=]*=).*", r"\1VALUE", value, flags=re.DOTALL)
 
 
+def _hide_password(address: str) -> str:
+    from rubric_integrations.runs.ledger.addresses import address_text
+
+    return address_text(address)
+
+
 # What to print in place of the values of options that may be secret.
 _HIDE: dict[str, Callable[[str], str]] = {
     "--api-key": _hide_key,
     "--api-base": url_without_secrets,
     "--judge-option": _hide_header,
+    "--ledger": _hide_password,
 }
 
 

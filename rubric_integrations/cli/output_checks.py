@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from rubric_integrations.cli.console import refuse
+from rubric_integrations.cli.ledger_option import LedgerAddress
 
 # SQLite keeps files with these suffixes beside a database that is open.
 _BESIDE_LEDGER = ("-wal", "-shm", "-journal")
@@ -34,9 +36,9 @@ def partial_path(path: Path) -> Path:
     return target.with_name(f"{target.name}.partial")
 
 
-def ledger_files(ledger: Path | None) -> list[Path]:
-    """Return the files of a ledger: the database, and those that SQLite keeps beside it."""
-    return [Path(f"{ledger}{suffix}") for suffix in ("", *_BESIDE_LEDGER)] if ledger else []
+def ledger_files(ledger: LedgerAddress | None) -> list[Path]:
+    """Return the files of a ledger: the database, and those that SQLite keeps beside it; none of one with a URL."""
+    return [Path(f"{ledger}{suffix}") for suffix in ("", *_BESIDE_LEDGER)] if isinstance(ledger, Path) else []
 
 
 def is_regular(path: Path) -> bool:
@@ -44,6 +46,11 @@ def is_regular(path: Path) -> bool:
     # Where a shell redirects its output to a file, /dev/stdout is that file, which the shell must not lose by a rename.
     is_device = path.absolute().parts[1:2] in (("dev",), ("proc",))
     return not is_device and (path.is_file() or not path.exists())
+
+
+def is_folder(path: str) -> bool:
+    """Return whether a user's path is a folder, or is written like one, with a slash at its end."""
+    return path.endswith(("/", os.sep)) or Path(path).is_dir()
 
 
 def refuse_inputs(option: str, output: Path, inputs: Iterable[Path]) -> None:

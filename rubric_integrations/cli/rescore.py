@@ -11,6 +11,7 @@ import typer
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import err, out, refuse
+from rubric_integrations.cli.ledger_option import ledger_address, ledger_exists, open_ledger
 from rubric_integrations.cli.output_checks import ledger_files
 from rubric_integrations.cli.output_file import OutputFile
 
@@ -23,7 +24,9 @@ MAX_RANKED = 50
 
 
 def rescore(
-    ledger: Annotated[Path, typer.Argument(help="The ledger of a run, such as run.sqlite.")],
+    ledger: Annotated[
+        str, typer.Argument(help="The ledger of a run, such as run.sqlite, or the URL of a PostgreSQL database.")
+    ],
     rubric: Annotated[
         Path | None,
         typer.Option(
@@ -49,20 +52,20 @@ def rescore(
     """
     from rubric_integrations.reporting.terminal import ranking_table
     from rubric_integrations.rubric.rubric import Rubric
-    from rubric_integrations.runs.ledger import Ledger
     from rubric_integrations.runs.rescoring import rescore as rescore_ledger
     from rubric_integrations.runs.summary import Graded
 
-    if not ledger.exists():
+    address = ledger_address(ledger)
+    if not ledger_exists(address):
         refuse(f"{ledger}: there is no such ledger")
-    inputs = [*ledger_files(ledger), *([rubric] if rubric else [])]
+    inputs = [*ledger_files(address), *([rubric] if rubric else [])]
     file = OutputFile(out_file, option="--out", overwrite=overwrite, inputs=inputs) if out_file else None
     ranked: list[Graded] = []
     count = missing = incomplete = 0
     scores = 0.0
     try:
         new_rubric = Rubric.from_file(rubric) if rubric else None
-        with Ledger(ledger) as opened, ExitStack() as stack:
+        with open_ledger(address) as opened, ExitStack() as stack:
             sink = stack.enter_context(file) if file else None
             for result in rescore_ledger(opened, new_rubric, cannot_assess):
                 count += 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rubric_integrations.cli.console import refuse
+from rubric_integrations.cli.ledger_option import LedgerAddress, ledger_exists
 from rubric_integrations.cli.output_checks import JUNIT_FILE, RUN_FILE, ledger_files, partial_path
 from rubric_integrations.cli.output_file import OutputFile
+from rubric_integrations.cli.parquet_output import ParquetOutput
 
 
 class RunOutputs(NamedTuple):
@@ -18,7 +21,7 @@ class RunOutputs(NamedTuple):
         junit: The JUnit file; None if it is not written.
     """
 
-    out: OutputFile | None
+    out: OutputFile | ParquetOutput | None
     junit: OutputFile | None
 
 
@@ -33,20 +36,22 @@ class RunFiles(NamedTuple):
         ledger: The ledger; None if judgments are not stored.
         junit: The JUnit file; None if it is not written.
         others: Further files that the run reads.
+        writes_parquet: Whether the reports are grades in a Parquet file, or in the parts of a folder.
     """
 
     rubric: Path | None
     library: Path | None
     responses: Path
     out: Path | None
-    ledger: Path | None
+    ledger: LedgerAddress | None
     junit: Path | None
     others: tuple[Path, ...] = ()
+    writes_parquet: bool = False
 
     @property
     def has_ledger(self) -> bool:
         """Whether the ledger exists."""
-        return self.ledger is not None and self.ledger.exists()
+        return ledger_exists(self.ledger)
 
     def open_outputs(self, *, overwrite: bool, resume: bool | None) -> RunOutputs:
         """Return the files to write, and refuse a run that would overwrite another file, or that cannot be resumed.
@@ -58,14 +63,23 @@ class RunFiles(NamedTuple):
         rubrics = [path for path in (self.rubric, self.library) if path]
         inputs = [*rubrics, self.responses, *self.others, *ledger_files(self.ledger)]
         own = [self.out, partial_path(self.out)] if self.out else []
-        # A resumed run writes the reports again, from the judgments of the ledger.
-        replaces = RUN_FILE if self.has_ledger and resume is not False else None
-        out = self.out and OutputFile(
-            self.out, option="--out", overwrite=overwrite, inputs=inputs, replaces=replaces, keep_partial=True
-        )
+        # A database has the judgments of any run: that it exists does not mean that this run is resumed.
+        is_resumed = self.has_ledger and (resume is not False if isinstance(self.ledger, Path) else resume is True)
+        out = self.out and self._open_reports(self.out, inputs, overwrite, is_resumed)
         junit = self.junit and OutputFile(
             self.junit, option="--junit", overwrite=overwrite, inputs=[*inputs, *own], replaces=JUNIT_FILE
         )
         if resume and not self.has_ledger:
             refuse(f"--resume: there is no ledger {self.ledger or ''}: name it with --ledger, or leave --resume out")
         return RunOutputs(out, junit)
+
+    def _open_reports(
+        self, path: Path, inputs: Sequence[Path], overwrite: bool, resumes: bool
+    ) -> OutputFile | ParquetOutput:
+        if self.writes_parquet:
+            return ParquetOutput(path, overwrite=overwrite, resumes=resumes, inputs=inputs)
+        # A resumed run writes the reports again, from the judgments of the ledger.
+        replaces = RUN_FILE if resumes else None
+        return OutputFile(
+            path, option="--out", overwrite=overwrite, inputs=inputs, replaces=replaces, keep_partial=True
+        )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rubric_integrations.cli.gates import Gates, GateTally
 from rubric_integrations.cli.grade_output import FirstResults
+from rubric_integrations.cli.parquet_output import ParquetOutput
 from rubric_integrations.reporting.junit import JUnitReport
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class RunResults:
 
     @property
     def must_be_ordered(self) -> bool:
-        """Whether the results must come in the order of the rows, since they are written to a device or a pipe."""
+        """Whether the results must come in the order of the rows, since they cannot be sorted later."""
         return self._out is not None and self._out.is_direct
 
     @property
@@ -78,6 +79,8 @@ class RunResults:
         self.tally.add(graded, place)
         if self._junit:
             self._junit.add(graded, place)
-        if self._out:
+        if isinstance(self._out, ParquetOutput):
+            self._out.write(graded)
+        elif self._out:
             line = json.dumps({**graded.to_dict(), "judge": self._judge}, ensure_ascii=False)
             self._out.write(line + "\n", place)

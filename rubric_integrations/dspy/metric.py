@@ -32,6 +32,7 @@ from rubric_integrations.judges.stored import StoreError
 from rubric_integrations.results.labels import LabelledJudgment
 from rubric_integrations.results.report import EvaluationReport, JudgeError, tag_key
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.ledger.addresses import as_store
 from rubric_integrations.runs.run_files import GradedRow
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.submission.messages import Respond, check_respond
@@ -39,7 +40,7 @@ from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.judges.stored import JudgmentStore
+    from rubric_integrations.runs.ledger import LedgerLike
 
 _NOT_COPIED = ("_cache", "_history", "_outage_guard")
 
@@ -84,8 +85,8 @@ class RubricMetric:
         cache_size: How many reports are cached, so that the same text is not graded twice, and how many rows
             `history` and `graded` have. With 0 nothing is cached and they are empty.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
-        store: Stores judgments beyond this metric's lifetime, such as a `Ledger` on disk. In `summary`, a judgment
-            from the store counts with the cost of its original request.
+        store: Stores judgments beyond this metric's lifetime: a `Ledger`, a path, a URL or another `JudgmentStore`.
+            In `summary`, a judgment from the store counts with the cost of its original request.
 
     Raises:
         ValueError: Neither or both of `judge` and `grader` were passed, or a setting is unknown or out of range.
@@ -120,7 +121,7 @@ class RubricMetric:
         max_outage: float | None = None,
         cache_size: int = 4096,
         library: Mapping[str, RubricLike] | str | Path | None = None,
-        store: JudgmentStore | None = None,
+        store: LedgerLike | None = None,
     ):
         if (judge is None) == (grader is None):
             raise ValueError("`RubricMetric` needs either `judge`, such as 'openai/gpt-5-mini', or `grader`")
@@ -136,8 +137,8 @@ class RubricMetric:
         if grader is None:
             grader = PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
         self.rubrics = RowRubrics(rubric, library)
-        grader = grader.for_run(max_outage=max_outage, warm_prompt_cache=False)
-        self.grader = grader if store is None else grader.with_store(store)
+        grader = grader.for_run(max_outage=max_outage)
+        self.grader = grader if store is None else grader.with_store(as_store(store))
         self.query, self.response, self.reference, self.context = query, response, reference, context
         self.respond: Respond = respond
         self.feedback = feedback

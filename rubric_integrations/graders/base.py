@@ -17,6 +17,7 @@ from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.graders.long_texts import refuse_chunks, report_omissions
 from rubric_integrations.graders.panel import describe_judge, make_panel, require_judges, stored_judges
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
+from rubric_integrations.graders.warm_up import WarmUp
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.protocol import Judge, fingerprint_of, without_cache
 from rubric_integrations.judges.spend_limit import SpendLimit
@@ -109,7 +110,8 @@ class Grader(ABC):
             normalize, cannot_assess, partial_credit, on_failure, voting.strategies, options.may_abstain
         )
         self.voting, self.options, self.length_penalty = voting, options, length_penalty
-        self.call_limiter, self.warm_prompt_cache = CallLimiter(max_retries, limits), False
+        self.call_limiter = CallLimiter(max_retries, limits)
+        self.warm_up: WarmUp | None = None
         self._generate_fn = generate_fn
         sources = [source for source in (judge, generate_fn, judges) if source is not None]
         if len(sources) != 1 or (judges is not None and not judges):
@@ -221,23 +223,22 @@ class Grader(ABC):
         spend_limit: SpendLimit | None = None,
         *,
         max_outage: float | None = None,
-        warm_prompt_cache: bool = True,
+        warm_up: WarmUp | None = None,
     ) -> Self:
         """Copy this grader for a run of many submissions, which a judge that is down or unusable ends.
 
         See `graders/endpoint.py` for when that is; `grade` then raises `JudgeUnusable`.
 
         Args:
-            max_concurrency: The most calls at the same time, at least 1; by default this grader's own limit, shared.
+            max_concurrency: The most calls at the same time, at least 1; by default this grader's own limit. All runs
+                of one grader with the same limit share it.
             spend_limit: Counts and limits the calls of the run.
             max_outage: The seconds, at least 0, for which the judge may not reply; by default as in `CallLimits`.
-            warm_prompt_cache: Whether one call about each submission is answered before the others are sent: a provider
-                shares the beginning of a prompt only once it has answered it, and meanwhile other submissions use the
-                concurrency.
+            warm_up: Holds the other calls about a submission until the first one is answered; None to hold none.
         """
         grader = copy.copy(self)
         grader.call_limiter = self.call_limiter.for_run(max_concurrency, spend_limit, max_outage)
-        grader.warm_prompt_cache = warm_prompt_cache
+        grader.warm_up = warm_up
         return grader.with_judges([limit_judge(judge, grader.call_limiter) for judge in self.judges])
 
     def fingerprints(self) -> list[str]:

@@ -135,7 +135,7 @@ class CriterionGrader(Grader):
             options,
             self.options.may_abstain,
             batch_criteria=tuple(all_questions[other] for other in batch),
-            warm_prompt_cache=(self.warm_prompt_cache or self.may_leave_open) and is_part,
+            warm_prompt_cache=(self.warm_up is not None or self.may_leave_open) and is_part,
             whole_response=submission.response if shown is not submission else None,
         )
 

@@ -27,7 +27,7 @@ class AdaptiveConcurrency:
     def __init__(self, limit: int):
         self.limit = limit
         self._free = asyncio.Semaphore(limit)
-        self._withheld = self._to_withhold = 0
+        self._withheld = self._to_withhold = self._in_use = 0
         self._recovered, self._halved_at, self._not_before = 0.0, -1.0, 0.0
 
     @property
@@ -35,12 +35,19 @@ class AdaptiveConcurrency:
         """How many calls may run at the same time now; at least 1."""
         return self.limit - self._withheld - self._to_withhold
 
+    @property
+    def free(self) -> int:
+        """How many more calls may start now."""
+        return max(0, self.slots - self._in_use)
+
     async def __aenter__(self) -> None:
         await self._free.acquire()
+        self._in_use += 1
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._in_use -= 1
         self._release()
 
     def _release(self) -> None:

@@ -41,9 +41,9 @@ class Endpoint:
 
     - After `LOST_CALLS` lost calls in a row there is an outage: new calls are held, and one at a time probes whether
       the model replies again. After `max_outage` seconds, calls are no longer held, but fail at once.
-    - In a run, the first call is made alone. The run ends if two questions in a row fail because of a wrong key, model
-      or setting (20, once there was a readable reply), after 20 unreadable replies in a row, and when an outage has
-      lasted `max_outage`.
+    - In a run, the first call is made alone, unless the model has replied to this grader before. The run ends if two
+      questions in a row fail because of a wrong key, model or setting (20, once there was a readable reply), after 20
+      unreadable replies in a row, and when an outage has lasted `max_outage`.
 
     A copy, and one from a pickle, knows of no calls.
 
@@ -51,13 +51,20 @@ class Endpoint:
         max_outage: The seconds for which calls are held during an outage, at least 0.
         in_run: Whether the calls belong to one run, which may be ended.
         clock: The current time in seconds.
+        earlier: The state of the same model for the grader that the run was made of; None if there is none.
 
     Attributes:
         down_since: When the outage began, by `clock`; None if there is none.
     """
 
-    def __init__(self, max_outage: float, in_run: bool = False, clock: Callable[[], float] = time.monotonic):
-        self._max_outage, self._in_run, self._clock = max_outage, in_run, clock
+    def __init__(
+        self,
+        max_outage: float,
+        in_run: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        earlier: Endpoint | None = None,
+    ):
+        self._max_outage, self._in_run, self._clock, self._earlier = max_outage, in_run, clock, earlier
         self._lock = threading.Lock()
         self._single_calls = 0
         self.reset()
@@ -117,9 +124,17 @@ class Endpoint:
         """How many calls may be under way now; None for any number."""
         if self.down_since is not None:
             return 1 if self._clock() >= self._probe_at else 0
-        if not self._in_run or self._has_readable_reply:
+        if not self._in_run or self._has_readable_reply or self._replied_before:
             return None
         return MAX_UNREADABLE_REPLIES - self._unreadable if self._unreadable and not self._refused else 1
+
+    @property
+    def _replied_before(self) -> bool:
+        return self._earlier is not None and self._earlier._has_readable_reply
+
+    def note_reply(self) -> None:
+        """Note that the model has given a readable reply to a run of this grader."""
+        self._has_readable_reply = True
 
     def _end_run_if_hopeless(self) -> None:
         if not self._in_run:
@@ -149,6 +164,9 @@ class Endpoint:
             self._end_outage()
             self._has_readable_reply = True
             self._refused = self._unreadable = 0
+        if self._earlier:
+            # A training step is a run of its own, which should not begin with a call that is made alone each time.
+            self._earlier.note_reply()
 
     def _record_failure(self, failure: JudgeFailure) -> None:
         with self._lock:

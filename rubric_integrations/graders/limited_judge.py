@@ -49,11 +49,12 @@ class LimitedJudge(JudgeWrapper):
     Args:
         judge: The judge.
         limiter: The limits, shared by the judges of a grader.
+        earlier: The same judge under the limits that these replace; None if there is none.
     """
 
-    def __init__(self, judge: Judge, limiter: CallLimiter):
+    def __init__(self, judge: Judge, limiter: CallLimiter, earlier: LimitedJudge | None = None):
         super().__init__(judge)
-        self._limiter, self._endpoint = limiter, limiter.new_endpoint()
+        self._limiter, self._endpoint = limiter, limiter.new_endpoint(earlier._endpoint if earlier else None)
         # Made before the first call, so that it has the secrets that are set then.
         self._redactor: Redactor | None = None
 
@@ -172,7 +173,7 @@ def limit_judge(judge: Judge, limiter: CallLimiter) -> Judge:
     if isinstance(judge, Cascade):
         return judge.with_members(lambda member: limit_judge(member, limiter), limiter)
     if isinstance(judge, LimitedJudge):
-        return LimitedJudge(judge.inner, limiter)
+        return LimitedJudge(judge.inner, limiter, judge)
     if isinstance(judge, JudgeWrapper) and is_limited(judge):
         return judge.wrapping(limit_judge(judge.inner, limiter))
     return LimitedJudge(ValidatedJudge(judge), limiter)

@@ -60,31 +60,37 @@ class CallLimiter:
         self.max_retries, self.limits = max_retries, limits
         self._in_run, self.spend_limit = in_run, spend_limit
         self.endpoints: list[Endpoint] = []
-        # A semaphore belongs to one event loop; a grader may serve several.
-        self._concurrency: WeakKeyDictionary[asyncio.AbstractEventLoop, AdaptiveConcurrency] = WeakKeyDictionary()
+        self._concurrency = _new_limits()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_concurrency"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._concurrency = WeakKeyDictionary()
+        self._concurrency = _new_limits()
 
     def for_run(
         self, max_concurrency: int | None, spend_limit: SpendLimit | None, max_outage: float | None
     ) -> CallLimiter:
-        """Make a limiter for one run, with the same limits but for those that are given."""
+        """Make a limiter for one run, with the same limits but for those that are passed.
+
+        Runs of one grader share their slots, if they have equally many: two runs at the same time make no more calls
+        than one.
+        """
         changes = {"max_concurrency": max_concurrency, "max_outage": max_outage}
         changed = {name: value for name, value in changes.items() if value is not None}
         limits = CallLimits.model_validate({**self.limits.model_dump(), **changed})
         limiter = CallLimiter(self.max_retries, limits, in_run=True, spend_limit=spend_limit)
-        if max_concurrency is None:
-            limiter._concurrency = self._concurrency
+        limiter._concurrency = self._concurrency
         return limiter
 
-    def new_endpoint(self) -> Endpoint:
-        """Return the state of another judge's model."""
-        endpoint = Endpoint(self.limits.max_outage, in_run=self._in_run)
+    def new_endpoint(self, earlier: Endpoint | None = None) -> Endpoint:
+        """Return the state of another judge's model.
+
+        Args:
+            earlier: The state before this run; None if there is none.
+        """
+        endpoint = Endpoint(self.limits.max_outage, in_run=self._in_run, earlier=earlier)
         self.endpoints.append(endpoint)
         return endpoint
 
@@ -102,10 +108,13 @@ class CallLimiter:
     @property
     def concurrency(self) -> AdaptiveConcurrency:
         """The concurrency limit of the running event loop."""
-        loop = asyncio.get_running_loop()
-        concurrency = self._concurrency.get(loop)
+        loop, limit = asyncio.get_running_loop(), self.limits.max_concurrency
+        by_limit = self._concurrency.get(loop)
+        if by_limit is None:
+            by_limit = self._concurrency[loop] = {}
+        concurrency = by_limit.get(limit)
         if concurrency is None:
-            concurrency = self._concurrency[loop] = AdaptiveConcurrency(self.limits.max_concurrency)
+            concurrency = by_limit[limit] = AdaptiveConcurrency(limit)
         return concurrency
 
     async def call(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, Spend]:
@@ -152,6 +161,11 @@ class CallLimiter:
             failure = copy.copy(last)  # a judge may raise one object for every question
             failure.spend = total_spend(failure.spend for failure in failures)
             raise failure from last
+
+
+def _new_limits() -> WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, AdaptiveConcurrency]]:
+    # By event loop, because a semaphore belongs to one, and a grader may serve several; then by the number of slots.
+    return WeakKeyDictionary()
 
 
 def _wait(state: RetryCallState) -> float:

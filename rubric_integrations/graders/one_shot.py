@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_OPTIONS, DEFAULT_VOTING
@@ -11,7 +11,7 @@ from rubric_integrations.graders.by_criterion import CriterionGrader
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 from rubric_integrations.judges.cascade import judges_inside, needs_confidence_in_batches
-from rubric_integrations.judges.protocol import BatchJudge
+from rubric_integrations.judges.protocol import BatchJudge, Question
 from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
 from rubric_integrations.results.usage import NO_SPEND, Spend, total_spend
 from rubric_integrations.rubric.rubric import Rubric
@@ -22,6 +22,9 @@ from rubric_integrations.submission.submission import Submission
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.judges.models import GenerateFn
+
+
+_ChunkResult = tuple[dict[int, Outcome], Spend]
 
 
 class PerCriterionOneShotGrader(CriterionGrader):
@@ -130,37 +133,50 @@ class PerCriterionOneShotGrader(CriterionGrader):
         """Ask one judge about these criteria, in as few calls as the limit allows."""
         size = self.max_criteria_per_call or max(1, len(indices))
         chunks = [indices[start : start + size] for start in range(0, len(indices), size)]
-        results: list[tuple[dict[int, Outcome], Spend]] = []
-        for group in (chunks[:1], chunks[1:]) if self.warm_prompt_cache else (chunks,):
-            results += await asyncio.gather(*(self._ask_chunk(member, rubric, submission, chunk) for chunk in group))
+
+        def start(chunks: Sequence[Sequence[int]], uses_cache: bool) -> list[asyncio.Task[_ChunkResult]]:
+            asking = (self._ask_chunk(member, rubric, submission, chunk, uses_cache) for chunk in chunks)
+            return [asyncio.create_task(request) for request in asking]
+
+        uses_cache, others = True, chunks[1:]
+        tasks = start(chunks[:1], uses_cache)
+        try:
+            if others and self.warm_up:
+                uses_cache = await self.warm_up.hold(tasks[0], len(others), self.call_limiter.concurrency)
+            tasks += start(others, uses_cache)
+            results = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
         outcomes = {index: outcome for chunk, _ in results for index, outcome in chunk.items()}
         return JudgeAnswers(outcomes, member.name, member.weight, total_spend(spend for _, spend in results))
 
     async def _ask_chunk(
-        self, member: PanelMember, rubric: Rubric, submission: Submission, chunk: Sequence[int]
-    ) -> tuple[dict[int, Outcome], Spend]:
+        self, member: PanelMember, rubric: Rubric, submission: Submission, chunk: Sequence[int], uses_cache: bool
+    ) -> _ChunkResult:
         outcomes: dict[int, Outcome] = {}
         spend = NO_SPEND
         missing = list(chunk)
         for _ in range(2):  # the call, and one for what it left without an answer
-            more, cost = await self._request(member, rubric, submission, missing, chunk)
+            questions = {index: self.question(rubric, submission, index, member, chunk) for index in missing}
+            if not uses_cache:
+                questions = {index: question._replace(warm_prompt_cache=False) for index, question in questions.items()}
+            more, cost = await self._request(member, questions)
             outcomes, spend = outcomes | more, spend + cost
             missing = [index for index in missing if isinstance(outcomes[index], JudgeFailure)]
             if not missing or not all(_is_retryable(outcomes[index]) for index in missing):
                 break
         return outcomes, spend
 
-    async def _request(
-        self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int], batch: Sequence[int]
-    ) -> tuple[dict[int, Outcome], Spend]:
+    async def _request(self, member: PanelMember, questions: Mapping[int, Question]) -> _ChunkResult:
         # Numbered by their position in the rubric, so that no answer to one call can be read as one to another.
-        questions = {index + 1: self.question(rubric, submission, index, member, batch) for index in indices}
+        numbered = {index + 1: question for index, question in questions.items()}
         judge: Any = member.judge
         try:
-            result, lost = await self.call_limiter.call(lambda: judge.judge_batch(questions))
+            result, lost = await self.call_limiter.call(lambda: judge.judge_batch(numbered))
         except JudgeFailure as failure:
             # Each criterion fails for the same reason; what the attempts cost is counted once.
-            return {index: JudgeFailure(failure.kind, failure.message) for index in indices}, failure.spend
+            return {index: JudgeFailure(failure.kind, failure.message) for index in questions}, failure.spend
         faults = {number: JudgeFailure("parse", fault, retryable=True) for number, fault in result.faults.items()}
         return {number - 1: outcome for number, outcome in {**result.answers, **faults}.items()}, result.spend + lost
 

@@ -45,8 +45,8 @@ def make_panel(
 ) -> tuple[PanelMember, ...]:
     """Make a panel of judges, each of which is validated and limited from now on.
 
-    A judge is called by its model's name or its class, a cascade by the names of its judges, and an aligned judge
-    `openai/gpt-5-mini (aligned)`; a second one of the same name gets `#2`. A single judge is called `default`.
+    A judge is called by its `name`, its model's name or its class, a cascade by the names of its judges, and an aligned
+    judge `openai/gpt-5-mini (aligned)`; a second one of the same name gets `#2`. A single judge is called `default`.
 
     Raises:
         ValueError: The weights are not as many as the judges.
@@ -110,7 +110,10 @@ def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
 def _name_of(judge: Judge) -> str:
     if isinstance(judge, Cascade):
         return " then ".join(_name_of(innermost(member)) for member in judge.members)
-    name = str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
+    lm = getattr(judge, "lm", None)
+    # Judges without a model may have a `name` of another meaning.
+    own = getattr(judge, "name", None) if lm is not None else None
+    name = str(own or getattr(lm, "model", type(judge).__name__))
     alignment = getattr(judge, "alignment", None)
     return f"{name} (aligned)" if isinstance(alignment, AlignmentRecord) and alignment.kept else name
 

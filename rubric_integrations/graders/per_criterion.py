@@ -139,19 +139,24 @@ class PerCriterionGrader(CriterionGrader):
             return JudgeAnswers({}, member.name, member.weight)
 
         async def answer(index: int) -> Outcome:
+            question = self.question(rubric, submission, index, member)
+            if not uses_cache:
+                question = question._replace(warm_prompt_cache=False)
             try:
-                return await self._judge_parts(member, self.question(rubric, submission, index, member))
+                return await self._judge_parts(member, question)
             except JudgeFailure as failure:
                 if self.stops_at_first_failure:
                     _cancel(tasks, but=asyncio.current_task())
                 return failure
 
-        tasks: list[asyncio.Task[Outcome]] = []
+        uses_cache, others = True, indices[1:]
+        tasks = [asyncio.create_task(answer(indices[0]))]
         try:
-            for group in (indices[:1], indices[1:]) if self.warm_prompt_cache else (indices,):
-                if group and not (self.stops_at_first_failure and _has_failed(tasks)):
-                    tasks += [asyncio.create_task(answer(index)) for index in group]
-                    await asyncio.wait(tasks)
+            if others and self.warm_up:
+                uses_cache = await self.warm_up.hold(tasks[0], len(others), self.call_limiter.concurrency)
+            if not (self.stops_at_first_failure and _has_failed(tasks)):
+                tasks += [asyncio.create_task(answer(index)) for index in others]
+            await asyncio.wait(tasks)
         finally:
             _cancel(tasks)
         outcomes = {i: task.result() for i, task in zip(indices, tasks, strict=False) if not task.cancelled()}
@@ -179,7 +184,7 @@ class PerCriterionGrader(CriterionGrader):
 
 
 def _has_failed(tasks: Sequence[asyncio.Task[Outcome]]) -> bool:
-    return any(isinstance(task.result(), JudgeFailure) for task in tasks if not task.cancelled())
+    return any(isinstance(task.result(), JudgeFailure) for task in tasks if task.done() and not task.cancelled())
 
 
 def _cancel(tasks: Sequence[asyncio.Task[Outcome]], but: asyncio.Task[Any] | None = None) -> None:

@@ -32,6 +32,7 @@ def fingerprint_model_judge(
     examples: Sequence[LabelledJudgment],
     max_examples: int,
     confidence: bool,
+    name: str | None = None,
     training_digest: str = "",
 ) -> str | None:
     """Describe a model, its endpoint and settings, and a judge's prompts and few-shot examples, as JSON.
@@ -42,25 +43,33 @@ def fingerprint_model_judge(
         examples: The labelled judgments that it shows.
         max_examples: How many of them it shows at most.
         confidence: Whether it requests probabilities.
+        name: What stands for the model, its address and its client; None if they stand for themselves.
         training_digest: See `AlignmentRecord`. Whether a stored judgment is `trained_on` depends on it, so that the
             answers of two judges with the same prompts, of which one has seen the labels, must not be mixed.
 
     Returns:
-        The fingerprint; None for a model that cannot be identified, such as a lambda.
+        The fingerprint; None for a model that cannot be identified, such as a lambda without a name.
     """
-    client = _client_of(lm)
+    client = _client_of(lm) if name is None else ""
     if client is None:
         return None
     settings = {name: value for name, value in settings_of(lm).items() if name not in _IRRELEVANT}
     url = next((str(settings[name]) for name in _URLS if settings.get(name)), None)
-    server, path = _split_url(url or server_url_of_environment(lm.model) or "")
+    server, path = _split_url("" if name else url or server_url_of_environment(lm.model) or "")
     settings = cast("dict[str, Any]", _canonical({**settings, **dict.fromkeys(_URLS)}))
     readable = {name: settings.pop(name) for name in SAMPLING_SETTINGS & settings.keys()}
     shown = [_describe_example(example) for example in examples]
     parts = [prompt_state(module), shown, max_examples, confidence, *([training_digest] if training_digest else [])]
     prompts = json.dumps(parts, default=str, sort_keys=True)
     hidden = [path, settings] if path or settings else []
-    state = [lm.model, server, readable, client, _digest(json.dumps(hidden, sort_keys=True)) if hidden else ""]
+    # An object, so that no model's name is equal to it.
+    state = [
+        lm.model if name is None else {"name": name},
+        server,
+        readable,
+        client,
+        _digest(json.dumps(hidden, sort_keys=True)) if hidden else "",
+    ]
     return json.dumps([*state, _digest(prompts)], sort_keys=True)
 
 

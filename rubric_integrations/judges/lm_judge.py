@@ -87,6 +87,9 @@ class LMJudge(SavedPrompts):
             `Choice` does, and report `confidence` and `expected_value`. Has no effect where DSPy lacks `Choice`.
         framework_cache: Whether to use the response cache of a `dspy.LM` or chat model that has one switched on. A
             cached reply is repeated for every retry and every equal vote, so it is off by default.
+        name: A name that stands for the model, its address and its client in fingerprints and on panels, such as that
+            of one model on several servers. Judges with one name, equal settings and equal prompts share their stored
+            judgments: give it only to models whose answers you would not tell apart.
 
     Attributes:
         lm: The language model, as a `dspy.LM`.
@@ -99,10 +102,8 @@ class LMJudge(SavedPrompts):
             a server that it is not meant for.
 
     Example:
-        >>> LMJudge("openai/gpt-4.1").lm.kwargs["temperature"]
-        0.0
-        >>> LMJudge("openai/gpt-5-mini").lm.kwargs["temperature"] is None
-        True
+        >>> [LMJudge(model).lm.kwargs["temperature"] for model in ("openai/gpt-4.1", "openai/gpt-5-mini")]
+        [0.0, None]
     """
 
     def __init__(
@@ -122,8 +123,12 @@ class LMJudge(SavedPrompts):
         max_examples: int = 4,
         confidence: bool = False,
         framework_cache: bool = False,
+        name: str | None = None,
     ):
         super().__init__()
+        if name is not None and not name.strip():
+            raise ValueError("`name` is empty: all models without a name would share their stored judgments")
+        self.name = name
         options = ModelOptions(
             api_base, api_key, temperature, max_tokens, seed, reasoning_effort, service_tier, headers
         )
@@ -135,7 +140,6 @@ class LMJudge(SavedPrompts):
             raise ValueError(f"`max_examples` must be at least 0, got {max_examples!r}")
         is_default = isinstance(model, str) and temperature is None
         self._caller = ModelCaller(confidence, self.lm.kwargs.get("temperature") if is_default else None)
-
         self.criterion, self.option, self.scale, self.criteria, self.whole = (
             dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
             for signature in judge_signatures(confidence).values()
@@ -164,35 +168,12 @@ class LMJudge(SavedPrompts):
     def fingerprint(self) -> str | None:
         """Describe what this judge's answers depend on: model, endpoint, settings, instructions and examples.
 
-        None for a model that cannot be identified, such as a lambda: a ledger refuses it.
+        None for a model that cannot be identified, such as a lambda without a `name`: a ledger refuses it.
         """
         seen = self.alignment.training_digest if self.alignment else ""
-        return fingerprint_model_judge(self, self.lm, self.examples, self.max_examples, self.confidence, seen)
-
-    def __copy__(self) -> LMJudge:
-        judge = type(self).__new__(type(self))
-        dspy.Module.__setstate__(judge, dspy.Module.__getstate__(self))
-        return judge
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a pickle, which cannot hold the classes of DSPy's signatures."""
-        state: dict[str, Any] = super().__getstate__()
-        return state | {name: state[name].dump_state(json_mode=False) for name in judge_signatures(self.confidence)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for name, signature in judge_signatures(self.confidence).items():
-            predictor = dspy.Predict(signature)
-            predictor.load_state(state[name])
-            setattr(self, name, predictor)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> LMJudge:
-        """Copy the prompts, so that they can be optimized; the model, with its connections and locks, is shared."""
-        judge = copy.copy(self)
-        judge.history = []
-        for name, predictor in self.named_predictors():
-            setattr(judge, name, copy.deepcopy(predictor, memo))
-        return judge
+        return fingerprint_model_judge(
+            self, self.lm, self.examples, self.max_examples, self.confidence, self.name, seen
+        )
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Judge one criterion, whose signature's fields are the arguments; for DSPy's optimizers."""

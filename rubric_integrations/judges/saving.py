@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
 from rubric_integrations.judges.alignment_record import AlignmentRecord
+from rubric_integrations.judges.copying import CopiedPrompts
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.judge_file import (
     JudgeFile,
@@ -34,14 +35,13 @@ _LOADED = ("signature", "demos", "fields", "traces", "train")
 _SETTING_TYPES = {"temperature": (int, float), "max_tokens": int, "seed": int, "reasoning_effort": str}
 
 
-class SavedPrompts(dspy.Module):
+class SavedPrompts(CopiedPrompts):
     """A judge's prompts, which are saved and loaded without its model and the key in it."""
 
     alignment: AlignmentRecord | None = None
     lm: dspy.BaseLM
     examples: Sequence[LabelledJudgment]
     max_examples: int
-    confidence: bool
 
     def save(self, path: Any, save_program: bool = False, modules_to_serialize: Any = None) -> None:
         """Write the instructions, the few-shot examples and the alignment to a file, without the model and its key.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
+from rubric_integrations.judges.shared_spend import Exchange, SharedSpend
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.usage import UNKNOWN_CALL, Spend, SpendTotal
+from rubric_integrations.results.usage import NO_SPEND, UNKNOWN_CALL, Spend, SpendTotal
 
 Result = TypeVar("Result", Judgment, BatchResult, OverallResult)
 
@@ -34,6 +35,8 @@ class SpendLimit:
     what its most expensive call did; so that there is one, the first call is made alone. A call that was sent and never
     answered counts for `max_cost` with what was reserved, although its cost is unknown.
 
+    One from a pickle has the same limits, and has counted nothing: the limits hold in each process.
+
     Args:
         max_calls: Requests to models, at least 0; None for no limit.
         max_cost: US dollars, at least 0; None for no limit.
@@ -53,13 +56,33 @@ class SpendLimit:
         self._counted = self._reserved = 0.0
         self._highest_cost: float | None = None
         self._has_unknown_price = False
+        self._shared: SharedSpend | None = None
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return SpendLimit, (self.max_calls, self.max_cost)
 
     @property
     def spend(self) -> Spend:
         """What all calls that have ended cost."""
         with self._lock:
             return self._total.spend
+
+    def share(self, exchange: Exchange) -> None:
+        """Count what other processes and machines spend towards the same limits.
+
+        Their calls under way are not known to have ended: `max_cost` may be exceeded by what those cost, and either
+        limit by the calls that they start within a tenth of a second.
+
+        Args:
+            exchange: Records what this process has spent so far, and returns what all have.
+        """
+        self._shared = SharedSpend(exchange, lambda: Spend(calls=self._started, cost=self._counted))
+
+    async def record(self) -> None:
+        """Record what this process has spent, for the others that share the limits; raises what `exchange` raises."""
+        if self._shared:
+            await self._shared.exchange()
 
     def has_room_for(self, rows: int, highest: Spend | None) -> bool:
         """Whether the limits would hold if each of these rows cost as much as the most expensive row so far.
@@ -75,8 +98,9 @@ class SpendLimit:
         if highest is None:
             return rows <= 1
         with self._lock:
-            calls = self._total.spend.calls + rows * highest.calls
-            cost = self._counted + rows * (highest.cost or 0.0)
+            others = self._others
+            calls = self._total.spend.calls + others.calls + rows * highest.calls
+            cost = self._counted + (others.cost or 0.0) + rows * (highest.cost or 0.0)
         has_calls = self.max_calls is None or calls <= self.max_calls
         return has_calls and (self.max_cost is None or cost <= self.max_cost + _ROUNDING)
 
@@ -89,8 +113,13 @@ class SpendLimit:
 
         Raises:
             SpendLimitReached: The limits do not allow another call.
+            Exception: The spend of the other processes cannot be read.
         """
-        while (reserved := self._start(highest_cost)) is None:  # noqa: ASYNC110 -- shared by several event loops
+        while True:
+            if self._shared:
+                await self._shared.update()
+            if (reserved := self._start(highest_cost)) is not None:
+                break
             await asyncio.sleep(_PAUSE)
         # Also if the call is cancelled: it was sent.
         spend, is_answered = UNKNOWN_CALL, False
@@ -104,11 +133,16 @@ class SpendLimit:
         finally:
             self._end(spend, reserved, is_answered)
 
+    @property
+    def _others(self) -> Spend:
+        return self._shared.others if self._shared else NO_SPEND
+
     def _start(self, highest_cost: float | None) -> float | None:
         """Count a call as started, and return what is reserved for it; None if it has to wait for those under way."""
         with self._lock:
-            if self.max_calls is not None and self._started >= self.max_calls:
-                raise SpendLimitReached(f"`max_calls` of {self.max_calls} is reached")
+            if self.max_calls is not None and self._started + self._others.calls >= self.max_calls:
+                shared = f", with {self._others.calls} of the run's other processes" if self._others.calls else ""
+                raise SpendLimitReached(f"`max_calls` of {self.max_calls} is reached{shared}")
             reserved = 0.0
             if self.max_cost is not None:
                 if self._has_unknown_price:
@@ -124,12 +158,13 @@ class SpendLimit:
             return reserved
 
     def _fits(self, max_cost: float, reserved: float) -> bool:
-        if self._counted < max_cost and self._counted + self._reserved + reserved <= max_cost + _ROUNDING:
+        counted = self._counted + (self._others.cost or 0.0)
+        if counted < max_cost and counted + self._reserved + reserved <= max_cost + _ROUNDING:
             return True
         if self._under_way:
             return False
         raise SpendLimitReached(
-            f"`max_cost` of ${max_cost:g} is reached: ${self._counted:.4f} are spent, and the next call may cost "
+            f"`max_cost` of ${max_cost:g} is reached: ${counted:.4f} are spent, and the next call may cost "
             f"${reserved:.4f} (less with a lower `max_tokens`)"
         )
 

@@ -44,15 +44,25 @@ def resolve_grader(judge: JudgeLike | None, grader: Grader | None, caller: str) 
         raise ValueError(
             f"`{caller}` needs either `judge`, such as ChatOpenAI(model='gpt-5-mini'), or `grader`, but got {passed}"
         )
-    graders, lock = [grader] if grader else [], threading.Lock()
+    return _LazyGrader(judge, grader)
 
-    def get_grader() -> Grader:
+
+class _LazyGrader:
+    """Returns a grader, which it makes from a judge when it is first called."""
+
+    def __init__(self, judge: JudgeLike | None, grader: Grader | None):
+        self._judge, self._grader = judge, grader
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Grader:
         # Threads must share one grader, because the grader holds the concurrency limit.
-        with lock:
-            if not graders:
+        with self._lock:
+            if self._grader is None:
                 from rubric_integrations.graders import PerCriterionGrader
 
-                graders.append(PerCriterionGrader(judge))
-            return graders[0]
+                self._grader = PerCriterionGrader(self._judge)
+            return self._grader
 
-    return get_grader
+    def __reduce__(self) -> Any:
+        # Not the judge: a chat model with a client is pickled only as part of a grader.
+        return _LazyGrader, (None, self())

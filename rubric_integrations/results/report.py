@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -159,3 +159,6 @@ class JudgeError(ValueError):
     def __init__(self, message: str, report: EvaluationReport):
         super().__init__(message)
         self.report = report
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.report)

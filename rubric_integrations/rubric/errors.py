@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -37,6 +37,9 @@ class RubricError(ValueError):
     def __init__(self, source: str, faults: Sequence[Fault]):
         self.source, self.faults = source, tuple(faults)
         super().__init__("\n".join(f"{source}: {fault}" for fault in self.faults))
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.source, self.faults)
 
 
 def require_grader(grader: T | None) -> T:

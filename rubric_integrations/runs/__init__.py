@@ -2,7 +2,7 @@
 
 A run reads submissions, grades them concurrently, and yields one `Graded` for each. With a `Ledger`, a file of
 judgments, a run that was interrupted resumes, and `rescore` computes the scores that another rubric gives. `read_run`
-reads the file that `grade --out` wrote.
+reads the file that `grade --out` wrote, and `write_parquet` writes the grades of a run as Parquet.
 
 Example:
     >>> from rubric_integrations import Criterion, PerCriterionGrader, Rubric
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from rubric_integrations.runs.ledger import Ledger, LedgerError
+    from rubric_integrations.runs.ledger import Ledger, LedgerError, RunLedger, open_ledger
+    from rubric_integrations.runs.parquet import write_parquet
     from rubric_integrations.runs.rescoring import Rescored, rescore
     from rubric_integrations.runs.run_files import GradedRow, RunFile, RunFileError, read_run
     from rubric_integrations.runs.runner import Run, grade_many
@@ -35,16 +36,19 @@ _MODULES = {
     "Run": "runner",
     "RunFile": "run_files",
     "RunFileError": "run_files",
+    "RunLedger": "ledger",
     "RunSummary": "summary",
     "StopRule": "stopping",
     "grade_many": "runner",
+    "open_ledger": "ledger",
     "read_run": "run_files",
     "rescore": "rescoring",
+    "write_parquet": "parquet",
 }
 
 __all__ = [
-    "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run", "RunFile", "RunFileError", "RunSummary",
-    "StopRule", "grade_many", "read_run", "rescore",
+    "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run", "RunFile", "RunFileError", "RunLedger",
+    "RunSummary", "StopRule", "grade_many", "open_ledger", "read_run", "rescore", "write_parquet",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)

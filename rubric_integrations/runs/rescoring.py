@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from os import PathLike
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.event_loop import run_sync
@@ -17,7 +19,7 @@ from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.results.usage import NO_SPEND
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.ledger import Ledger, LedgerError
+from rubric_integrations.runs.ledger import LedgerError, RunLedger, open_ledger
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.submission.files import Row
 
@@ -44,7 +46,9 @@ class Rescored(NamedTuple):
 
 
 def rescore(
-    ledger: Ledger, rubric: RubricLike | RubricFunction | None = None, cannot_assess: CannotAssess | None = None
+    ledger: RunLedger | str | PathLike[str],
+    rubric: RubricLike | RubricFunction | None = None,
+    cannot_assess: CannotAssess | None = None,
 ) -> Generator[Rescored]:
     """Score all submissions in a ledger with a new rubric and the settings of the last run's grader, without calls.
 
@@ -52,7 +56,7 @@ def rescore(
     as `missing`.
 
     Args:
-        ledger: The ledger of a run.
+        ledger: The ledger of a run, its path, or the URL of its database.
         rubric: The new rubric of all rows, to which the rubric is added that a row brought to the run; None for the
             rows' own alone. Or a function, which receives each `Row`, with the rubric that it brought as JSON text, and
             returns its new rubric.
@@ -65,6 +69,7 @@ def rescore(
     Example:
         >>> import tempfile
         >>> from rubric_integrations import PerCriterionGrader, grade_many
+        >>> from rubric_integrations.runs import Ledger
         >>> def make_rubric(*weights: float) -> Rubric:
         ...     requirements = ["States the margin as 17.2%", "States the cost as 4.1%"]
         ...     return Rubric.from_dict([{"weight": w, "requirement": r} for w, r in zip(weights, requirements)])
@@ -74,12 +79,16 @@ def rescore(
         ...     before, [result.score for result in rescore(ledger, make_rubric(1, 3))]
         ([0.5], [0.25])
     """
+    if isinstance(ledger, str | PathLike):
+        with open_ledger(ledger) as opened:
+            yield from rescore(opened, rubric, cannot_assess)
+        return
     configuration = ledger.latest_grader()
     if configuration is None:
-        raise LedgerError(f"`path` {str(ledger.path)!r} has no run: rescore the ledger of `grade_many` or of `grade`")
+        raise LedgerError(f"`ledger` {ledger.address!r} has no run: rescore the ledger of `grade_many` or of `grade`")
     if configuration["grader"] not in GRADERS:
         raise LedgerError(
-            f"`path` {str(ledger.path)!r} was written by the grader {configuration['grader']!r}, which is not one of "
+            f"`ledger` {ledger.address!r} was written by the grader {configuration['grader']!r}, which is not one of "
             f"{sorted(GRADERS)!r}, so it cannot be rebuilt: run `grade_many` again with the new rubric"
         )
     judges = [_recorded_judge(description) for description in configuration["judges"]]
@@ -171,11 +180,12 @@ class _ReadOnlyLease(NamedTuple):
 class _ReadOnlyStore:
     """The judgments of a ledger, without leases."""
 
-    def __init__(self, ledger: Ledger):
+    def __init__(self, ledger: RunLedger):
         self._ledger = ledger
 
     @asynccontextmanager
     async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
-        stored = self._ledger.lookup(keys)
+        # In a thread: a database answers over the network.
+        stored = await asyncio.to_thread(self._ledger.lookup, keys)
         # The calls were made, and paid for, in the earlier run: a rescored report costs nothing.
         yield _ReadOnlyLease({key: judgment.model_copy(update={"spend": NO_SPEND}) for key, judgment in stored.items()})

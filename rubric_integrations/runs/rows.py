@@ -9,22 +9,29 @@ from rubric_integrations._util.threads import run_in_thread
 from rubric_integrations.formats.healthbench import labels_of
 from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.tables import rows_of_batch, rows_of_table
+from rubric_integrations.submission.arrays import without_arrays
 from rubric_integrations.submission.inputs import ToGradeInput, as_submission
 from rubric_integrations.submission.rows import Row, read_row
 from rubric_integrations.submission.submission import error_line
 
 
 async def as_rows(submissions: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[tuple[Any, Row]]:
-    """Yield each item with its row, numbered from 1, without reading ahead."""
-    number = 0
-    if isinstance(submissions, AsyncIterable):
-        async for item in submissions:
-            number += 1
-            yield item, as_row(item, number)
+    """Yield each item with its row, numbered from 1, without reading ahead.
+
+    The items of a table, and of batches of a table, are their rows.
+    """
+    source, number = rows_of_table(submissions), 0
+    if isinstance(source, AsyncIterable):
+        async for item in source:
+            for row in rows_of_batch(item):
+                number += 1
+                yield row, as_row(row, number)
     else:
-        for item in submissions:
-            number += 1
-            yield item, as_row(item, number)
+        for item in source:
+            for row in rows_of_batch(item):
+                number += 1
+                yield row, as_row(row, number)
 
 
 def as_row(item: Any, number: int) -> Row:
@@ -40,6 +47,8 @@ def as_row(item: Any, number: int) -> Row:
     """
     if isinstance(item, Row):
         return item
+    if hasattr(item, "tolist"):
+        item = without_arrays(item)
     # A mapping of only these two keys is one response with its reasoning, which `as_submission` reads.
     if isinstance(item, Mapping) and not set(cast("Mapping[str, Any]", item)) <= {"thinking", "output"}:
         return read_row(cast("Mapping[str, Any]", item), number)

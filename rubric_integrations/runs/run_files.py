@@ -237,6 +237,11 @@ def _no_garbage_collection() -> Generator[None]:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    if path.suffix.lower() == ".parquet" or path.is_dir():
+        raise RunFileError(
+            f"{path}: Parquet files of grades have neither the submissions nor the requirements: name the file of "
+            "`grade --out run.jsonl`, which a second run with the same ledger writes without a call"
+        )
     try:
         for number, fields in read_json_lines(path):
             if not isinstance(fields, dict):

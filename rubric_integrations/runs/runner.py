@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations._util.event_loop import close_stream, run_sync
 from rubric_integrations._util.notebook import data_frame
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
 from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader
 from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.graders.rounds import grade_in_rounds
+from rubric_integrations.graders.warm_up import WarmUp
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend_limit import SpendLimit
+from rubric_integrations.judges.stored import StoreError
 from rubric_integrations.results.report import JudgeError, tag_key
 from rubric_integrations.results.usage import NO_SPEND, Spend
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.progress import progress_bar, summary_table
 from rubric_integrations.runs.rows import as_rows, find_rubric
 from rubric_integrations.runs.stopping import EarlyStop, StopRule
+from rubric_integrations.runs.stores import RunStore, SharedRun, open_store
 from rubric_integrations.runs.summary import Graded, RunSummary
 from rubric_integrations.runs.window import RowWindow
 from rubric_integrations.submission.files import Row
@@ -34,7 +37,7 @@ MAX_WAITING_ROWS = 1000
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from rubric_integrations.runs.ledger import Ledger
+    from rubric_integrations.runs.ledger import LedgerLike
 
 
 class Run:
@@ -62,12 +65,13 @@ class Run:
         grader: Grader,
         *,
         library: Mapping[str, RubricLike] | str | Path | None,
-        ledger: Ledger | str | Path | None,
+        ledger: LedgerLike | None,
         max_concurrency: int,
         progress: bool,
         ordered: bool,
         max_cost: float | None,
         max_calls: int | None,
+        run: str | None,
         stop_when: StopRule | None,
     ):
         if isinstance(submissions, str | bytes | Mapping):
@@ -76,10 +80,12 @@ class Run:
         if max_concurrency < 1:
             raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
         self._submissions, self._rubrics, self._ledger = submissions, RowRubrics(rubric, library), ledger
+        self._run = SharedRun.named(run, ledger)
         if self._rubrics.shared is not None:
             grader.check_rubric(self._rubrics.shared)
         self._spend_limit = SpendLimit(max_calls, max_cost)
-        self._grader = grader.for_run(max_concurrency, self._spend_limit)
+        self._warm_up = WarmUp()
+        self._grader = grader.for_run(max_concurrency, self._spend_limit, warm_up=self._warm_up)
         # More submissions than calls: while one waits for its last call, the others use the free slots.
         self._max_under_way = 2 * max_concurrency
         self._ordered, self._progress, self._early_stop = ordered, progress, EarlyStop(stop_when)
@@ -96,7 +102,7 @@ class Run:
             while (graded := run_sync(next_result())) is not None:
                 yield graded
         finally:
-            run_sync(_close(stream))
+            run_sync(close_stream(stream))
 
     def __aiter__(self) -> AsyncGenerator[Graded]:
         return self._stream()
@@ -110,8 +116,7 @@ class Run:
     def to_dataframe(self) -> DataFrame:
         """Grade everything, and return one row per submission: its grade, the scores of tags, verdicts per criterion.
 
-        `omitted_characters` is a column only if `CallLimits.step_limit` has cut anything, and `escalated`, the share of
-        a row's answers that the expensive judge gave, only for the judgments of a `Cascade`.
+        `omitted_characters` is a column only if a text was cut, and `escalated`, a share, only for a `Cascade`.
 
         Raises:
             ImportError: pandas is not installed.
@@ -126,24 +131,19 @@ class Run:
     async def _stream(self) -> AsyncGenerator[Graded]:
         start = time.monotonic()
         with ExitStack() as stack:
-            grader, ledger = self._grader, None
-            if self._ledger is not None:
-                from rubric_integrations.runs.ledger import Ledger
-
-                ledger = self._ledger if isinstance(self._ledger, Ledger) else stack.enter_context(Ledger(self._ledger))
-                grader = grader.with_store(ledger)
-                ledger.record_grader(self._grader.configuration())
-            reused_before = ledger.reused if ledger else 0
+            store = stack.enter_context(open_store(self._ledger))
+            store.share_limits(self._run, self._spend_limit)
+            grader = store.attach(self._grader)
             show = (
                 stack.enter_context(progress_bar(self._submissions, self._outage_seconds)) if self._progress else None
             )
 
             def update_spend() -> None:
-                reused = ledger.reused - reused_before if ledger else 0
-                self._update_summary(spend=self._spend_limit.spend, reused=reused, seconds=time.monotonic() - start)
+                seconds = time.monotonic() - start
+                self._update_summary(spend=self._spend_limit.spend, reused=store.reused, seconds=seconds)
 
             try:
-                async with aclosing(self._results(grader, ledger)) as results:
+                async with aclosing(self._results(grader, store)) as results:
                     async for graded in results:
                         self.summary = self.summary.with_result(graded)
                         update_spend()
@@ -153,11 +153,14 @@ class Run:
             finally:
                 # Rows that a limit or the caller left unfinished yield no result, but their calls were paid for.
                 update_spend()
+                with suppress(StoreError):
+                    await self._spend_limit.record()
 
-    async def _results(self, grader: Grader, ledger: Ledger | None) -> AsyncGenerator[Graded]:
+    async def _results(self, grader: Grader, store: RunStore) -> AsyncGenerator[Graded]:
         """Yield the results; after the run is stopped, or its source fails, yield those under way and start no more."""
         window = RowWindow(self._max_under_way, MAX_WAITING_ROWS, self._ordered)
         source_error: Exception | None = None
+        self._warm_up.begin_rows()
         try:
             async with aclosing(as_rows(self._submissions)) as rows:
                 while True:
@@ -175,13 +178,13 @@ class Run:
                     if next_row is None:
                         break
                     row, own, rubric = await find_rubric(self._rubrics, *next_row, grader.check_rubric)
-                    if ledger and row.submission:
-                        ledger.record_submission(row.id, row.submission, own)
+                    store.record(row, own)
                     self._early_stop.watch(window.start(self._grade(grader, row, rubric)))
                     # Lets the task send its first request while the next row is read.
                     await asyncio.sleep(0)
                     for graded in self._finished(window):
                         yield graded
+            self._warm_up.end_rows(grader.call_limiter.concurrency)
             while window.is_busy:
                 await window.wait()
                 for graded in self._finished(window):
@@ -241,12 +244,13 @@ def grade_many(
     grader: Grader,
     *,
     library: Mapping[str, RubricLike] | str | Path | None = None,
-    ledger: Ledger | str | Path | None = None,
+    ledger: LedgerLike | None = None,
     max_concurrency: int = 64,
     progress: bool = False,
     ordered: bool = True,
     max_cost: float | None = None,
     max_calls: int | None = None,
+    run: str | None = None,
     stop_when: StopRule | None = None,
 ) -> Run:
     """Grade many submissions concurrently; iterate the run with `for` or `async for`.
@@ -260,26 +264,30 @@ def grade_many(
             function, which receives each item as it was passed, and returns its rubric.
         library: Rubrics by name, or the path of a file with such a mapping, for rows whose `rubric` is a name.
         grader: The grader; its own `max_concurrency` has no effect in a run.
-        ledger: A `Ledger`, or the path of one. Each judgment is stored there as soon as it arrives, and a judgment
-            that it has is not requested again: start a run that was killed a second time, and it resumes.
+        ledger: Where each judgment is stored as soon as it arrives, and not requested again: start a run that was
+            killed a second time, and it resumes. The path of a file, the URL of a PostgreSQL database, for processes on
+            several machines, an open ledger, or any other `JudgmentStore`, which records no submissions for `rescore`.
         max_concurrency: The largest number of concurrent calls over the whole run, at least 1; while a provider
-            reports a rate limit, the run makes fewer.
+            reports a rate limit, the run makes fewer. Runs of one grader with the same number share it.
         progress: Whether to show a progress bar on stderr, if stderr is a terminal.
         ordered: Whether results come in the order of the submissions; if not, they come as soon as they are ready.
         max_cost: The most that the run may spend, in US dollars; the run ends before a call would exceed it.
         max_calls: The largest number of calls to models that the run may make.
+        run: A name, such as `"nightly"`. `max_cost` and `max_calls` then hold for everything that was spent under this
+            name in the ledger, by all processes and machines, now and earlier. They may be exceeded by what the calls
+            cost that are under way on the others when a limit is reached.
         stop_when: Ends the run early, such as a new `SequentialGate`: a function that receives each score (None without
             a complete grade) in the order of the submissions, which must be random, and returns why the run ends, or
             None. No row starts then; up to twice `max_concurrency` rows are under way, and are finished.
 
     Returns:
-        The run. Its `summary` is up to date after each result and says what `stopped` the run early, if anything
-        did. The judgments made until then are in the ledger.
+        The run. Its `summary` is up to date after each result, and says what `stopped` the run early.
 
     Raises:
         TypeError: `submissions` is a single submission. When the iteration begins: there is a ledger, and a judge has
-            no `fingerprint`.
-        ValueError: A limit is out of range, the rubric is invalid (`RubricError`), or the grader cannot use it.
+            no `fingerprint`; or there is a `run`, and the ledger does not count what is spent.
+        ValueError: A limit is out of range, there is a `run` without a ledger, the rubric is invalid (`RubricError`),
+            or the grader cannot use it. When the iteration begins: the ledger cannot be used (`LedgerError`).
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
@@ -289,12 +297,5 @@ def grade_many(
     """
     return Run(
         submissions, rubric, grader, library=library, ledger=ledger, max_concurrency=max_concurrency,
-        progress=progress, ordered=ordered, max_cost=max_cost, max_calls=max_calls, stop_when=stop_when,
+        progress=progress, ordered=ordered, max_cost=max_cost, max_calls=max_calls, run=run, stop_when=stop_when,
     )  # fmt: skip
-
-
-async def _close(stream: Any) -> None:
-    # Ctrl-C interrupts the waiting thread, not the step of the generator, which ends a moment later on the loop.
-    while stream.ag_running:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
-    await stream.aclose()

@@ -10,11 +10,11 @@ from rubric_integrations._util.extras import install_command
 from rubric_integrations._util.json_lines import parse_json
 from rubric_integrations.submission.csv_records import CsvError, read_csv
 from rubric_integrations.submission.messages import is_conversation
-from rubric_integrations.submission.rows import Columns, describe_missing_column, missing_column
+from rubric_integrations.submission.rows import Columns, describe_missing_column, missing_column, needed_columns
 from rubric_integrations.submission.submission import error_line
 
 # Rows of a Parquet file in memory at once.
-_PARQUET_ROWS = 200
+_PARQUET_ROWS = 1_000
 
 _SHEET = "save the sheet as CSV (UTF-8)"
 UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET}
@@ -104,8 +104,8 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[Entry]:
         file = ParquetFile(path)
         if (missing := missing_column(file.schema_arrow.names, columns)) is not None:
             raise ResponsesError(f"{path}: {describe_missing_column(file.schema_arrow.names, missing)}")
-        number = 0
-        for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
+        number, needed = 0, needed_columns(file.schema_arrow.names, columns)
+        for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=needed):
             for fields in batch.to_pylist():
                 number += 1
                 yield Entry(number, f"row {number}", fields)

@@ -6,12 +6,14 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
 from rubric_integrations._util.json_lines import parse_json
+from rubric_integrations.submission.arrays import without_arrays
 from rubric_integrations.submission.attachment_inputs import attachment_fields, read_paths
 from rubric_integrations.submission.dialects.registry import dialect_of
 from rubric_integrations.submission.submission import Submission, error_line
@@ -77,8 +79,8 @@ def read_row(
 ) -> Row:
     """Convert one row of named fields, from a file or a caller, to a submission.
 
-    Names of columns are compared without regard to case, outer white space, and to spaces for underscores. None and NaN
-    are missing values.
+    Names of columns are compared without regard to case, outer white space, and to spaces for underscores. None, NaN
+    and the missing values of pandas are missing. Arrays are read as lists.
 
     Args:
         data: A `response` and optionally a `query`, `reference`, `context`, `attachments`, `trajectory`, `thinking`,
@@ -93,6 +95,7 @@ def read_row(
         >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
         '6 x 7?'
     """
+    data = without_arrays(data)
     names_of = _find_columns(tuple(data), columns)
     fields = {
         field: data[name]
@@ -147,6 +150,11 @@ def missing_column(names: Iterable[str], columns: Columns) -> str | None:
     names_of = _find_columns(tuple(names), columns)
     named = {field: column for field, column in columns._asdict().items() if column is not None}
     return next((column for field, column in ({"response": "response"} | named).items() if not names_of[field]), None)
+
+
+def needed_columns(names: Iterable[str], columns: Columns) -> list[str]:
+    """Return those columns of a file that a row is made of."""
+    return list(chain.from_iterable(_find_columns(tuple(names), columns).values()))
 
 
 def describe_missing_column(names: Iterable[str], missing: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from rubric_integrations.cli.judge_option import make_judge, make_judges
 from rubric_integrations.judges import Cascade, LMJudge
+from rubric_integrations.judges.protocol import fingerprint_of
 from tests.cli.commands import grade, read_lines, run
 from tests.judges.questions import MET_REPLY
 from tests.openai_server import OpenAIServer, Reply
@@ -154,6 +155,13 @@ def test_several_judges_are_a_panel(files: Path, server: OpenAIServer) -> None:
 def test_offline_judge_on_a_panel_is_refused() -> None:
     with pytest.raises(ValueError, match="'offline' beside other judges uses no model"):
         make_judges(["openai/m", "offline"], None)
+
+
+def test_name_of_several_models_is_refused() -> None:
+    with pytest.raises(ValueError, match="'name' would give one name to several models"):
+        make_judges(["openai/one", "openai/two"], None, ["name=llama"])
+    (one, other) = make_judges(["openai/one", "openai/one"], None, ["name=llama"])
+    assert fingerprint_of(one) == fingerprint_of(other) != fingerprint_of(make_judges(["openai/one"], None)[0])
 
 
 def test_judge_is_offline_by_default(files: Path) -> None:

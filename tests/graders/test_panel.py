@@ -22,9 +22,11 @@ DOWN = JudgeFailure("config", "down")
 
 
 def test_judges_of_a_panel_are_named_by_model_or_class_and_number() -> None:
-    judges = [FakeJudge(), LMJudge("openai/one"), FakeJudge(), LMJudge("openai/one")]
+    judges = [FakeJudge(), LMJudge("openai/one"), FakeJudge(), LMJudge("openai/one", name="two")]
     names = [member.name for member in make_panel(judges, None, LIMITER)]
-    assert names == ["FakeJudge", "openai/one", "FakeJudge#2", "openai/one#2"]
+    assert names == ["FakeJudge", "openai/one", "FakeJudge#2", "two"]
+    twice = [LMJudge("openai/one"), LMJudge("openai/one")]
+    assert [member.name for member in make_panel(twice, None, LIMITER)] == ["openai/one", "openai/one#2"]
     assert [member.name for member in make_panel([FakeJudge()], None, LIMITER)] == ["default"]
     assert [member.weight for member in make_panel(judges, [1, 2, 3, 4], LIMITER)] == [1, 2, 3, 4]
 

@@ -45,6 +45,40 @@ def test_fingerprint_depends_on_every_setting_but_the_key(change: dict[str, Any]
     assert LMJudge(**another_key).fingerprint() == LMJudge(**plain).fingerprint()
 
 
+def nameless_function() -> Any:
+    async def reply(system: str, user: str) -> str:
+        return f"{system} {user} {nameless}"
+
+    nameless = "a closure, which no name identifies"
+    return reply
+
+
+def test_name_stands_for_the_model_its_address_and_its_client() -> None:
+    def fingerprint(model: Any = "openai/m", **settings: Any) -> str | None:
+        return LMJudge(model, name="llama", **settings).fingerprint()
+
+    one = fingerprint(api_base="http://one/v1", temperature=0)
+    assert one == fingerprint(api_base="https://two:8000/openai/v1?version=1", temperature=0)
+    assert one == fingerprint("hosted_vllm/llama", api_base="http://three/v1", temperature=0)
+    assert fingerprint(nameless_function()) is not None
+    assert "llama" in str(one)
+    assert "http" not in str(one)
+    assert one != LMJudge("openai/m", name="qwen", api_base="http://one/v1", temperature=0).fingerprint()
+    assert one != LMJudge("llama", temperature=0).fingerprint()
+    for change in (
+        {"max_tokens": 9},
+        {"temperature": 0.5},
+        {"headers": {"X-Route": "a"}},
+        {"system_prompt": "Be strict."},
+    ):
+        assert one != fingerprint(**{"temperature": 0, **change})
+
+
+def test_empty_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="`name` is empty"):
+        LMJudge("openai/m", name=" ")
+
+
 def test_fingerprint_depends_on_headers_but_shows_none() -> None:
     def fingerprint(**headers: str) -> str | None:
         return LMJudge("openai/mock", headers=headers or None).fingerprint()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import dspy
@@ -11,9 +13,16 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, Option, PerCriterionGrader, Rubric, Scale, Submission
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.graders import GRADERS, Grader, OptionDisplay, PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.graders import (
+    GRADERS,
+    CallLimits,
+    Grader,
+    OptionDisplay,
+    PerCriterionOneShotGrader,
+    RubricAsJudgeGrader,
+)
 from rubric_integrations.judges import JudgmentStore, LMJudge
-from rubric_integrations.judges.stored import StoredJudge
+from rubric_integrations.judges.stored import Lease, StoredJudge
 from rubric_integrations.results import JudgeFailure, Judgment, Spend
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, FakeStore, batch_of
 from tests.judges.questions import BINARY, question_about
@@ -162,6 +171,28 @@ def test_failure_is_recorded_and_its_question_requested_again(server: OpenAIServ
         KIND.grade_sync("Hello.", grader=grader)
     assert len(store.failures) == 1
     assert KIND.grade_sync("Hello.", grader=grader).score == 1.0
+
+
+async def test_wait_for_the_lease_of_another_takes_no_slot_and_no_time_of_the_call() -> None:
+    leased, other_is_done = asyncio.Event(), asyncio.Event()
+
+    class BusyStore(FakeStore):
+        @asynccontextmanager
+        async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
+            if not leased.is_set():
+                leased.set()
+                async with asyncio.timeout(20):
+                    await other_is_done.wait()
+                await asyncio.sleep(0.1)  # longer than the timeout
+            yield self
+
+    limits = CallLimits(max_concurrency=1, timeout=0.05)
+    grader = PerCriterionGrader(FakeJudge(fingerprint="fake"), limits=limits, max_retries=0).with_store(BusyStore())
+    waiting = asyncio.create_task(KIND.grade("Hello.", grader=grader))
+    await leased.wait()
+    assert (await KIND.grade("Bye.", grader=grader)).score == 1.0
+    other_is_done.set()
+    assert (await waiting).score == 1.0
 
 
 # -- validation

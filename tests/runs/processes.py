@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
+
+import cloudpickle
 
 _CONTEXT = multiprocessing.get_context("forkserver") if hasattr(os, "fork") else multiprocessing.get_context("spawn")
 if hasattr(os, "fork"):
@@ -72,6 +77,30 @@ class Command:
 def run_command(folder: Path, *arguments: object) -> Result:
     """Run a command to its end."""
     return Command(folder, *arguments).wait()
+
+
+def call_in_process(function: Callable[[Any], Any], argument: Any, *, by_value: bool = True) -> Any:
+    """Call a function in a process of its own, and return what it returns.
+
+    Args:
+        function: A function of a module.
+        argument: Its argument, which gets there as a pickle.
+        by_value: Whether cloudpickle makes the pickle, as in Ray and Spark, and not `pickle`, as in `multiprocessing`.
+    """
+    receiver, sender = _CONTEXT.Pipe(duplex=False)
+    data = cloudpickle.dumps(argument) if by_value else pickle.dumps(argument)
+    process = _CONTEXT.Process(target=_call, args=(function, data, sender))
+    process.start()
+    sender.close()
+    try:
+        return receiver.recv() if receiver.poll(MAX_SECONDS) else None
+    finally:
+        process.join(MAX_SECONDS)
+        assert process.exitcode == 0
+
+
+def _call(function: Callable[[Any], Any], data: bytes, sender: Connection) -> None:
+    sender.send(function(pickle.loads(data)))
 
 
 def _run(arguments: list[str], output: tuple[Path, Path]) -> None:

@@ -16,10 +16,10 @@ from rubric_integrations.judges.wrappers import JudgeWrapper
 from rubric_integrations.results import JudgeFailure, Judgment
 from rubric_integrations.results.usage import NO_SPEND
 from rubric_integrations.runs import runner
-from rubric_integrations.runs.ledger import leases, store
+from rubric_integrations.runs.ledger import leases, leasing
 from rubric_integrations.submission.files import Row
 
-_call, _digest, _store = SpendLimit.call, StoredJudge._digest, store._Lease.store  # pyright: ignore[reportPrivateUsage]
+_call, _digest, _store = SpendLimit.call, StoredJudge._digest, leasing._Lease.store  # pyright: ignore[reportPrivateUsage]
 _on_rate_limit, _as_rows = concurrency.AdaptiveConcurrency.on_rate_limit, runner.as_rows
 
 
@@ -102,7 +102,7 @@ BREAKAGES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a lease is not released": lambda: patch.object(leases.Leases, "release", _do_nothing),
     "heartbeats are not sent": lambda: patch.object(leases.Leases, "renew", _do_nothing),
     "everybody else is taken for dead": lambda: patch.object(leases.Owner, "is_dead", True),
-    "a lease ends before its judgment is stored": lambda: patch.object(store._Lease, "store", _store_after_release),  # pyright: ignore[reportPrivateUsage]
+    "a lease ends before its judgment is stored": lambda: patch.object(leasing._Lease, "store", _store_after_release),  # pyright: ignore[reportPrivateUsage]
     "the key of a judgment ignores its criterion": lambda: patch.object(StoredJudge, "_digest", _ignore_criterion),
     "calls are counted after they are sent": lambda: patch.object(SpendLimit, "call", _count_after_sending),
     "nothing is reserved for a call": lambda: patch.object(SpendLimit, "call", _reserve_nothing),

@@ -14,6 +14,7 @@ from rubric_integrations._util.event_loop import on_background_loop
 from rubric_integrations.judges.models.completion import FINISH_REASON, HAS_FORMAT
 from rubric_integrations.judges.models.failures import response_from_error, to_lm_error
 from rubric_integrations.judges.models.keys import require_keys_for_server
+from rubric_integrations.judges.models.langchain_pickles import ModelFields, from_pickle, to_pickle
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -110,18 +111,21 @@ class _Engine:
     supports_response_schema = True
     supported_params = frozenset({*_SETTINGS, "stop", "response_format"})
 
-    def __init__(self, model: BaseChatModel):
+    def __init__(self, model: BaseChatModel, structured: bool = True):
         # Imported here, because httpx takes a fifth of a second and only chat models need it.
         from rubric_integrations.judges.models.langchain_http import guarded
 
         # The user's own is kept, because its HTTP clients close the shared connections when they are no longer used.
         self.original, self.model = model, guarded(model)
         self.settings = _settings_of(model)
-        self._structured = True
+        self._structured = structured
 
     def __deepcopy__(self, memo: object) -> Self:
         # DSPy's optimizers copy programs; the model's client must not be copied with them.
         return self
+
+    def __reduce__(self) -> Any:
+        return _restore, (to_pickle(self.original), self._structured)
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         runnable, messages, settings = self.plan(request)
@@ -156,6 +160,10 @@ class _Engine:
     def fingerprint(self) -> str:
         """Return the model's class; its settings are those of `chat_model_settings`."""
         return f"{type(self.model).__module__}.{type(self.model).__qualname__}"
+
+
+def _restore(model: BaseChatModel | ModelFields, structured: bool) -> _Engine:
+    return _Engine(from_pickle(model), structured)
 
 
 class _AsyncEngine:

@@ -13,11 +13,12 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
+from uuid import getnode, uuid4
 from weakref import ref
 
 from rubric_integrations.runs.ledger.batching import Batcher
-from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
+from rubric_integrations.runs.ledger.errors import LedgerError
+from rubric_integrations.runs.ledger.sqlite import LedgerFile
 
 # Seconds without a heartbeat after which the leases of an owner expire.
 LEASE_SECONDS = 5.0
@@ -35,7 +36,7 @@ class Owner(NamedTuple):
 
     Attributes:
         name: A unique name.
-        host: The host and the process namespace; None if the owner is no longer registered.
+        host: The machine and the process namespace; None if the owner is no longer registered.
         pid: The process; None if the owner is no longer registered.
         heartbeat: A counter that the owner raises while it is alive and holds leases.
     """
@@ -69,11 +70,12 @@ class Owner(NamedTuple):
 @cache
 def _host() -> str:
     try:
-        # A container may share the name of its host, but not its process ids.
+        # A container may share the name of its host, but not its process ids; and two machines may have one name.
         namespace = str(Path("/proc/self/ns/pid").readlink())
+        machine = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        namespace = ""
-    return f"{socket.gethostname()} {namespace}"
+        namespace, machine = "", f"{getnode():x}"
+    return f"{socket.gethostname()} {namespace} {machine}"
 
 
 _KeyState = str | Owner | None

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from weakref import WeakSet
 
-from rubric_integrations.judges.stored import StoreError
+from rubric_integrations.runs.ledger.errors import LedgerError
 
 # "rubr" in the header of the file tells a ledger from the database of another program.
 APPLICATION_ID = 0x72756272
@@ -40,14 +40,13 @@ ADDED = (
     "CREATE TABLE IF NOT EXISTS row_rubrics (submission TEXT PRIMARY KEY, rubric TEXT NOT NULL)",
     # The bytes of attachments, once each, by their SHA-256; a submission has the SHA-256 in their place.
     "CREATE TABLE IF NOT EXISTS files (sha256 TEXT PRIMARY KEY, content BLOB NOT NULL)",
+    # What the parts of a named run have spent, in all processes.
+    "CREATE TABLE IF NOT EXISTS spending (run TEXT, part TEXT, calls INTEGER NOT NULL, cost REAL NOT NULL,"
+    " PRIMARY KEY (run, part))",
 )
 
 # Seconds to wait for the transaction of another process, which usually takes microseconds.
 BUSY_SECONDS = 30.0
-
-
-class LedgerError(StoreError, ValueError):
-    """A file is not a ledger, or can no longer be used as one; the judgments stored in it stay there."""
 
 
 class LedgerFile:
@@ -58,6 +57,7 @@ class LedgerFile:
 
     Attributes:
         lock: Held by the thread that uses the connection.
+        is_closed: Whether `close` was called.
 
     Raises:
         LedgerError: The file is not a ledger, is a ledger of another version, or cannot be written.
@@ -73,7 +73,7 @@ class LedgerFile:
         self._identity: tuple[int, int] | None = None
         # The same of the files that SQLite keeps beside it while it is open, by their paths.
         self._beside: dict[Path, tuple[int, int] | None] = {}
-        self._closed = False
+        self.is_closed = False
         _files.add(self)
         with self.working():
             pass
@@ -86,7 +86,7 @@ class LedgerFile:
             LedgerError: The file can no longer be used, or is closed.
         """
         with self.lock:
-            if self._closed:
+            if self.is_closed:
                 raise LedgerError(f"the ledger {self._name!r} is closed: keep it open until all grades are done")
             try:
                 self._refuse_other_file()
@@ -123,7 +123,7 @@ class LedgerFile:
     def close(self) -> None:
         """Close the file for good."""
         with self.lock:
-            self._closed = True
+            self.is_closed = True
             self._disconnect()
 
     def before_fork(self) -> None:

@@ -4,47 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from rubric_integrations._util.records import encodable
 from rubric_integrations.judges.stored import Lease
-from rubric_integrations.results.judgment import FailureKind, JudgeFailure, Judgment
+from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, SpendTotal
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.ledger.batching import Batcher
 from rubric_integrations.runs.ledger.leases import Leases
+from rubric_integrations.runs.ledger.leasing import lease_keys, read_judgment
+from rubric_integrations.runs.ledger.protocol import MAX_MESSAGE, FailureRecord
+from rubric_integrations.runs.ledger.reopening import reopen
 from rubric_integrations.runs.ledger.rows import store_rows
-from rubric_integrations.runs.ledger.sqlite import LedgerError, LedgerFile
-from rubric_integrations.runs.ledger.submissions import PAGE, dump_submission, load_submission, store_files
+from rubric_integrations.runs.ledger.sqlite import LedgerFile
+from rubric_integrations.runs.ledger.submissions import dump_submission, load_submission, stored_files
 from rubric_integrations.submission.rows import Row
 from rubric_integrations.submission.submission import Submission
 
-# Characters of a failure's message that are stored: a provider may send a whole page.
-MAX_MESSAGE = 1_000
-
-
-class FailureRecord(NamedTuple):
-    """The failures of a judge under one key.
-
-    Attributes:
-        key: The key of the judgment.
-        kind: The kind of the last failure.
-        message: The message of the last failure, up to 1,000 characters.
-        at: The time of the last failure, in Unix seconds.
-        times: The number of failures.
-    """
-
-    key: str
-    kind: FailureKind
-    message: str
-    at: float
-    times: int
+# The rows after a number, with the rubric that each has brought.
+_PAGE = (
+    "SELECT number, id, submissions.submission, rubrics.rubric FROM submissions"
+    " LEFT JOIN row_rubrics ON row_rubrics.submission = submissions.hash"
+    " LEFT JOIN rubrics ON rubrics.hash = row_rubrics.rubric"
+    " WHERE number > ? ORDER BY number LIMIT 500"
+)
 
 
 class Ledger:
@@ -52,7 +44,8 @@ class Ledger:
 
     While one caller holds the lease on a key, all others wait for its judgment; if that caller fails or its process
     dies, the next one gets the lease. One object serves any number of threads and event loops, and works on both sides
-    of `os.fork`. Several processes may open the same file.
+    of `os.fork`. Several processes may open the same file. A pickle holds its path, so that another process on the same
+    machine opens the file, once for all pickles of it. A copy is the same ledger.
 
     A judgment is safe once `Lease.store` returns: no crash of the process loses it. A power failure may lose those of
     the last half minute or so, which are then requested again, but does not damage the file.
@@ -90,10 +83,29 @@ class Ledger:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
+    def __reduce__(self) -> Any:
+        return reopen, (Ledger, str(self.path.absolute()))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     def close(self) -> None:
         """End the leases that are still held, and close the file."""
         self._state.leases.close()
         self._file.close()
+
+    @property
+    def address(self) -> str:
+        """The path of the file."""
+        return str(self.path)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._file.is_closed
 
     @property
     def stored(self) -> int:
@@ -152,10 +164,11 @@ class Ledger:
         digest = sha256(f"{row_id}\n{text}".encode()).hexdigest()
         query = "INSERT OR IGNORE INTO submissions (hash, id, submission) VALUES (?, ?, ?)"
         with self._file.working() as db:
-            store_files(db, submission)
+            db.executemany("INSERT OR IGNORE INTO files VALUES (?, ?)", stored_files(submission).items())
             db.execute(query, (digest, row_id, text))
             if rubric is not None:
-                rubric_text = rubric.to_json()
+                # In JSON, the escape of half an emoji is that character again.
+                rubric_text = encodable(rubric.to_json())
                 rubric_digest = sha256(rubric_text.encode()).hexdigest()
                 db.execute("INSERT OR IGNORE INTO rubrics VALUES (?, ?)", (rubric_digest, rubric_text))
                 db.execute("INSERT OR REPLACE INTO row_rubrics VALUES (?, ?)", (digest, rubric_digest))
@@ -167,12 +180,12 @@ class Ledger:
         last = 0
         while True:
             with self._file.working() as db:
-                rows = db.execute(PAGE, (last,)).fetchall()
+                rows = db.execute(_PAGE, (last,)).fetchall()
             if not rows:
                 return
             for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`
                 with self._file.working() as db:
-                    submission = load_submission(db, text)
+                    submission = load_submission(text, partial(_read_file, db))
                 yield Row(row_id, submission, rubric=rubric), submission
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
@@ -190,6 +203,22 @@ class Ledger:
             row = db.execute("SELECT grader FROM graders ORDER BY at DESC LIMIT 1").fetchone()
         return json.loads(row[0]) if row else None
 
+    async def exchange_spend(self, run: str, part: str, spend: Spend) -> Spend:
+        """Record what one part of a run has spent so far, in place of its last record, and return the sum of all parts.
+
+        Args:
+            run: The name of the run, the same for all processes that share its limits.
+            part: A unique name of the part, such as one process.
+            spend: The calls of the part and their cost; tokens are not recorded.
+        """
+        run = encodable(run)
+        with self._file.working() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO spending VALUES (?, ?, ?, ?)", (run, part, spend.calls, spend.cost or 0.0)
+            )
+            calls, cost = db.execute("SELECT sum(calls), sum(cost) FROM spending WHERE run = ?", (run,)).fetchone()
+        return Spend(calls=calls, cost=cost)
+
     @asynccontextmanager
     async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
         """Wait until nobody else holds a lease on any of some keys, and lease those that have no judgment.
@@ -198,23 +227,8 @@ class Ledger:
             LedgerError: The file can no longer be used.
         """
         state = self._state
-        leases = state.leases
-        lease = _Lease(leases, state.store, self._record_failure)
-        try:
-            # All callers use the same order: otherwise two could wait for each other.
-            remaining = sorted(set(keys))
-            while remaining:
-                texts = await leases.obtain(remaining)
-                # Noted before any judgment is read: if one cannot be read, these leases have to be released.
-                lease.held.update(key for key, text in zip(remaining, texts, strict=False) if text is None)
-                lease.stored |= {
-                    key: self._read(key, text) for key, text in zip(remaining, texts, strict=False) if text is not None
-                }
-                remaining = remaining[len(texts) :]
+        async with lease_keys(keys, state.leases, self._read, state.store, self._record_failure) as lease:
             yield lease
-        finally:
-            if lease.held:
-                leases.release(lease.held)
 
     @property
     def _state(self) -> _ProcessState:
@@ -228,13 +242,7 @@ class Ledger:
         return _ProcessState(self._file, self._store_batch)
 
     def _read(self, key: str, text: str) -> Judgment:
-        try:
-            judgment = Judgment.model_validate(json.loads(text))
-        except ValueError:
-            raise LedgerError(
-                f"`path` {str(self.path)!r} has a judgment that this version cannot read, with the key {key!r}: update "
-                "the library, or delete that row, so that the judgment is requested again"
-            ) from None
+        judgment = read_judgment(f"`path` {str(self.path)!r}", key, text)
         with self._file.lock:
             self._state.reused += 1
         return judgment
@@ -261,6 +269,10 @@ class Ledger:
             )
 
 
+def _read_file(db: sqlite3.Connection, digest: str) -> bytes:
+    return db.execute("SELECT content FROM files WHERE sha256 = ?", (digest,)).fetchone()[0]
+
+
 _StoreBatch = Callable[[Sequence[Mapping[str, Judgment]]], Sequence[Mapping[str, Judgment]]]
 
 
@@ -272,26 +284,3 @@ class _ProcessState:
         self.leases, self.store = Leases(file), Batcher(store_batch)
         self.stored = self.reused = 0
         self.spend_total = SpendTotal()
-
-
-class _Lease:
-    def __init__(
-        self,
-        leases: Leases,
-        store: Callable[[Mapping[str, Judgment]], Awaitable[Mapping[str, Judgment]]],
-        record_failure: Callable[[str, JudgeFailure], None],
-    ):
-        self._leases, self._store, self._record_failure = leases, store, record_failure
-        self.held: set[str] = set()
-        self.stored: dict[str, Judgment] = {}
-
-    def is_held(self) -> bool:
-        return self._leases.are_held(self.held)
-
-    async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
-        kept = await self._store(judgments)
-        self.held.difference_update(judgments)
-        return kept
-
-    def record_failure(self, key: str, failure: JudgeFailure) -> None:
-        self._record_failure(key, failure)

@@ -1,4 +1,4 @@
-"""Submissions as rows of the ledger's file: as JSON, with the bytes of attachments in a table of their own.
+"""Submissions as rows of a ledger: as JSON, with the bytes of attachments in a table of their own.
 
 Many rows may have the same image, and as base64 in each of them it would fill the file.
 """
@@ -7,18 +7,10 @@ from __future__ import annotations
 
 import base64
 import json
-import sqlite3
+from collections.abc import Callable
 from typing import Any, cast
 
 from rubric_integrations.submission.submission import Submission
-
-PAGE = (
-    "SELECT number, id, submissions.submission, rubrics.rubric FROM submissions"
-    " LEFT JOIN row_rubrics ON row_rubrics.submission = submissions.hash"
-    " LEFT JOIN rubrics ON rubrics.hash = row_rubrics.rubric"
-    " WHERE number > ? ORDER BY number LIMIT 500"
-)
-"""Selects the rows after a number, with the rubric that each has brought."""
 
 
 def dump_submission(submission: Submission) -> str:
@@ -29,18 +21,20 @@ def dump_submission(submission: Submission) -> str:
     return json.dumps(fields)
 
 
-def store_files(db: sqlite3.Connection, submission: Submission) -> None:
-    """Store the bytes of a submission's files, those that are not stored yet."""
-    for file in submission.attachments:
-        if file.content is not None:
-            db.execute("INSERT OR IGNORE INTO files VALUES (?, ?)", (file.sha256, file.content))
+def stored_files(submission: Submission) -> dict[str, bytes]:
+    """Return the bytes of those files of a submission that have any, by their SHA-256."""
+    return {str(file.sha256): file.content for file in submission.attachments if file.content is not None}
 
 
-def load_submission(db: sqlite3.Connection, text: str) -> Submission:
-    """Return the submission of a row, with the bytes of its files."""
+def load_submission(text: str, read_file: Callable[[str], bytes]) -> Submission:
+    """Return the submission of a row, with the bytes of its files.
+
+    Args:
+        text: The JSON that `dump_submission` returned.
+        read_file: Returns the bytes of a file by their SHA-256.
+    """
     fields: dict[str, Any] = json.loads(text)
     for entry in cast("list[dict[str, Any]]", fields.get("attachments", [])):
         if digest := entry.pop("sha256", None):
-            (content,) = db.execute("SELECT content FROM files WHERE sha256 = ?", (digest,)).fetchone()
-            entry["data"] = base64.b64encode(content).decode()
+            entry["data"] = base64.b64encode(read_file(digest)).decode()
     return Submission.model_validate_json(json.dumps(fields))

@@ -92,6 +92,10 @@ class UnknownBlockError(ValueError):
         super().__init__(
             f"`{place}` {problem}: convert it to a text or remove it, or evidence would be missing from what is graded"
         )
+        self._place, self._problem = place, problem
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._place, self._problem)
 
 
 def get_field(record: Any, key: str) -> Any:

@@ -1,4 +1,4 @@
-"""The path of a ledger that does not exist yet."""
+"""The address of a ledger that does not exist yet, of each kind in turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from rubric_integrations.runs.ledger.addresses import LEDGERS
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "run.sqlite"
+
+
+# Two schemes of one kind are tested once.
+@pytest.fixture(params=["file", *dict(zip(LEDGERS.values(), LEDGERS, strict=True)).values()])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a new ledger: a file, and a database for each entry of the registry."""
+    if request.param == "file":
+        return str(tmp_path / "run.sqlite")
+    return request.getfixturevalue(f"{request.param}_url")

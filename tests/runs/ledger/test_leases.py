@@ -7,28 +7,39 @@ import sqlite3
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import Question
-from rubric_integrations.runs import Ledger, LedgerError
-from rubric_integrations.runs.ledger import leases
+from rubric_integrations.runs import LedgerError, open_ledger
 from tests.fakes import FakeJudge
-from tests.runs.ledger.callers import KEY, KEYS, MET, kill, read_line, request, start_process
+from tests.runs.ledger.callers import (
+    KEY,
+    KEYS,
+    MET,
+    execute,
+    kill,
+    read_line,
+    request,
+    shorten_leases,
+    start_process,
+    stop_heartbeats,
+)
 
 
-async def test_key_requested_by_many_tasks_is_requested_once(path: Path) -> None:
-    with Ledger(path) as ledger:
+async def test_key_requested_by_many_tasks_is_requested_once(address: str) -> None:
+    with open_ledger(address) as ledger:
         requested = await asyncio.gather(*(request(ledger, KEY, seconds=0.02) for _ in range(50)))
         assert sum(map(len, requested)) == ledger.stored == 1
         assert ledger.reused == 49
 
 
-def test_keys_requested_by_threads_with_event_loops_of_their_own_are_requested_once(path: Path) -> None:
+def test_keys_requested_by_threads_with_event_loops_of_their_own_are_requested_once(address: str) -> None:
     requested: list[str] = []
-    with Ledger(path) as ledger:
+    with open_ledger(address) as ledger:
 
         async def request_all() -> None:
             for key in KEYS[:20]:
@@ -43,7 +54,7 @@ def test_keys_requested_by_threads_with_event_loops_of_their_own_are_requested_o
         assert (ledger.stored, ledger.reused, ledger.spend.calls) == (20, 140, 20)
 
 
-def test_keys_requested_by_two_processes_are_requested_once(path: Path) -> None:
+def test_keys_requested_by_two_processes_are_requested_once(address: str) -> None:
     code = """
 print("ready", flush=True)
 sys.stdin.readline()
@@ -55,7 +66,7 @@ async def request(key):
             print(key)
 await asyncio.gather(*map(request, keys))
 """
-    processes = [start_process(path, code, *keys) for keys in (KEYS, KEYS[::-1])]
+    processes = [start_process(address, code, *keys) for keys in (KEYS, KEYS[::-1])]
     assert [read_line(process) for process in processes] == ["ready", "ready"]
     for process in processes:
         assert process.stdin is not None
@@ -66,14 +77,14 @@ await asyncio.gather(*map(request, keys))
     assert Counter(key for keys in requested for key in keys) == Counter(KEYS)
 
 
-async def test_leases_of_a_killed_process_go_to_the_caller_that_waits(path: Path) -> None:
+async def test_leases_of_a_killed_process_go_to_the_caller_that_waits(address: str) -> None:
     code = """
 async with ledger.lease(keys):
     print("leased", flush=True)
     await asyncio.sleep(600)
 """
-    with Ledger(path) as ledger:
-        holder = start_process(path, code, *KEYS[:3])
+    with open_ledger(address) as ledger:
+        holder = start_process(address, code, *KEYS[:3])
         assert read_line(holder) == "leased"
         waiting = asyncio.create_task(request(ledger, *KEYS[:3]))
         await asyncio.sleep(0.05)
@@ -83,38 +94,50 @@ async with ledger.lease(keys):
 
 
 async def test_owner_on_another_host_without_heartbeats_is_replaced(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.1)
-    with Ledger(path) as ledger:
-        db = sqlite3.connect(path)
-        db.execute("INSERT INTO owners VALUES ('them', 'elsewhere', 1, 7)")
-        db.execute("INSERT INTO judgments VALUES (?, 'leased', NULL, 0, 'them')", (KEY,))
+    shorten_leases(monkeypatch, 0.1)
+    with open_ledger(address) as ledger:
+        await request(ledger, KEYS[2])
+        execute(
+            address,
+            sqlite="INSERT INTO owners VALUES ('them', 'elsewhere', 1, 7)",
+            postgres="INSERT INTO rubric_owners VALUES ('them', 'elsewhere', 1, now())",
+        )
         # A lease whose owner is not registered, as after its leases expired while it was suspended.
-        db.execute("INSERT INTO judgments VALUES (?, 'leased', NULL, 0, 'nobody')", (KEYS[1],))
-        db.commit()
-        assert len(ledger) == 0
+        for key, owner in ((KEY, "them"), (KEYS[1], "nobody")):
+            execute(
+                address,
+                sqlite=f"INSERT INTO judgments VALUES ('{key}', 'leased', NULL, 0, '{owner}')",
+                postgres=f"INSERT INTO rubric_judgments VALUES ('{key}', '{owner}', NULL, now())",
+            )
+        assert len(ledger) == 1
         assert await request(ledger, KEY, KEYS[1]) == [KEY, KEYS[1]]
-        assert db.execute("SELECT count(*) FROM owners WHERE owner = 'them'").fetchone() == (0,)
-        db.close()
+        assert not execute(
+            address,
+            sqlite="DELETE FROM owners WHERE owner = 'them'",
+            postgres="DELETE FROM rubric_owners WHERE owner = 'them'",
+        )
 
 
 async def test_owner_with_heartbeats_holds_its_lease_beyond_the_lease_time(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
-    with Ledger(path) as ledger, Ledger(path) as other:
-        first = asyncio.create_task(request(ledger, KEY, seconds=0.9))
-        await asyncio.sleep(0)
+    shorten_leases(monkeypatch, 0.3)
+    with open_ledger(address) as ledger, open_ledger(address) as other:
+        first = asyncio.create_task(request(ledger, KEY, seconds=0.9, is_leased=(is_leased := asyncio.Event())))
+        await is_leased.wait()
         assert await request(other, KEY) == []
         assert await first == [KEY]
 
 
-async def test_key_of_a_cancelled_failed_or_abandoned_caller_can_be_leased(path: Path) -> None:
-    with Ledger(path) as ledger:
+async def test_key_of_a_cancelled_failed_or_abandoned_caller_can_be_leased(address: str) -> None:
+    with open_ledger(address) as ledger:
+        is_leased = asyncio.Event()
 
         async def hang() -> None:
             async with ledger.lease([KEY]):
+                is_leased.set()
                 await asyncio.sleep(600)
 
         async def fail() -> None:
@@ -123,7 +146,7 @@ async def test_key_of_a_cancelled_failed_or_abandoned_caller_can_be_leased(path:
 
         # One caller is cancelled while it holds the key, and one while it waits for it and holds another.
         held = asyncio.create_task(hang())
-        await asyncio.sleep(0)
+        await is_leased.wait()
         least = min(KEYS)
         waiting = asyncio.create_task(request(ledger, KEY, least))
         await asyncio.sleep(0.01)
@@ -136,8 +159,8 @@ async def test_key_of_a_cancelled_failed_or_abandoned_caller_can_be_leased(path:
         # Coroutines that are closed as garbage: before the batch runs, after it, and while they hold the key.
         for steps in range(3):
             abandoned = hang()
-            abandoned.send(None)
-            if steps:
+            future: Any = abandoned.send(None)
+            while steps and not future.done():  # noqa: ASYNC110 -- the future belongs to the abandoned coroutine
                 await asyncio.sleep(0)
             if steps > 1:
                 abandoned.send(None)
@@ -147,18 +170,18 @@ async def test_key_of_a_cancelled_failed_or_abandoned_caller_can_be_leased(path:
         assert ledger.stored == 2
 
 
-async def test_closed_ledger_holds_no_lease_and_stores_nothing(path: Path) -> None:
-    ledger = Ledger(path)
+async def test_closed_ledger_holds_no_lease_and_stores_nothing(address: str) -> None:
+    ledger = open_ledger(address)
     async with ledger.lease([KEY]) as lease:
         ledger.close()
-        with Ledger(path) as other:
+        with open_ledger(address) as other:
             assert await request(other, KEY) == [KEY]
         with pytest.raises(LedgerError, match="is closed"):
             await lease.store({KEY: MET})
 
 
-async def test_overlapping_keys_in_opposite_order_cause_no_deadlock(path: Path) -> None:
-    with Ledger(path) as ledger, Ledger(path) as other:
+async def test_overlapping_keys_in_opposite_order_cause_no_deadlock(address: str) -> None:
+    with open_ledger(address) as ledger, open_ledger(address) as other:
         requests = [(KEYS[i : i + 4], (ledger, other)[i % 2]) for i in range(12)]
         await asyncio.gather(
             *(request(store, *keys[::step], seconds=0.001) for keys, store in requests for step in (1, -1))
@@ -166,9 +189,9 @@ async def test_overlapping_keys_in_opposite_order_cause_no_deadlock(path: Path) 
         assert ledger.stored + other.stored == len(ledger) == 15
 
 
-async def test_caller_that_waits_for_a_key_holds_those_before_it_and_none_after_it(path: Path) -> None:
+async def test_caller_that_waits_for_a_key_holds_those_before_it_and_none_after_it(address: str) -> None:
     before, wanted, after = sorted(KEYS[:3])
-    with Ledger(path) as ledger:
+    with open_ledger(address) as ledger:
         async with ledger.lease([wanted]):
             waiting = asyncio.create_task(request(ledger, before, wanted, after))
             await asyncio.sleep(0.01)
@@ -181,8 +204,8 @@ async def test_caller_that_waits_for_a_key_holds_those_before_it_and_none_after_
 
 
 async def test_lease_that_could_not_be_released_expires(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.1)
-    with Ledger(path) as ledger:
+    shorten_leases(monkeypatch, 0.1)
+    with open_ledger(path) as ledger:
         db = sqlite3.connect(path)
         async with ledger.lease([KEY]):
             # Stands for a disk that is full at that moment.
@@ -193,25 +216,23 @@ async def test_lease_that_could_not_be_released_expires(path: Path, monkeypatch:
 
 
 async def test_report_of_a_process_paused_past_its_lease_has_the_judgment_of_the_ledger(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.1)
+    shorten_leases(monkeypatch, 0.1)
 
-    def send_no_heartbeat(_leases: leases.Leases) -> None:
-        """Do as a process that is paused."""
-
-    monkeypatch.setattr(leases.Leases, "renew", send_no_heartbeat)
-    overtaken = asyncio.Event()
+    stop_heartbeats(monkeypatch)
+    is_requested, overtaken = asyncio.Event(), asyncio.Event()
 
     async def late_answer(_question: Question) -> str:
+        is_requested.set()
         await overtaken.wait()
         return "MET"
 
     rubric = Rubric.from_dict([{"weight": 1, "requirement": "Is kind"}])
-    with Ledger(path) as ledger, Ledger(path) as other:
+    with open_ledger(address) as ledger, open_ledger(address) as other:
         paused = PerCriterionGrader(FakeJudge(late_answer, fingerprint="f")).with_store(ledger)
         report = asyncio.create_task(rubric.grade("a", grader=paused))
-        await asyncio.sleep(0.01)
+        await is_requested.wait()
         quick = PerCriterionGrader(FakeJudge("UNMET", fingerprint="f")).with_store(other)
         kept = await rubric.grade("a", grader=quick)
         overtaken.set()
@@ -219,13 +240,10 @@ async def test_report_of_a_process_paused_past_its_lease_has_the_judgment_of_the
         assert (ledger.stored, other.stored, len(ledger)) == (0, 1, 1)
 
 
-async def test_call_that_waited_past_its_lease_is_not_sent(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.1)
+async def test_call_that_waited_past_its_lease_is_not_sent(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_leases(monkeypatch, 0.1)
 
-    def send_no_heartbeats(*_arguments: object) -> None:
-        """Do as a process that is paused."""
-
-    monkeypatch.setattr(leases, "_send_heartbeats", send_no_heartbeats)
+    stop_heartbeats(monkeypatch)
     others_are_done = asyncio.Event()
 
     async def answer_late(_question: Question) -> str:
@@ -233,7 +251,7 @@ async def test_call_that_waited_past_its_lease_is_not_sent(path: Path, monkeypat
         return "MET"
 
     rubric = Rubric.from_dict([{"weight": 1, "requirement": "Is kind"}])
-    with Ledger(path) as ledger, Ledger(path) as other:
+    with open_ledger(address) as ledger, open_ledger(address) as other:
         judge = FakeJudge(answer_late, fingerprint="f")
         paused = PerCriterionGrader(judge, limits=CallLimits(max_concurrency=1)).with_store(ledger)
         # The second call has a lease, and waits for the only slot.
@@ -246,7 +264,7 @@ async def test_call_that_waited_past_its_lease_is_not_sent(path: Path, monkeypat
         assert [question.submission.response for question in judge.questions] == ["a"]
 
 
-async def test_wait_for_the_claim_of_another_does_not_count_against_the_timeout(path: Path) -> None:
+async def test_wait_for_the_claim_of_another_does_not_count_against_the_timeout(address: str) -> None:
     rubric = Rubric.from_dict([{"weight": 1, "requirement": "Is kind"}])
     is_waiting, release = asyncio.Event(), asyncio.Event()
 
@@ -255,7 +273,7 @@ async def test_wait_for_the_claim_of_another_does_not_count_against_the_timeout(
         await release.wait()
         return "MET"
 
-    with Ledger(path) as ledger, Ledger(path) as other:
+    with open_ledger(address) as ledger, open_ledger(address) as other:
         holder = PerCriterionGrader(FakeJudge(slow_answer, fingerprint="f")).with_store(ledger)
         held = asyncio.create_task(rubric.grade("a", grader=holder))
         await is_waiting.wait()

@@ -1,0 +1,10 @@
+"""A ledger in a PostgreSQL database, which processes on any number of machines share.
+
+`ledger` has the `PostgresLedger`, which uses the others: `server` connects and reads errors, `schema` has the tables,
+`worker` runs transactions in a thread of its own, `leases` decides who may request a judgment, and `records` writes
+submissions, failures and spending.
+"""
+
+from rubric_integrations.runs.ledger.postgres.ledger import PostgresLedger
+
+__all__ = ["PostgresLedger"]

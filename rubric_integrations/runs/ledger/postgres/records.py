@@ -1,0 +1,141 @@
+"""What a ledger in a database records beside judgments: submissions, graders, failures and spending."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import uuid4
+
+from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.results.usage import Spend
+from rubric_integrations.runs.ledger.postgres.schema import Connection
+from rubric_integrations.runs.ledger.postgres.worker import Read
+from rubric_integrations.runs.ledger.protocol import MAX_MESSAGE
+
+# Of two rows of one statement with the same key, PostgreSQL would refuse the second, and without an order two
+# transactions could wait for each other: the rows of each statement are distinct and sorted.
+_FILES = "INSERT INTO rubric_files VALUES (%s, %b) ON CONFLICT DO NOTHING"
+_RUBRICS = """
+INSERT INTO rubric_rubrics SELECT * FROM unnest(%s::text[], %s::text[]) AS x (hash, rubric) ORDER BY 1
+ON CONFLICT DO NOTHING"""
+_SUBMISSIONS = """
+INSERT INTO rubric_submissions AS s (hash, id, submission, rubric)
+SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) AS x (hash, id, submission, rubric)
+WHERE NOT EXISTS (SELECT FROM rubric_submissions AS s WHERE s.hash = x.hash AND s.rubric IS NOT DISTINCT FROM x.rubric)
+ON CONFLICT (hash) DO UPDATE SET rubric = excluded.rubric"""
+_GRADER = """
+INSERT INTO rubric_graders VALUES (%s, %s, clock_timestamp())
+ON CONFLICT (hash) DO UPDATE SET at = excluded.at"""
+_FAILURES = """
+INSERT INTO rubric_failures AS f
+SELECT key, kind, message, clock_timestamp(), times, %s
+FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[]) AS x (key, kind, message, times) ORDER BY 1
+ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, message = excluded.message, at = excluded.at,
+    times = f.times + excluded.times, batch = excluded.batch
+WHERE f.batch <> excluded.batch"""
+_SPEND = """
+INSERT INTO rubric_spending VALUES (%s, %s, %s, %s)
+ON CONFLICT (run, part) DO UPDATE SET calls = excluded.calls, cost = excluded.cost"""
+_TOTAL = "SELECT sum(calls)::bigint, sum(cost) FROM rubric_spending WHERE run = %s"
+
+
+class SubmissionRecord(NamedTuple):
+    """A row of a run.
+
+    Attributes:
+        hash: The digest of the id and the submission.
+        id: The id of the row, as JSON.
+        submission: The submission, as JSON.
+        rubric_hash: The digest of the rubric that the row brought; None if it brought none.
+        rubric: That rubric, as JSON.
+        files: The bytes of its attachments, by their SHA-256.
+    """
+
+    hash: str
+    id: str
+    submission: str
+    rubric_hash: str | None
+    rubric: str | None
+    files: dict[str, bytes]
+
+
+class FailureOfKey(NamedTuple):
+    """A failure of a judge, and the key of the judgment that it did not make.
+
+    Attributes:
+        key: The key.
+        failure: The failure.
+        batch: A unique text, so that a failure that is written twice counts once.
+    """
+
+    key: str
+    failure: JudgeFailure
+    batch: str
+
+    @classmethod
+    def of(cls, key: str, failure: JudgeFailure) -> FailureOfKey:
+        """Make the record of a failure."""
+        return cls(key, failure, uuid4().hex)
+
+
+class SpendOfPart(NamedTuple):
+    """What one part of a run has spent so far.
+
+    Attributes:
+        run: The name of the run, as JSON.
+        part: A unique name of the part.
+        spend: Its calls and their cost.
+    """
+
+    run: str
+    part: str
+    spend: Spend
+
+
+def send_submissions(db: Connection, records: Sequence[SubmissionRecord]) -> Read[None]:
+    """Record submissions with their rubrics and files, each once."""
+    files = {digest: content for record in records for digest, content in record.files.items()}
+    for digest, content in sorted(files.items()):
+        db.execute(_FILES, (digest, content))
+    rubrics = {record.rubric_hash: record.rubric for record in records if record.rubric_hash is not None}
+    if rubrics:
+        db.execute(_RUBRICS, (list(rubrics), list(rubrics.values())))
+    # In the order of the run, which `rescore` keeps.
+    rows = list({record.hash: record for record in records}.values())
+    db.execute(_SUBMISSIONS, tuple([row[column] for row in rows] for column in range(4)))
+    return lambda: [None] * len(records)
+
+
+def send_grader(db: Connection, graders: Sequence[tuple[str, str]]) -> Read[None]:
+    """Record grader configurations: their digests, and their JSON."""
+    for grader in graders:
+        db.execute(_GRADER, grader)
+    return lambda: [None] * len(graders)
+
+
+def send_failures(db: Connection, failures: Sequence[FailureOfKey]) -> Read[None]:
+    """Record failures; of several failures of one key, the last is kept, and all are counted."""
+    last: dict[str, FailureOfKey] = {}
+    times: dict[str, int] = {}
+    for failure in failures:
+        last[failure.key] = failure
+        times[failure.key] = times.get(failure.key, 0) + 1
+    kinds = [failure.failure.kind for failure in last.values()]
+    messages = [json.dumps(failure.failure.message[:MAX_MESSAGE]) for failure in last.values()]
+    db.execute(_FAILURES, (failures[0].batch, list(last), kinds, messages, list(times.values())))
+    return lambda: [None] * len(failures)
+
+
+def send_spending(db: Connection, parts: Sequence[SpendOfPart]) -> Read[Spend]:
+    """Record what some parts of runs have spent, and read the sums of their runs."""
+    sums = dict.fromkeys(dict.fromkeys(part.run for part in parts))
+    for part in parts:
+        db.execute(_SPEND, (part.run, part.part, part.spend.calls, part.spend.cost or 0.0))
+    cursors = {run: db.execute(_TOTAL, (run,)) for run in sums}
+
+    def read() -> list[Spend]:
+        totals = {run: cursor.fetchone() or (0, 0.0) for run, cursor in cursors.items()}
+        return [Spend(calls=totals[part.run][0], cost=totals[part.run][1]) for part in parts]
+
+    return read

@@ -1,0 +1,275 @@
+"""Runs the transactions of a ledger in one thread with one connection: what gathers meanwhile is the next one.
+
+A transaction is sent as a whole, in one pipeline, so that it takes one round trip, however many callers it serves.
+Every statement may run twice: if the connection is lost before the answer, nobody knows whether it was committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from enum import IntEnum
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+from rubric_integrations.runs.ledger.errors import LedgerError
+from rubric_integrations.runs.ledger.postgres.schema import Connection
+from rubric_integrations.runs.ledger.postgres.server import Server
+
+_logger = logging.getLogger(__name__)
+
+# Seconds to wait for a server that was lost, before the callers get an error.
+OUTAGE_SECONDS = 300.0
+# Seconds between two attempts to reach it; the pause grows from the first to the second.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+# Calls in one transaction.
+MAX_CALLS = 1_000
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+Read = Callable[[], Sequence[Result]]
+"""Returns one result for each item, after the transaction is committed."""
+Send = Callable[[Connection, Sequence[Item]], Read[Result]]
+"""Sends the statements for some items, without waiting for their results."""
+
+
+class Phase(IntEnum):
+    """The order of calls within a transaction."""
+
+    RECORD = 0
+    EXPIRE = 1
+    STORE = 2
+    RELEASE = 3
+    ACQUIRE = 4
+    READ = 5
+
+
+class Upkeep(Protocol):
+    """What the worker does by itself."""
+
+    def due_in(self) -> float | None:
+        """Return the seconds until the next heartbeat; None if there is none."""
+        ...
+
+    def send_beat(self, db: Connection) -> Callable[[], None]:
+        """Send a heartbeat; what is returned is called after it is committed."""
+        ...
+
+    def send_farewell(self, db: Connection) -> None:
+        """Send what ends all leases."""
+        ...
+
+
+class _Call:
+    __slots__ = ("future", "item", "phase", "send")
+
+    def __init__(self, phase: Phase, send: Send[Any, Any], item: object, future: Future[Any] | None):
+        self.phase, self.send, self.item, self.future = phase, send, item, future
+
+
+class Worker:
+    """The thread of a ledger in one process.
+
+    Args:
+        server: The server.
+        db: A connection, if there is one; otherwise the thread makes it.
+
+    Attributes:
+        upkeep: The heartbeats, which are set before the first call.
+    """
+
+    def __init__(self, server: Server, db: Connection | None):
+        self._server, self._db = server, db
+        self._queue: SimpleQueue[_Call | None] = SimpleQueue()
+        # Reentrant: while this thread holds it, the garbage collector may run here and release an abandoned lease.
+        self._lock, self._closing = threading.RLock(), threading.Event()
+        self._lost_since: float | None = None
+        self._gave_up = self._has_warned = False
+        self._unreported: LedgerError | None = None
+        self.upkeep: Upkeep | None = None
+        self._thread = threading.Thread(target=self._run, name="rubric-integrations-ledger", daemon=True)
+        self._thread.start()
+
+    async def call(
+        self,
+        phase: Phase,
+        send: Send[Item, Result],
+        item: Item,
+        discard: Callable[[Result], None] | None = None,
+    ) -> Result:
+        """Run a call as a part of a transaction.
+
+        Args:
+            phase: When it runs within the transaction.
+            send: Sends the statements of all calls with the same `send`.
+            item: What this call is about.
+            discard: Receives the result if the caller was cancelled.
+
+        Raises:
+            LedgerError: The database cannot be used, or the ledger is closed.
+        """
+        future = self._put(phase, send, item)
+        try:
+            return await asyncio.wrap_future(future)
+        except BaseException:
+            if discard is not None:
+                # The caller was cancelled, or its coroutine was closed by the garbage collector.
+                future.add_done_callback(lambda done: None if done.exception() else discard(done.result()))
+            raise
+
+    def call_sync(self, phase: Phase, send: Send[Item, Result], item: Item) -> Result:
+        """Run a call as a part of a transaction, and block until its result is there; raises as `call` does."""
+        return self._put(phase, send, item).result()
+
+    def post(self, phase: Phase, send: Send[Item, Any], item: Item) -> None:
+        """Run a call as a part of a transaction, some time soon.
+
+        Raises:
+            LedgerError: The ledger is closed. If the call fails, the next `call` or `call_sync` raises its error.
+        """
+        # Without the lock, since the garbage collector may call this in any thread, also in that of the worker.
+        if self._closing.is_set():
+            raise self._closed_error()
+        self._queue.put(_Call(phase, send, item, None))
+
+    def close(self) -> None:
+        """Run the calls so far, end all leases, and close the connection."""
+        with self._lock:
+            self._closing.set()
+            self._queue.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _put(self, phase: Phase, send: Send[Item, Result], item: Item) -> Future[Result]:
+        future = Future[Result]()
+        # It is running from the start, so that a cancelled caller does not cancel what is in a transaction.
+        future.set_running_or_notify_cancel()
+        call = _Call(phase, send, item, future)
+        # No call comes after the end of the queue, where nobody would answer it.
+        with self._lock:
+            if self._closing.is_set():
+                raise self._closed_error()
+            if (error := self._unreported) is not None:
+                self._unreported = None
+                raise error
+            self._queue.put(call)
+        return future
+
+    def _closed_error(self) -> LedgerError:
+        return LedgerError(f"the ledger {self._server.address!r} is closed: keep it open until all grades are done")
+
+    def _run(self) -> None:
+        while self._run_once():
+            pass
+        if self._db is not None and not self._db.closed:
+            try:
+                if self.upkeep is not None:
+                    self.upkeep.send_farewell(self._db)
+            except Exception as error:  # noqa: BLE001 -- the leases expire by themselves
+                _logger.debug("the leases could not be ended: %s", self._server.reason(error))
+            self._db.close()
+
+    def _run_once(self) -> bool:
+        # In a function of its own, so that no call is alive while the thread waits: a call keeps its ledger alive.
+        calls, is_open = self._gather()
+        if calls or self._is_beat_due():
+            self._execute(calls)
+        return is_open
+
+    def _is_beat_due(self) -> bool:
+        due_in = self.upkeep.due_in() if self.upkeep is not None else None
+        return due_in is not None and due_in <= 0
+
+    def _gather(self) -> tuple[list[_Call], bool]:
+        """Wait for a call or for the next heartbeat, and return the calls that are there, and whether more may come."""
+        calls: list[_Call] = []
+        timeout = self.upkeep.due_in() if self.upkeep is not None else None
+        try:
+            call = self._queue.get(timeout=None if timeout is None else max(0.0, timeout))
+            while True:
+                if call is None:
+                    return calls, False
+                calls.append(call)
+                if len(calls) >= MAX_CALLS:
+                    return calls, True
+                call = self._queue.get_nowait()
+        except Empty:
+            return calls, True
+
+    def _execute(self, calls: Sequence[_Call]) -> None:
+        """Run some calls in one transaction, again and again while the server is lost, and hand over their results."""
+        pause = SHORTEST_PAUSE
+        while True:
+            had_connection = self._db is not None
+            try:
+                groups = self._transact(calls)
+                break
+            except Exception as error:  # noqa: BLE001 -- passed on to the callers
+                if self._is_over(error, had_connection=had_connection):
+                    self._fail(calls, self._server.error(error))
+                    return
+            self._closing.wait(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+        if self._has_warned:
+            _logger.warning("the ledger %s answers again", self._server.address)
+        self._lost_since, self._gave_up, self._has_warned = None, False, False
+        for group, read in groups:
+            try:
+                results = read()
+            except Exception as error:  # noqa: BLE001 -- passed on to the callers
+                self._fail(group, error)
+                continue
+            for call, result in zip(group, results, strict=True):
+                if call.future is not None:
+                    call.future.set_result(result)
+
+    def _transact(self, calls: Sequence[_Call]) -> list[tuple[list[_Call], Read[Any]]]:
+        if self._db is None or self._db.closed:
+            self._db = self._server.connect(create=False)
+        by_kind: dict[tuple[Phase, Send[Any, Any]], list[_Call]] = defaultdict(list)
+        for call in calls:
+            by_kind[call.phase, call.send].append(call)
+        after = None
+        with self._db.pipeline(), self._db.transaction():
+            if self.upkeep is not None and self._is_beat_due():
+                after = self.upkeep.send_beat(self._db)
+            groups = [
+                (group, send(self._db, [call.item for call in group]))
+                for (_, send), group in sorted(by_kind.items(), key=lambda entry: entry[0][0])
+            ]
+        if after is not None:
+            after()
+        return groups
+
+    def _is_over(self, error: Exception, *, had_connection: bool) -> bool:
+        """Whether to stop waiting for the server, after an error."""
+        if not self._server.passes(error, self._db):
+            return True
+        if self._db is not None and self._db.closed:
+            self._db = None
+        now = time.monotonic()
+        if self._lost_since is None:
+            self._lost_since = now
+        # A connection that only has to be made again is nothing to report.
+        if not had_connection and not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "the ledger %s cannot be reached (%s): the run waits for it, for up to %g seconds",
+                self._server.address, self._server.reason(error), OUTAGE_SECONDS,
+            )  # fmt: skip
+        self._gave_up = self._gave_up or self._closing.is_set() or now - self._lost_since >= OUTAGE_SECONDS
+        return self._gave_up
+
+    def _fail(self, calls: Sequence[_Call], error: Exception) -> None:
+        for call in calls:
+            if call.future is not None:
+                call.future.set_exception(error)
+            elif isinstance(error, LedgerError):
+                # Nobody waits for it, so the next caller gets the error.
+                self._unreported = error

@@ -1,0 +1,103 @@
+"""The store of a run: where its judgments go, and what else its ledger records."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
+
+from rubric_integrations.graders import Grader
+from rubric_integrations.judges.spend_limit import SpendLimit
+from rubric_integrations.judges.stored import JudgmentStore
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.files import Row
+
+if TYPE_CHECKING:
+    from rubric_integrations.runs.ledger import LedgerLike, RunLedger
+
+
+class SharedRun(NamedTuple):
+    """A part of a run whose limits hold for all its parts.
+
+    Attributes:
+        name: The name of the run.
+        part: A unique name of this part.
+    """
+
+    name: str
+    part: str
+
+    @classmethod
+    def named(cls, name: str | None, ledger: LedgerLike | None) -> SharedRun | None:
+        """Make a new part of a run; None if the run has no name.
+
+        Raises:
+            ValueError: There is a name, and no ledger.
+        """
+        if name is None:
+            return None
+        if ledger is None:
+            raise ValueError(f"`run` {name!r} needs a `ledger`, which counts what all processes of that run spend")
+        return cls(name, uuid4().hex)
+
+
+class RunStore:
+    """The open store of a run, or none.
+
+    Args:
+        store: A ledger or another store of judgments, which records nothing else; None if judgments are not stored.
+    """
+
+    def __init__(self, store: JudgmentStore | None = None):
+        from rubric_integrations.runs.ledger import RunLedger
+
+        self._store = store
+        self._ledger: RunLedger | None = store if isinstance(store, RunLedger) else None
+        self._reused_before = self._ledger.reused if self._ledger else 0
+
+    @property
+    def reused(self) -> int:
+        """The number of judgments that were read since the run began; 0 if nobody counts them."""
+        return self._ledger.reused - self._reused_before if self._ledger else 0
+
+    def attach(self, grader: Grader) -> Grader:
+        """Return a grader that uses the store, and record its configuration."""
+        if self._ledger:
+            self._ledger.record_grader(grader.configuration())
+        return grader.with_store(self._store) if self._store else grader
+
+    def record(self, row: Row, rubric: Rubric | None) -> None:
+        """Record the submission of a row, and the rubric that it brought."""
+        if self._ledger and row.submission:
+            self._ledger.record_submission(row.id, row.submission, rubric)
+
+    def share_limits(self, run: SharedRun | None, limit: SpendLimit) -> None:
+        """Count what the other parts of a run spend towards the same limits.
+
+        Raises:
+            TypeError: The store does not count what is spent.
+        """
+        if run is None:
+            return
+        if self._ledger is None:
+            kind = type(self._store).__name__
+            raise TypeError(f"`run` needs a `ledger` that counts what its processes spend, got {kind}")
+        limit.share(partial(self._ledger.exchange_spend, run.name, run.part))
+
+
+@contextmanager
+def open_store(ledger: LedgerLike | None) -> Generator[RunStore]:
+    """Open the ledger of a run if it is an address, and close it at the end.
+
+    Raises:
+        LedgerError: The ledger cannot be used.
+    """
+    if ledger is None:
+        yield RunStore()
+        return
+    from rubric_integrations.runs.ledger import use_ledger
+
+    with use_ledger(ledger) as store:
+        yield RunStore(store)

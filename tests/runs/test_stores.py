@@ -1,0 +1,68 @@
+"""A run takes any store of judgments as its ledger, and does without what that does not record."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rubric_integrations import PerCriterionGrader, grade_many
+from rubric_integrations.dspy import RubricMetric
+from rubric_integrations.judges.stored import Lease
+from rubric_integrations.results import JudgeFailure, Judgment
+from rubric_integrations.runs import open_ledger
+from tests.runs.scripted import SMALL_RUBRIC, InstantJudge, texts
+
+
+class DictStore:
+    """Stores judgments in memory."""
+
+    def __init__(self) -> None:
+        self.judgments: dict[str, Judgment] = {}
+
+    @asynccontextmanager
+    async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
+        yield DictLease(self.judgments, {key: self.judgments[key] for key in keys if key in self.judgments})
+
+
+class DictLease:
+    def __init__(self, judgments: dict[str, Judgment], stored: Mapping[str, Judgment]):
+        self._judgments, self.stored = judgments, stored
+
+    def is_held(self) -> bool:
+        return True
+
+    async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
+        self._judgments.update(judgments)
+        return judgments
+
+    def record_failure(self, key: str, failure: JudgeFailure) -> None:
+        pass
+
+
+def test_store_of_the_users_own_has_the_judgments_and_nobody_closes_it() -> None:
+    judge, store = InstantJudge(), DictStore()
+    grader = PerCriterionGrader(judge)
+    runs = [grade_many(texts(4), SMALL_RUBRIC, grader, ledger=store, max_calls=12) for _ in range(2)]
+    for run in runs:
+        assert [graded.score for graded in run] == [1.0] * 4
+        assert run.summary.stopped is None
+    assert judge.calls == len(store.judgments) == 12
+    assert (runs[1].summary.spend.calls, runs[1].summary.reused) == (0, 0)
+
+
+def test_named_run_with_a_store_that_does_not_count_is_refused() -> None:
+    run = grade_many(["a"], SMALL_RUBRIC, PerCriterionGrader(InstantJudge()), ledger=DictStore(), run="nightly")
+    with pytest.raises(TypeError, match="`run` needs a `ledger` that counts what its processes spend, got DictStore"):
+        list(run)
+
+
+def test_metric_takes_the_address_of_a_ledger_as_its_store(tmp_path: object) -> None:
+    judge, path = InstantJudge(), f"{tmp_path}/run.sqlite"
+    for _ in range(2):
+        metric = RubricMetric(SMALL_RUBRIC, grader=PerCriterionGrader(judge), store=path)
+        assert metric({}, {"response": "kind"}) == 1.0
+    assert judge.calls == 3
+    with open_ledger(path) as ledger:
+        assert len(ledger) == 3
