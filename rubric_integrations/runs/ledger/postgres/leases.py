@@ -168,7 +168,7 @@ class Leases:
         keys, sent_at = sorted({key for request in requests for key in request}), _now()
         if not self._is_registered:
             db.execute(_REGISTER, (self._owner.name, self._owner.host, self._owner.pid))
-        db.execute(_LEASE, {"keys": keys, "owner": self._owner.name})
+        new = db.execute(_LEASE, {"keys": keys, "owner": self._owner.name})
         rows = db.execute(_FIND, {"keys": keys, "seconds": LEASE_SECONDS})
         owner = db.execute(_IS_REGISTERED, (self._owner.name,))
 
@@ -177,7 +177,7 @@ class Leases:
             by_key = {row[0]: row for row in rows}
             if not owner.rowcount:
                 self._lose_leases()
-            if any(row[2] == self._owner.name and row[0] not in self._held for row in by_key.values()):
+            if new.rowcount > 0:
                 self._renewed_at = sent_at
             results = [self._grant(request, by_key) for request in requests]
             # What nobody needs yet: those after a key that somebody else holds.
