@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -279,3 +280,11 @@ def test_forked_child_has_leases_counts_and_a_connection_of_its_own(url: str) ->
         holder.join()
         assert asyncio.run(request(ledger, *KEYS[:4])) == [KEYS[2], KEYS[3]]
         assert (ledger.stored, len(ledger)) == (3, 4)
+
+
+def test_missing_library_is_an_error_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("rubric_integrations.runs.ledger.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(LedgerError, match=r"needs psycopg: pip install 'psycopg\[binary\]'"):
+        open_ledger("postgresql://host/database")
