@@ -144,7 +144,7 @@ class Leases:
             if beat.rowcount:
                 self._renewed_at = sent_at
             else:
-                self._lose_leases()
+                self.abandon_leases()
 
         return note
 
@@ -176,7 +176,7 @@ class Leases:
             self._is_registered = True
             by_key = {row[0]: row for row in rows}
             if not owner.rowcount:
-                self._lose_leases()
+                self.abandon_leases()
             if new.rowcount > 0:
                 self._renewed_at = sent_at
             results = [self._grant(request, by_key) for request in requests]
@@ -222,8 +222,8 @@ class Leases:
         db.execute(_REMOVE_IDLE)
         return lambda: [None] * len(owners)
 
-    def _lose_leases(self) -> None:
-        """Begin again as another owner, after this one was removed because it was silent."""
+    def abandon_leases(self) -> None:
+        """Begin again as another owner: this one was removed because it was silent, or could not release its leases."""
         self._owner, self._is_registered = Owner.in_this_process(), False
         self._held.clear()
 
