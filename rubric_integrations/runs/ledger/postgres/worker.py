@@ -100,6 +100,11 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="rubric-integrations-ledger", daemon=True)
         self._thread.start()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing.is_set()
+
     async def call(
         self,
         phase: Phase,
