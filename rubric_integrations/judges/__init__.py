@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from rubric_integrations._util.lazy import lazy_names
 from rubric_integrations.judges.offline import OfflineJudge
 from rubric_integrations.judges.protocol import BatchJudge, BatchResult, Judge, OverallJudge, OverallResult, Question
+from rubric_integrations.judges.requests import JudgeRequest
 from rubric_integrations.judges.stored import JudgmentStore
 from rubric_integrations.judges.wrappers import JudgeWrapper
 
@@ -35,6 +36,7 @@ __all__ = [
     "BatchJudge",
     "BatchResult",
     "Judge",
+    "JudgeRequest",
     "JudgeWrapper",
     "JudgmentStore",
     "LMJudge",
