@@ -2,7 +2,7 @@
 
 A run reads submissions, grades them concurrently, and yields one `Graded` for each. With a `Ledger`, a file of
 judgments, a run that was interrupted resumes, and `rescore` computes the scores that another rubric gives. `read_run`
-reads the file that `grade --out` wrote.
+reads the file that `grade --out` wrote. `submit_batches` and `collect_batches` fill a ledger at half price.
 
 Example:
     >>> from rubric_integrations import Criterion, PerCriterionGrader, Rubric
@@ -19,6 +19,14 @@ from typing import TYPE_CHECKING
 from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from rubric_integrations.runs.batches import (
+        BatchError,
+        BatchLedger,
+        CollectedBatches,
+        SubmittedBatches,
+        collect_batches,
+        submit_batches,
+    )
     from rubric_integrations.runs.ledger import Ledger, LedgerError
     from rubric_integrations.runs.rescoring import Rescored, rescore
     from rubric_integrations.runs.run_files import GradedRow, RunFile, RunFileError, read_run
@@ -27,6 +35,9 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.summary import Graded, RunSummary
 
 _MODULES = {
+    "BatchError": "batches",
+    "BatchLedger": "batches",
+    "CollectedBatches": "batches",
     "Graded": "summary",
     "GradedRow": "run_files",
     "Ledger": "ledger",
@@ -37,14 +48,18 @@ _MODULES = {
     "RunFileError": "run_files",
     "RunSummary": "summary",
     "StopRule": "stopping",
+    "SubmittedBatches": "batches",
+    "collect_batches": "batches",
     "grade_many": "runner",
     "read_run": "run_files",
     "rescore": "rescoring",
+    "submit_batches": "batches",
 }
 
 __all__ = [
-    "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run", "RunFile", "RunFileError", "RunSummary",
-    "StopRule", "grade_many", "read_run", "rescore",
+    "BatchError", "BatchLedger", "CollectedBatches", "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run",
+    "RunFile", "RunFileError", "RunSummary", "StopRule", "SubmittedBatches", "collect_batches", "grade_many",
+    "read_run", "rescore", "submit_batches",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)

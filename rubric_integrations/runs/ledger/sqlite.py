@@ -40,6 +40,8 @@ ADDED = (
     "CREATE TABLE IF NOT EXISTS row_rubrics (submission TEXT PRIMARY KEY, rubric TEXT NOT NULL)",
     # The bytes of attachments, once each, by their SHA-256; a submission has the SHA-256 in their place.
     "CREATE TABLE IF NOT EXISTS files (sha256 TEXT PRIMARY KEY, content BLOB NOT NULL)",
+    # What was submitted to the batch APIs of providers, and not collected yet.
+    "CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, record TEXT NOT NULL)",
 )
 
 # Seconds to wait for the transaction of another process, which usually takes microseconds.
