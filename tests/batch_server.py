@@ -35,6 +35,7 @@ class BatchServer:
         batches: The batches.
         log: The method and the path of each HTTP request.
         keys: The keys that were sent as credentials.
+        page_size: The number of batches in a page of the list.
     """
 
     script: Script = lambda _call: Reply()
@@ -47,6 +48,7 @@ class BatchServer:
     log: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     keys: set[str] = field(default_factory=set[str])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    page_size: int = 100
 
     def __enter__(self) -> Self:
         owner = self
@@ -54,7 +56,7 @@ class BatchServer:
         class Handler(_Handler):
             server_of = owner
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http = _HTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
@@ -69,7 +71,7 @@ class BatchServer:
 
     def handle(self, method: str, path: str, content: bytes) -> tuple[int, bytes]:
         """Return the response to a request."""
-        path = path.partition("?")[0]
+        path, _, query = path.partition("?")
         if path.endswith("/chat/completions"):
             return 200, json.dumps(self._openai(content, "")).encode()
         if path.endswith("/files"):
@@ -84,12 +86,18 @@ class BatchServer:
                 batch = self._openai_batch(json.loads(content)) if is_openai else self._anthropic_batch(content)
                 self.batches.append(batch)
                 return 200, json.dumps(batch).encode()
-            return 200, json.dumps({"data": [self._state(b) for b in reversed(self.batches)]}).encode()
+            return 200, json.dumps(self._page(query)).encode()
         if match := re.search(r"/batches/([\w-]+)/results$", path):
             return 200, self.files[match[1]]
         if match := re.search(r"/batches/([\w-]+)$", path):
             return 200, json.dumps(self._state(next(b for b in self.batches if b["id"] == match[1]))).encode()
         return 404, b'{"error": {"message": "no such path"}}'
+
+    def _page(self, query: str) -> dict[str, Any]:
+        batches, after = list(reversed(self.batches)), re.search(r"after(?:_id)?=([\w-]+)", query)
+        first = next((i + 1 for i, batch in enumerate(batches) if after and batch["id"] == after[1]), 0)
+        page = batches[first : first + self.page_size]
+        return {"data": [self._state(b) for b in page], "has_more": first + len(page) < len(batches)}
 
     def _openai_batch(self, request: dict[str, Any]) -> dict[str, Any]:
         number, content, results = len(self.batches), self.files[request["input_file_id"]], list[bytes]()
@@ -142,6 +150,11 @@ class BatchServer:
         if self.status == "failed":
             state["output_file_id"] = None
         return state
+
+
+class _HTTPServer(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Write nothing to stderr: the client was killed."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -80,8 +80,8 @@ def submit(
         judges = make_judges(judge, api_base, judge_option or (), api_key=api_key)
         grader = GraderOptions.for_batches(step_limit, chunk_size).make_grader(judges)
         read = partial(read_responses, rows_file, query, response_column=response_column, query_column=query_column)
-        rows = RowsOfFile(read, rubrics, rows_file, rubric_file)
-        counts = submit_batches(rows, rubrics.shared, grader, ledger=ledger, library=library, settings=settings)
+        RowsOfFile(read, rubrics, rows_file, rubric_file)  # refuses rubrics and files before anything is submitted
+        counts = submit_batches(read(), rubrics.shared, grader, ledger=ledger, library=library, settings=settings)
     except BatchError as error:
         err.print(plain(str(error)), style="red", soft_wrap=True)
         raise typer.Exit(Exit.JUDGE_FAILED) from None

@@ -17,8 +17,8 @@ from rubric_integrations.runs.batches.provider import BatchStatus, Framing, Line
 from rubric_integrations.runs.batches.records import Batch, BatchError
 
 _PATH = "/messages/batches"
-# Seconds by which the provider's clock may be behind ours, and the most pages of its list.
-_SKEW, _MAX_PAGES = 300, 200
+# Seconds by which the provider's clock may differ from ours, and the most pages of its list.
+_SKEW, _MAX_PAGES = 86_400, 200
 _MAX_RESULTS = 2_000_000_000
 # The status of an error, which the results do not have. Whatever is not here may succeed when it is sent again.
 _STATUS = {

@@ -18,7 +18,7 @@ from rubric_integrations.runs.batches.lines import Results, read_results
 from rubric_integrations.runs.batches.provider import BatchStatus, LineReply, Provider
 from rubric_integrations.runs.batches.records import Batch, BatchLedger, load, save
 from rubric_integrations.runs.batches.replay import Replay, identity_of
-from rubric_integrations.runs.batches.session import Access, BatchLedgerLike, open_session, use_ledger
+from rubric_integrations.runs.batches.session import Access, BatchLedgerLike, access_to, open_session, use_ledger
 from rubric_integrations.runs.batches.submitting import resolve
 
 # Seconds between two looks at batches that are not over: the first, and the longest.
@@ -111,7 +111,7 @@ class _Collector:
         for batch in load(self._ledger):
             if batch.collected or batch.grader != identity:
                 continue
-            access = accesses[batch.judge]
+            access = access_to(accesses, batch)
             known = batch if batch.ticket else await resolve(self._ledger, access, batch)
             if known.collected:
                 continue
@@ -150,9 +150,11 @@ class _Collector:
         replay = Replay(self._grader, self._ledger, keys, read)
         rubrics = RowRubrics(Rubric.from_json(batch.rubric) if batch.rubric else None)
         for row, submission in self._ledger.submissions():
-            if row.rubric is None and rubrics.shared is None:
-                continue
-            await replay.open_questions(rubrics.of(row, row.rubric), submission)
+            try:
+                rubric = rubrics.of(row, row.rubric)
+            except ValueError:
+                continue  # a row of another run, to which this rubric does not belong
+            await replay.open_questions(rubric, submission)
         for spend in replay.spend:
             self._spend.add(spend)
         self._problems.update(failure.message for failure in replay.failures)

@@ -68,6 +68,8 @@ def judges_of(grader: Grader) -> list[LMJudge]:
             raise TypeError(f"batches need a model as the judge, got {type(judge).__name__}")
         if judge.lm.kwargs.get("service_tier"):
             raise ValueError("`service_tier` does not go with batches, which have a price of their own: leave it out")
+        if judge.lm.kwargs.get("extra_headers"):
+            raise ValueError("`headers` are for the server of ordinary calls and are stored nowhere: leave them out")
         judges.append(judge)
     return judges
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Generator
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from os import PathLike
 from typing import NamedTuple
@@ -84,6 +84,21 @@ def _base_url(request: JudgeRequest, suffix: str) -> str:
             "and parameters, and the key as `api_key`"
         )
     return url
+
+
+def access_to(accesses: Sequence[Access], batch: Batch) -> Access:
+    """Return the batch API to which a batch was submitted.
+
+    Raises:
+        BatchError: Its judge now has another server, which does not know the batch.
+    """
+    access = accesses[batch.judge]
+    if access.base_url != batch.base_url:
+        raise BatchError(
+            f"a batch was submitted to {batch.base_url!r}, and its judge is now at {access.base_url!r}: use the same "
+            "`api_base`; without this error, its requests would be paid for twice"
+        )
+    return access
 
 
 BatchLedgerLike = BatchLedger | str | PathLike[str]

@@ -21,7 +21,14 @@ from rubric_integrations.runs.batches.lines import LineFile
 from rubric_integrations.runs.batches.provider import Unclear
 from rubric_integrations.runs.batches.records import Batch, BatchError, BatchLedger, load, save
 from rubric_integrations.runs.batches.replay import OpenQuestion, Replay, identity_of
-from rubric_integrations.runs.batches.session import Access, BatchLedgerLike, find_ticket, open_session, use_ledger
+from rubric_integrations.runs.batches.session import (
+    Access,
+    BatchLedgerLike,
+    access_to,
+    find_ticket,
+    open_session,
+    use_ledger,
+)
 from rubric_integrations.runs.rows import as_rows, find_rubric
 
 
@@ -139,7 +146,7 @@ class _Submitter:
             if batch.collected:
                 continue
             if batch.ticket is None and batch.grader == self._intent.grader:
-                batch = await resolve(self._ledger, self._accesses[batch.judge], batch)  # noqa: PLW2901
+                batch = await resolve(self._ledger, access_to(self._accesses, batch), batch)  # noqa: PLW2901
             self._waiting.update(batch.keys)
 
     async def add(self, line: OpenQuestion) -> None:

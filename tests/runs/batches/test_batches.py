@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -76,7 +77,7 @@ def collect(server: BatchServer, ledger: Ledger, model: str = MODELS[0]) -> Coll
 def verdicts_in(ledger: Ledger, server: BatchServer, model: str = MODELS[0]) -> list[list[str | None]]:
     """The verdicts of a run with the ledger, which must make no call."""
     run = grade_many(TEXTS, RUBRIC, grader_for(server, model), ledger=ledger, max_calls=0)
-    return [[c.verdict for c in graded.report.report] for graded in run if graded.report]
+    return [[c.verdict for c in graded.report.criteria] for graded in run if graded.report]
 
 
 def expected_verdicts() -> list[list[str]]:
@@ -119,6 +120,16 @@ def test_key_is_sent_to_the_server_and_is_in_no_file(server: BatchServer, tmp_pa
     assert server.keys == {f"Bearer {KEY}"}
     assert KEY.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert KEY.encode() not in b"".join(server.files.values())
+
+
+def test_processes_that_submit_at_once_request_nothing_twice(server: BatchServer, tmp_path: Path) -> None:
+    def submit_once(_number: int) -> SubmittedBatches:
+        return submit_batches(TEXTS, RUBRIC, grader_for(server), ledger=tmp_path / "run.sqlite")
+
+    with ThreadPoolExecutor(3) as threads:
+        counts = list(threads.map(submit_once, range(3)))
+    assert sorted(count.requests for count in counts) == [0, 0, 12]
+    assert len(server.requests) == 12
 
 
 class CrashError(Exception):
@@ -173,6 +184,43 @@ def test_collect_that_crashed_stores_the_rest_the_next_time(
     collect(server, ledger, model)
     assert len(server.requests) == len(ledger) == 12
     assert verdicts_in(ledger, server, model) == expected_verdicts()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_submitted_batch_is_found_on_a_later_page_of_the_list(
+    server: BatchServer, ledger: Ledger, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(submitting, "save", crash_at(2, submitting.save, after=False))
+        with pytest.raises(CrashError):
+            submit(server, ledger, model)
+    for number in range(3):
+        with Ledger(tmp_path / f"{number}.sqlite") as other:
+            submit_batches(TEXTS[number:], RUBRIC, grader_for(server, model), ledger=other)
+    server.page_size, count = 1, len(server.requests)
+    assert submit(server, ledger, model).requests == 0
+    assert collect(server, ledger, model).judgments == 12
+    assert len(server.requests) == count
+
+
+def test_batch_of_another_server_is_not_submitted_again(server: BatchServer, ledger: Ledger) -> None:
+    class Named(LMJudge):
+        def fingerprint(self) -> str:
+            return "one model at several addresses"
+
+    submit_batches(TEXTS, RUBRIC, PerCriterionGrader(Named(MODELS[0], api_base=server.url)), ledger=ledger)
+    with BatchServer(script) as other:
+        grader = PerCriterionGrader(Named(MODELS[0], api_base=other.url))
+        with pytest.raises(BatchError, match="same `api_base`"):
+            collect_batches(ledger, grader)
+        assert submit_batches(TEXTS, RUBRIC, grader, ledger=ledger).requests == 0
+
+
+def test_rows_of_other_runs_in_the_ledger_are_left_alone(server: BatchServer, ledger: Ledger) -> None:
+    own = [{"name": "c0", "requirement": "requirement 0", "check": {"contains": "0"}}]
+    list(grade_many([{"id": "x", "response": "y", "rubric": own}], None, PerCriterionGrader("offline"), ledger=ledger))
+    submit(server, ledger)
+    assert collect(server, ledger).judgments == 12
 
 
 def test_unfinished_batch_of_anthropic_is_recognized_once_it_has_ended(
@@ -364,19 +412,19 @@ def test_batches_of_another_grader_are_left_alone(server: BatchServer, ledger: L
     assert collect(server, ledger).judgments == 12
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (PerCriterionOneShotGrader, "one request for each criterion"),
-        (lambda judge: PerCriterionGrader(judge, stop_when_decided=True), "stop_when_decided"),
-        (lambda judge: PerCriterionGrader(judges=[judge, judge], voting=Voting(sequential=True)), "sequential"),
-        (lambda _judge: PerCriterionGrader(FakeJudge(fingerprint="fake")), "need a model"),
-        (lambda _judge: PerCriterionGrader("offline"), "need a model"),
-        (lambda _judge: PerCriterionGrader(LMJudge("openai/gpt-4o", api_key=KEY, service_tier="flex")), "service_tier"),
-        (lambda _judge: PerCriterionGrader(LMJudge("gemini/gemini-2.5-flash", api_key=KEY)), "OpenAI's protocol"),
-        (lambda _judge: PerCriterionGrader(LMJudge("openai/gpt-4o", api_key=KEY, confidence=True)), "confidence"),
-    ],
-)
+REFUSED: list[tuple[Callable[[LMJudge], Any], str]] = [
+    (PerCriterionOneShotGrader, "one request for each criterion"),
+    (lambda judge: PerCriterionGrader(judge, stop_when_decided=True), "stop_when_decided"),
+    (lambda judge: PerCriterionGrader(judges=[judge, judge], voting=Voting(sequential=True)), "sequential"),
+    (lambda _judge: PerCriterionGrader(FakeJudge(fingerprint="fake")), "need a model"),
+    (lambda _judge: PerCriterionGrader("offline"), "need a model"),
+    (lambda _judge: PerCriterionGrader(LMJudge("openai/gpt-4o", api_key=KEY, service_tier="flex")), "service_tier"),
+    (lambda _judge: PerCriterionGrader(LMJudge("gemini/gemini-2.5-flash", api_key=KEY)), "OpenAI's protocol"),
+    (lambda _judge: PerCriterionGrader(LMJudge("openai/gpt-4o", api_key=KEY, confidence=True)), "confidence"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
 def test_grader_without_requests_for_a_batch_is_refused(
     make: Callable[[LMJudge], Any], message: str, ledger: Ledger
 ) -> None:
