@@ -12,7 +12,8 @@ from rubric_integrations.judges.prompts.interpret import interpret_fields
 from rubric_integrations.judges.prompts.render import PromptInputs
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.judges.requests import JudgeRequest
-from rubric_integrations.results.judgment import Judgment
+from rubric_integrations.judges.step_down import RequestForm
+from rubric_integrations.results.judgment import JudgeFailure, Judgment
 
 
 class RenderedQuestion(NamedTuple):
@@ -35,6 +36,19 @@ class RequestSteps:
 
     async def _render(self, question: Question) -> RenderedQuestion:
         raise NotImplementedError
+
+    @property
+    def request_form(self) -> RequestForm:
+        """The form of the next request: without what the model's server has refused so far (see `step_down.py`)."""
+        return self._caller.step_down.form
+
+    def use_request_form(self, form: RequestForm) -> None:
+        """Make further requests in a form that was found out earlier, and read replies to such requests."""
+        self._caller.step_down.form = form
+
+    def simpler_form(self, failure: JudgeFailure) -> RequestForm | None:
+        """Return the form without what a server refused by this failure; None where another form would not help."""
+        return self._caller.step_down.simpler(self.request_form, self.lm, failure)
 
     async def prepare_request(self, question: Question) -> JudgeRequest:
         """Make the request about one criterion, without sending it.

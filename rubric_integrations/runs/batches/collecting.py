@@ -117,24 +117,28 @@ class _Collector:
                 continue
             status = await access.provider.status(known.ticket) if known.ticket else BatchStatus("unclear", False)
             if status.is_over:
-                await self._store(access.provider, known, status)
+                await self._store(access, known, status)
             else:
                 self.waiting.update(batches=1, done=status.done, requests=len(known.keys))
 
-    async def _store(self, provider: Provider, batch: Batch, status: BatchStatus) -> None:
+    async def _store(self, access: Access, batch: Batch, status: BatchStatus) -> None:
         limit = MAX_REPLY_BYTES + _BYTES_PER_REQUEST * len(batch.keys)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "results"
             for path in status.files:
-                await provider.download(path, file, limit)
+                await access.provider.download(path, file, limit)
                 with file.open("ab") as results:
                     results.write(b"\n")  # the last line may be cut off
+            access.judge.use_request_form(batch.form)
             with read_results(file) as results:
-                await self._store_results(provider, batch, status, results)
-        save(self._ledger, batch.closed())
+                replay = await self._store_results(access.provider, batch, status, results)
+        # Of one request, a refusal may be for another reason, and quote it. One of all requests is about their form.
+        refused = replay.failures if not replay.spend else []
+        simpler = next(filter(None, map(access.judge.simpler_form, refused)), None)
+        save(self._ledger, batch.closed(simpler))
         self.counts["batches"] += 1
 
-    async def _store_results(self, provider: Provider, batch: Batch, status: BatchStatus, results: Results) -> None:
+    async def _store_results(self, provider: Provider, batch: Batch, status: BatchStatus, results: Results) -> Replay:
         keys = dict.fromkeys(batch.keys)
 
         def read(key: str) -> LineReply:
@@ -162,3 +166,4 @@ class _Collector:
         self.counts.update(
             judgments=len(replay.spend), failed=missing, unknown=results.unreadable + len(results.keys() - keys.keys())
         )
+        return replay

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from rubric_integrations._util.records import Record
 from rubric_integrations.judges.requests import RequestProtocol
+from rubric_integrations.judges.step_down import RequestForm
 from rubric_integrations.judges.stored import JudgmentStore
 from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.rubric.rubric import Rubric
@@ -31,6 +32,7 @@ class Batch(Record):
         settings: What the caller wants to know again when the batch is collected, without secrets.
         keys: The keys of the judgments; empty once it is collected.
         created_at: When the intent was stored, in Unix seconds.
+        form: The form of the requests; once it is collected, that of the next ones.
         ticket: The provider's id of the batch; None before it is submitted.
         collected: Whether its replies are stored, or it was never submitted.
     """
@@ -44,12 +46,18 @@ class Batch(Record):
     settings: dict[str, Any]
     keys: tuple[str, ...]
     created_at: float
+    form: RequestForm = RequestForm()
     ticket: str | None = None
     collected: bool = False
 
-    def closed(self) -> Batch:
-        """Return the record of this batch once nothing more is expected of it."""
-        return self.model_copy(update={"keys": (), "collected": True, "rubric": None, "settings": {}})
+    def closed(self, form: RequestForm | None = None) -> Batch:
+        """Return the record of this batch once nothing more is expected of it.
+
+        Args:
+            form: The form of the next requests; by default that of these.
+        """
+        emptied = {"keys": (), "collected": True, "rubric": None, "settings": {}}
+        return self.model_copy(update={**emptied, "form": form or self.form})
 
 
 @runtime_checkable

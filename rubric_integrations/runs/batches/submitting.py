@@ -144,6 +144,8 @@ class _Submitter:
         batches = load(self._ledger)
         for batch in batches:
             if batch.collected:
+                if batch.grader == self._intent.grader:
+                    self._accesses[batch.judge].judge.use_request_form(batch.form)
                 continue
             if batch.ticket is None and batch.grader == self._intent.grader:
                 batch = await resolve(self._ledger, access_to(self._accesses, batch), batch)  # noqa: PLW2901
@@ -182,7 +184,7 @@ class _Submitter:
         file.finish()
         changes = {
             "id": uuid4().hex, "protocol": access.protocol, "base_url": access.base_url, "judge": judge,
-            "keys": tuple(file.keys), "created_at": time.time(),
+            "keys": tuple(file.keys), "created_at": time.time(), "form": access.judge.request_form,
         }  # fmt: skip
         batch = self._intent.model_copy(update=changes)
         self._check_lock()

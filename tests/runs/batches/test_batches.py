@@ -299,6 +299,25 @@ def test_bad_line_of_the_results_leaves_its_question_alone_unanswered(
     assert verdicts_in(ledger, server) == expected_verdicts()
 
 
+def test_format_that_a_server_refuses_is_left_out_of_the_next_batch(server: BatchServer, ledger: Ledger) -> None:
+    body = {"error": {"message": "response_format json_schema is not supported", "type": "invalid_request_error"}}
+
+    def refuse(lines: list[bytes]) -> list[bytes]:
+        response = {"status_code": 400, "body": body}
+        return [json.dumps({**json.loads(line), "response": response}).encode() for line in lines]
+
+    server.change_results = refuse
+    submit(server, ledger)
+    assert collect(server, ledger).failed == 12
+    server.change_results = lambda lines: lines
+    submit(server, ledger)
+    assert collect(server, ledger).judgments == 12
+    formats = [json.loads(content)["response_format"]["type"] for content in server.bodies]
+    assert formats == ["json_schema"] * 12 + ["json_object"] * 12
+    assert submit_batches(["submission number 9 says so"], RUBRIC, grader_for(server), ledger=ledger).requests == 3
+    assert json.loads(server.bodies[-1])["response_format"]["type"] == "json_object"
+
+
 def test_lines_of_others_and_repeated_lines_change_nothing(server: BatchServer, ledger: Ledger) -> None:
     others = [b'{"custom_id": "' + b"0" * 64 + b'"}', b"[]", b"", b'{"custom_id": 5}', b"\xff\xfe"]
     server.change_results = lambda lines: [*lines, *others, *reversed(lines)]
