@@ -80,7 +80,9 @@ def submit(
         judges = make_judges(judge, api_base, judge_option or (), api_key=api_key)
         grader = GraderOptions.for_batches(step_limit, chunk_size).make_grader(judges)
         read = partial(read_responses, rows_file, query, response_column=response_column, query_column=query_column)
-        RowsOfFile(read, rubrics, rows_file, rubric_file)  # refuses rubrics and files before anything is submitted
+        # Reads everything once, so that wrong files and rubrics are refused before anything is submitted.
+        if not len(RowsOfFile(read, rubrics, rows_file, rubric_file)):
+            refuse(f"{rows_file}: is empty: there is nothing to grade")
         counts = submit_batches(read(), rubrics.shared, grader, ledger=ledger, library=library, settings=settings)
     except BatchError as error:
         err.print(plain(str(error)), style="red", soft_wrap=True)

@@ -94,6 +94,13 @@ def test_settings_without_a_batch_are_refused_and_not_stored(
     assert not ledger.exists() or b"secret-value" not in ledger.read_bytes()
 
 
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_empty_file_is_refused(folder: Path, server: BatchServer, content: str) -> None:
+    (folder / "responses.jsonl").write_text(content)
+    assert run(*arguments("submit", folder, server)).exit_code == 2
+    assert not server.log
+
+
 def test_collect_without_a_ledger_of_batches_is_refused(folder: Path) -> None:
     assert collect(folder)[0] == 2
     with Ledger(folder / "run.sqlite") as ledger:

@@ -53,9 +53,11 @@ class AnthropicBatches:
 
     async def create(self, batch: Batch, file: Path) -> str:
         """Submit the lines."""
-        with file.open("rb") as lines:
-            body = aiohttp.payload.BufferedReaderPayload(lines, content_type="application/json")
-            return checked_id((await self._server.create(_PATH, body)).get("id"))
+
+        def body() -> aiohttp.Payload:
+            return aiohttp.payload.BufferedReaderPayload(file.open("rb"), content_type="application/json")
+
+        return checked_id((await self._server.create(_PATH, body)).get("id"))
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
         """Look for the batch among those of the provider, by its size and its results."""

@@ -65,20 +65,24 @@ class BatchServer:
         """Send a body whose arrival costs nothing, so that it may arrive twice; raises as `get` does."""
         return await self._repeat("POST", path, make_body)
 
-    async def create(self, path: str, body: Any) -> dict[str, Any]:
-        """Send a body once.
+    async def create(self, path: str, make_body: Callable[[], Any]) -> dict[str, Any]:
+        """Send a body that must not arrive twice: again only after a rate limit, which refuses it.
 
         Raises:
             BatchError: The server refuses it.
             Uncertain: Nobody knows whether it arrived.
         """
-        try:
-            status, content, _ = await self._send("POST", path, body)
-        except _LOST as error:
-            raise Uncertain(f"{type(error).__name__}: {error}") from None
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            raise Uncertain(self._describe(status, content))
-        return self._parse(path, status, content)
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                status, content, wait = await self._send("POST", path, make_body())
+            except _LOST as error:
+                raise Uncertain(f"{type(error).__name__}: {error}") from None
+            if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise Uncertain(self._describe(status, content))
+            if status != HTTPStatus.TOO_MANY_REQUESTS:
+                return self._parse(path, status, content)
+            await self._wait_or_raise(path, attempt, status, content, wait)
+        raise AssertionError  # the last attempt has returned or raised
 
     async def download(self, path: str, file: Path, max_bytes: int) -> None:
         """Append what is at a path to a file; raises as `get` does, and if it is larger."""

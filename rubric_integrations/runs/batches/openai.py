@@ -54,7 +54,7 @@ class OpenAIBatches:
             "completion_window": "24h",
             "metadata": {_METADATA: batch.id},
         }
-        return checked_id((await self._server.create("/batches", request)).get("id"))
+        return checked_id((await self._server.create("/batches", lambda: request)).get("id"))
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
         """Look for the id of the batch among those of the provider."""

@@ -250,16 +250,17 @@ def test_lost_submission_is_looked_for_before_it_is_repeated(
     assert collect(server, ledger, model).judgments == len(server.requests) == 12
 
 
-def test_rate_limited_requests_that_change_nothing_are_repeated(server: BatchServer, ledger: Ledger) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_rate_limited_requests_are_repeated(server: BatchServer, ledger: Ledger, model: str) -> None:
     seen = Counter[tuple[str, str]]()
 
     def fault(method: str, path: str) -> int | None:
         seen[method, path] += 1
-        return 429 if seen[method, path] == 1 and not path.endswith("/batches") else None
+        return 429 if seen[method, path] == 1 else None
 
     server.fault = fault
-    submit(server, ledger)
-    assert collect(server, ledger).judgments == 12
+    submit(server, ledger, model)
+    assert collect(server, ledger, model).judgments == len(server.requests) == 12
 
 
 def test_refused_batch_is_an_error_and_can_be_submitted_again(server: BatchServer, ledger: Ledger) -> None:
