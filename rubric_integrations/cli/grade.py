@@ -13,7 +13,7 @@ import typer
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, err, refuse
-from rubric_integrations.cli.grade_output import print_how_to_resume
+from rubric_integrations.cli.grade_output import print_how_to_resume, warn_of_batches
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.judge_option import has_model, make_judges
@@ -248,6 +248,7 @@ def grade(
         progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
         max_calls=max_calls, stop_when=mean_gate.sequential if mean_gate else None,
     )  # fmt: skip
+    warn_of_batches(store)
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.
         with store or nullcontext(), results.open(), _sigterm_interrupts():

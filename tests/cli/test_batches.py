@@ -68,6 +68,14 @@ def test_submitted_and_collected_answers_are_found_by_grade(folder: Path, server
     assert KEY.encode() not in b"".join(path.read_bytes() for path in folder.iterdir())
 
 
+def test_grade_warns_of_batches_that_are_not_collected(folder: Path, server: BatchServer) -> None:
+    run(*arguments("submit", folder, server))
+    warning = "12 requests of this ledger are in batches that are not collected"
+    assert warning in run(*arguments("grade", folder, server, "--max-calls", 0)).output
+    collect(folder)
+    assert warning not in run(*arguments("grade", folder, server, "--max-calls", 0)).output
+
+
 def test_request_without_an_answer_is_reported_with_its_reason(folder: Path, server: BatchServer) -> None:
     server.change_results, server.status = lambda lines: lines[1:], "expired"
     run(*arguments("submit", folder, server))
