@@ -11,7 +11,7 @@ import typer
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, err, refuse
-from rubric_integrations.cli.grade_output import print_how_to_resume
+from rubric_integrations.cli.grade_output import print_how_to_resume, warn_of_batches
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.interrupts import sigterm_interrupts
@@ -240,11 +240,10 @@ def grade(
     try:
         import_modules(modules or ())
         rubrics = RowRubrics(rubric_file, library)
-        made = make_judges(
+        grader = options.make_grader(make_judges(
             judges, api_base, judge_option or (), api_key=api_key, escalate_to=escalate_to,
             escalate_below=escalate_below,
-        )  # fmt: skip
-        grader = options.make_grader(made)
+        ))  # fmt: skip
         read = partial(
             read_responses, rows_file, query, response_column=response_column, query_column=query_column,
             reference_column=reference_column, id_column=id_column, rubric_column=rubric_column,
@@ -272,6 +271,7 @@ def grade(
         progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
         max_calls=max_calls, run=run_name, stop_when=mean_gate.sequential if mean_gate else None,
     )  # fmt: skip
+    warn_of_batches(store)
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.
         with store or nullcontext(), results.open(), sigterm_interrupts():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rubric_integrations._util.terminal import plain, spend_text
-from rubric_integrations.cli.console import err, out
+from rubric_integrations.cli.console import err, out, refuse
 from rubric_integrations.cli.judge_option import without_secrets
 from rubric_integrations.cli.ledger_option import LedgerAddress, ledger_exists
 
@@ -172,3 +172,21 @@ def print_how_to_resume(
         lines.append(f"The reports so far are in {partial}; the next run starts that file again.")
     for line in lines:
         err.print(plain(line), soft_wrap=True)
+
+
+def warn_of_batches(ledger: object) -> None:
+    """Warn if requests of a ledger are in batches that are not collected: this run would pay for them again."""
+    from rubric_integrations.runs.batches.records import BatchError, BatchLedger, load
+
+    if not isinstance(ledger, BatchLedger):
+        return
+    try:
+        waiting = sum(len(batch.keys) for batch in load(ledger) if not batch.collected)
+    except BatchError as error:
+        refuse(str(error))
+    if waiting:
+        line = (
+            f"{waiting:,} requests of this ledger are in batches that are not collected: run `rubric-integrations "
+            "collect` first, or this run requests those that it needs again, at the full price"
+        )
+        err.print(plain(line), style="yellow", soft_wrap=True)

@@ -38,6 +38,11 @@ class GraderOptions(NamedTuple):
     step_limit: int | None = None
     chunk_size: int | None = None
 
+    @classmethod
+    def for_batches(cls, step_limit: int | None, chunk_size: int | None) -> GraderOptions:
+        """Make the options of a grader whose requests are submitted in batches, so that it calls no model itself."""
+        return cls("per-criterion", "skip", "raise", 2, 64, 120.0, 300.0, False, step_limit, chunk_size)
+
     def make_grader(self, judges: list[Judge]) -> Grader:
         """Make the grader, with one judge or a panel.
 

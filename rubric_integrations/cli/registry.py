@@ -8,6 +8,7 @@ from rubric_integrations.cli.agree import agree
 from rubric_integrations.cli.align import align
 from rubric_integrations.cli.calibrate import calibrate
 from rubric_integrations.cli.certify import certify
+from rubric_integrations.cli.collect import collect
 from rubric_integrations.cli.compare import compare
 from rubric_integrations.cli.convert import convert
 from rubric_integrations.cli.doctor import doctor
@@ -19,10 +20,13 @@ from rubric_integrations.cli.probe import probe
 from rubric_integrations.cli.report import report
 from rubric_integrations.cli.rescore import rescore
 from rubric_integrations.cli.schema import schema
+from rubric_integrations.cli.submit import submit
 from rubric_integrations.cli.validate import validate
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "grade": grade,
+    "submit": submit,
+    "collect": collect,
     "rescore": rescore,
     "report": report,
     "label": label,

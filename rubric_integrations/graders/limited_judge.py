@@ -37,6 +37,9 @@ Result = TypeVar("Result", Judgment, BatchResult, OverallResult)
 # The most tokens of an image that we know of are 48,169 (gpt-4o-mini, high detail), and each is counted as a byte.
 _IMAGE_BYTES = 50_000
 
+# Seconds that the provider recommends for calls of the tier `flex`.
+_FLEX_TIMEOUT = 900
+
 # The parts of a submission whose size in a prompt is not that of their JSON.
 _COUNTED_APART: Any = {"trajectory": True, "attachments": {"__all__": {"data"}}}
 
@@ -147,7 +150,7 @@ class LimitedJudge(JudgeWrapper):
                 raise
             raise redacted from None
         except TimeoutError:
-            message = f"no reply within {timeout:g} s"
+            message = f"no reply within {timeout:g} s{self._timeout_hint()}"
             raise JudgeFailure("transport", message, retryable=True, spend=UNKNOWN_CALL) from None
         except Exception as error:  # noqa: BLE001 -- whatever a user's own judge raises
             failure = JudgeFailure("config", f"{type(error).__name__}: {error}")
@@ -155,6 +158,12 @@ class LimitedJudge(JudgeWrapper):
             raise redacted from error if redacted is failure else None
         concurrency.on_success()
         return redactor.result(result)
+
+    def _timeout_hint(self) -> str:
+        lm: Any = getattr(innermost(self), "lm", None)
+        tier: object = getattr(lm, "kwargs", {}).get("service_tier")
+        is_short = tier == "flex" and self._limiter.limits.timeout < _FLEX_TIMEOUT
+        return f": the tier `flex` is slow, so set `timeout` to {_FLEX_TIMEOUT}" if is_short else ""
 
 
 def _highest_bytes(file: Attachment) -> int:

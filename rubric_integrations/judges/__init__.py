@@ -14,6 +14,7 @@ from rubric_integrations._util.lazy import lazy_names
 from rubric_integrations.judges.alignment_record import AlignmentRecord
 from rubric_integrations.judges.offline import OfflineJudge
 from rubric_integrations.judges.protocol import BatchJudge, BatchResult, Judge, OverallJudge, OverallResult, Question
+from rubric_integrations.judges.requests import JudgeRequest
 from rubric_integrations.judges.stored import JudgmentStore
 from rubric_integrations.judges.wrappers import JudgeWrapper
 
@@ -41,6 +42,7 @@ __all__ = [
     "BatchResult",
     "Cascade",
     "Judge",
+    "JudgeRequest",
     "JudgeWrapper",
     "JudgmentStore",
     "LMJudge",

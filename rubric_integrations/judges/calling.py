@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
@@ -11,7 +11,7 @@ import dspy
 from dspy.utils.exceptions import DSPyError, LMInvalidRequestError, LMUnsupportedFeatureError
 
 from rubric_integrations._util.threads import run_on_texts
-from rubric_integrations.judges._direct import TemplateCache, template_for
+from rubric_integrations.judges._direct import PromptTemplate, TemplateCache, fast_path_problem, template_for
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models import settings_of
 from rubric_integrations.judges.models.completion import Completion, completion_from_history
@@ -26,7 +26,8 @@ from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter
 from rubric_integrations.judges.prompts.render import PromptInputs
 from rubric_integrations.judges.prompts.shown_files import ShownFile
 from rubric_integrations.judges.prompts.signatures import OPTIONAL_FIELDS, with_evidence
-from rubric_integrations.judges.step_down import REPLY_FORMATS, StepDown
+from rubric_integrations.judges.requests import JudgeRequest
+from rubric_integrations.judges.step_down import REPLY_FORMATS, RequestForm, StepDown
 from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.results.usage import NO_SPEND, UNKNOWN_CALL, Spend, total_spend
 
@@ -78,19 +79,12 @@ class ModelCaller:
         Raises:
             JudgeFailure: There was no reply, or none that can be parsed; or the prompt is longer than the model reads.
         """
-        if problem := file_problem(lm, prompt.files):
-            raise JudgeFailure("config", problem, about_text=True)
-        await check_prompt_fits(lm, *prompt.inputs.values())
+        await _check_prompt(lm, prompt)
         refused, form = NO_SPEND, self.step_down.form
-        inputs, demos = with_attachments(prompt.inputs, prompt.files), [*predict.demos, *examples]
-        signature = select_fields(cast("Any", predict).signature, tuple(inputs), prompt.requests_evidence)
-        adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
         while True:
-            adapter = adapter_type.for_inputs(inputs, prompt.quotable)
-            adapter.reply_format = form.reply_format
-            model = self.step_down.model_for(lm, form)
+            attempt = self._attempt(lm, predict, prompt, examples, form, warm_prompt_cache)
             try:
-                reply = await self._send(model, predict, signature, inputs, demos, adapter)
+                reply = await self._send(attempt)
             except JudgeFailure as failure:
                 refused = failure.spend = failure.spend + refused
                 if failure.kind == "parse":
@@ -105,64 +99,156 @@ class ModelCaller:
                 self.step_down.accepted(form)
                 return reply._replace(spend=reply.spend + refused) if refused.calls else reply
 
-    async def _send(
+    async def prepare(
+        self, lm: dspy.BaseLM, predict: dspy.Predict, prompt: PromptInputs, examples: Sequence[dspy.Example] = ()
+    ) -> JudgeRequest:
+        """Return the request that `call` would send, in its present form, without sending it.
+
+        Raises:
+            JudgeFailure: As `call`; or the request is none that somebody else could send.
+        """
+        await _check_prompt(lm, prompt)
+        attempt = self._attempt(lm, predict, prompt, examples, self.step_down.form)
+        with _failures(attempt.lm, [], self._confidence):
+            return (await self._require_template(attempt)).request(attempt.inputs)
+
+    async def read(
         self,
         lm: dspy.BaseLM,
         predict: dspy.Predict,
-        signature: Any,
-        inputs: Mapping[str, Any],
-        demos: Sequence[Any],
-        adapter: JudgeAdapter,
+        prompt: PromptInputs,
+        examples: Sequence[dspy.Example],
+        body: bytes,
+        status: int = 200,
     ) -> ParsedReply:
-        context = partial(_isolated_context, adapter)
+        """Parse the response to a request that `prepare` has made.
+
+        Raises:
+            JudgeFailure: The response is an error, or cannot be parsed.
+        """
+        attempt = self._attempt(lm, predict, prompt, examples, self.step_down.form)
+        completions: list[Completion] = []
+        with _failures(attempt.lm, completions, self._confidence):
+            template = await self._require_template(attempt)
+            fields = await attempt.parse(template, await template.read(status, body), completions)
+        return ParsedReply(fields, _spend_of(completions))
+
+    def _attempt(
+        self,
+        lm: dspy.BaseLM,
+        predict: dspy.Predict,
+        prompt: PromptInputs,
+        examples: Sequence[dspy.Example],
+        form: RequestForm,
+        warm_prompt_cache: bool = False,
+    ) -> _Attempt:
+        inputs = with_attachments(prompt.inputs, prompt.files)
+        adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
+        adapter = adapter_type.for_inputs(inputs, prompt.quotable)
+        adapter.reply_format = form.reply_format
+        signature = select_fields(cast("Any", predict).signature, tuple(inputs), prompt.requests_evidence)
+        model = self.step_down.model_for(lm, form)
+        return _Attempt(model, predict, signature, inputs, [*predict.demos, *examples], adapter)
+
+    async def _template(self, attempt: _Attempt, *, for_batch: bool = False) -> PromptTemplate | None:
+        if self._confidence:
+            return None
+        lm, predict, signature, inputs, demos, adapter = attempt
+        templates, context = self._templates[adapter.reply_format], partial(_isolated_context, adapter)
+        return await template_for(templates, predict, lm, signature, demos, inputs, context, for_batch)
+
+    async def _require_template(self, attempt: _Attempt) -> PromptTemplate:
+        template = await self._template(attempt, for_batch=True)
+        if template is None:
+            reason = "a judge with `confidence`" if self._confidence else fast_path_problem() or _NO_REQUEST
+            model = attempt.lm.model
+            raise JudgeFailure("config", f"the judge {model!r} has no request that somebody else could send: {reason}")
+        return template
+
+    async def _send(self, attempt: _Attempt) -> ParsedReply:
         completions: list[Completion] = []
         fields: Any
-
-        def receive(completion: Completion) -> None:
-            completions.append(completion)
-            adapter.raw_text = completion.text or None
-            adapter.end_is_known = completion.finish_reason is not None
-            if completion.has_format is not None:
-                adapter.has_format = completion.has_format
-            require_answer(completion, lm.kwargs)
-
-        try:
-            template = None
-            if not self._confidence:
-                templates = self._templates[adapter.reply_format]
-                template = await template_for(templates, predict, lm, signature, demos, inputs, context)
+        with _failures(attempt.lm, completions, self._confidence):
+            template = await self._template(attempt)
             if template is not None:
-                adapter.has_format = template.has_format
-                receive(await template.complete(inputs))
-                text = completions[0].text
-                parse = partial(adapter.parse, signature, text)
-                fields = await run_on_texts(parse, text, *adapter.completing_texts)
+                fields = await attempt.parse(template, await template.complete(attempt.inputs), completions)
             else:
+                lm, predict, signature, inputs, demos, adapter = attempt
 
                 def record(entry: Mapping[str, Any]) -> None:
-                    receive(completion_from_history(entry, caches=lm.cache))
+                    attempt.receive(completion_from_history(entry, caches=lm.cache), completions)
 
                 # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
                 recorded = with_async_call(lm.copy(num_retries=0, update_history=record))
-                with context():
+                with _isolated_context(adapter):
                     fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **inputs)
-        except JudgeFailure:
-            raise
-        except DSPyError as error:
-            failure = failure_from_error(error, _spend_of(completions), settings_of(lm))
-            raise failure from _presentable(error, lm)
-        except (ValueError, TypeError, ImportError) as error:
-            # An error about probabilities is about the reply; any other is about the settings.
-            about_reply = self._confidence and bool(completions)
-            kind = "parse" if about_reply else "config"
-            spend = _spend_of(completions)
-            message = redact(first_line(error), settings_of(lm))
-            raise JudgeFailure(kind, message, retryable=about_reply, spend=spend) from _presentable(error, lm)
-        except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
-            failure = failure_from_client_error(error, _spend_of(completions), settings_of(lm))
-            raise failure from _presentable(error, lm)
         # An LM that replaces DSPy's whole call reports nothing.
         return ParsedReply(fields, _spend_of(completions) if completions else UNKNOWN_CALL)
+
+
+_NO_REQUEST = (
+    "it must be a model of OpenAI's protocol or of Anthropic's, by its name or as a `dspy.LM`, without `headers`, "
+    "callbacks, an instrumentation or a cache of DSPy"
+)
+
+
+class _Attempt(NamedTuple):
+    """One request in one form."""
+
+    lm: dspy.BaseLM
+    predict: dspy.Predict
+    signature: Any
+    inputs: Mapping[str, Any]
+    demos: Sequence[Any]
+    adapter: JudgeAdapter
+
+    def receive(self, completion: Completion, completions: list[Completion]) -> None:
+        """Note what the model replied, and check that the reply is whole.
+
+        Raises:
+            JudgeFailure: It is not.
+        """
+        completions.append(completion)
+        self.adapter.raw_text = completion.text or None
+        self.adapter.end_is_known = completion.finish_reason is not None
+        if completion.has_format is not None:
+            self.adapter.has_format = completion.has_format
+        require_answer(completion, self.lm.kwargs)
+
+    async def parse(self, template: PromptTemplate, completion: Completion, completions: list[Completion]) -> Any:
+        """Parse the reply to the request of a template."""
+        self.adapter.has_format = template.has_format
+        self.receive(completion, completions)
+        parse = partial(self.adapter.parse, self.signature, completion.text)
+        return await run_on_texts(parse, completion.text, *self.adapter.completing_texts)
+
+
+async def _check_prompt(lm: dspy.BaseLM, prompt: PromptInputs) -> None:
+    if problem := file_problem(lm, prompt.files):
+        raise JudgeFailure("config", problem, about_text=True)
+    await check_prompt_fits(lm, *prompt.inputs.values())
+
+
+@contextmanager
+def _failures(lm: dspy.BaseLM, completions: Sequence[Completion], confidence: bool) -> Generator[None]:
+    """Raise every error of the block as a `JudgeFailure`, with what the completions so far have cost."""
+    try:
+        yield
+    except JudgeFailure:
+        raise
+    except DSPyError as error:
+        failure = failure_from_error(error, _spend_of(completions), settings_of(lm))
+        raise failure from _presentable(error, lm)
+    except (ValueError, TypeError, ImportError) as error:
+        # An error about probabilities is about the reply; any other is about the settings.
+        about_reply = confidence and bool(completions)
+        kind = "parse" if about_reply else "config"
+        message = redact(first_line(error), settings_of(lm))
+        failure = JudgeFailure(kind, message, retryable=about_reply, spend=_spend_of(completions))
+        raise failure from _presentable(error, lm)
+    except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
+        failure = failure_from_client_error(error, _spend_of(completions), settings_of(lm))
+        raise failure from _presentable(error, lm)
 
 
 def _about_files(failure: JudgeFailure, files: Sequence[ShownFile]) -> JudgeFailure:

@@ -14,15 +14,14 @@ from dspy.utils.exceptions import DSPyError
 from rubric_integrations._util.threads import run_on_texts
 from rubric_integrations.judges.alignment_record import is_trained_on, mark_batch
 from rubric_integrations.judges.calling import ModelCaller, select_fields
-from rubric_integrations.judges.examples import ANSWER_FIELDS, as_example
+from rubric_integrations.judges.examples import as_example
 from rubric_integrations.judges.fingerprint import fingerprint_model_judge
 from rubric_integrations.judges.models import ModelOptions, settings_of, to_lm, without_framework_cache
 from rubric_integrations.judges.models.failures import failure_from_error
 from rubric_integrations.judges.models.prices import highest_cost, load_prices, prompt_bytes
 from rubric_integrations.judges.models.sync_only import with_async_call
 from rubric_integrations.judges.prompts.adapter import JudgeAdapter
-from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_reply
-from rubric_integrations.judges.prompts.probabilities import read_probabilities
+from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_fields
 from rubric_integrations.judges.prompts.render import (
     batch_inputs,
     render_inputs,
@@ -32,9 +31,10 @@ from rubric_integrations.judges.prompts.render import (
 )
 from rubric_integrations.judges.prompts.signatures import judge_signatures
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question, criteria_of_request
+from rubric_integrations.judges.request_steps import RenderedQuestion, RequestSteps
 from rubric_integrations.judges.saving import SavedPrompts
 from rubric_integrations.judges.step_down import RequestForm
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.results.labels import LabelledJudgment, examples_of_criterion, select_examples
 from rubric_integrations.results.usage import NO_SPEND
 from rubric_integrations.rubric.rubric import Rubric
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rubric_integrations.judges.models import ModelLike
 
 
-class LMJudge(SavedPrompts):
+class LMJudge(RequestSteps, SavedPrompts):
     """A judge that calls one language model: for one criterion, for several in one request, or for an overall score.
 
     The judge uses its own model and adapter and leaves no trace. Inside `dspy.Evaluate` or an optimizer it therefore
@@ -225,34 +225,18 @@ class LMJudge(SavedPrompts):
         Raises:
             JudgeFailure: The model did not reply, or its reply is no answer.
         """
+        predict, prompt, demos = await self._render(question)
+        warm = question.warm_prompt_cache
+        reply = await self._caller.call(self.lm, predict, prompt, demos, warm_prompt_cache=warm)
+        trained_on = is_trained_on(self.alignment, question)
+        return interpret_fields(question, reply.fields, reply.spend, prompt.neutralized, trained_on=trained_on)
+
+    async def _render(self, question: Question) -> RenderedQuestion:
         kind, response = question.criterion.kind, question.whole_response or question.submission.response
         prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
         examples = select_examples(self.examples, kind, self.max_examples, response)
         examples += examples_of_criterion(question.criterion, response)
-        demos = [as_example(example) for example in examples]
-        reply = await self._caller.call(
-            self.lm,
-            self._predictor_for(prompt.inputs),
-            prompt,
-            demos,
-            warm_prompt_cache=question.warm_prompt_cache,
-        )
-        answer, probabilities = read_probabilities(reply.fields[ANSWER_FIELDS[kind]])
-        try:
-            verdict, value = interpret_reply(question, str(answer))
-        except ValueError as error:
-            raise JudgeFailure("parse", str(error), retryable=True, spend=reply.spend) from None
-        return Judgment(
-            verdict=verdict,
-            value=value,
-            reason=reply.fields["explanation"],
-            spend=reply.spend,
-            neutralized=prompt.neutralized,
-            confidence=probabilities.confidence,
-            expected_value=probabilities.expected_value,
-            evidence=tuple(reply.fields.get("evidence", ())),
-            trained_on=is_trained_on(self.alignment, question),
-        )
+        return RenderedQuestion(self._predictor_for(prompt.inputs), prompt, [as_example(e) for e in examples])
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria about one submission in one request.

@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-<<<<<<< HEAD
 from typing import Any, TypeVar
-=======
-from typing import TypeVar
 from uuid import uuid4
->>>>>>> i22pg
 
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
 from rubric_integrations.judges.shared_spend import Exchange, SharedSpend

@@ -2,7 +2,8 @@
 
 A run reads submissions, grades them concurrently, and yields one `Graded` for each. With a `Ledger`, a file of
 judgments, a run that was interrupted resumes, and `rescore` computes the scores that another rubric gives. `read_run`
-reads the file that `grade --out` wrote, and `write_parquet` writes the grades of a run as Parquet.
+reads the file that `grade --out` wrote, and `write_parquet` writes the grades of a run as Parquet. `submit_batches`
+and `collect_batches` fill a ledger at half price.
 
 Example:
     >>> from rubric_integrations import Criterion, PerCriterionGrader, Rubric
@@ -19,6 +20,14 @@ from typing import TYPE_CHECKING
 from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from rubric_integrations.runs.batches import (
+        BatchError,
+        BatchLedger,
+        CollectedBatches,
+        SubmittedBatches,
+        collect_batches,
+        submit_batches,
+    )
     from rubric_integrations.runs.ledger import Ledger, LedgerError, RunLedger, open_ledger
     from rubric_integrations.runs.parquet import write_parquet
     from rubric_integrations.runs.rescoring import Rescored, rescore
@@ -28,6 +37,9 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.summary import Graded, RunSummary
 
 _MODULES = {
+    "BatchError": "batches",
+    "BatchLedger": "batches",
+    "CollectedBatches": "batches",
     "Graded": "summary",
     "GradedRow": "run_files",
     "Ledger": "ledger",
@@ -39,16 +51,20 @@ _MODULES = {
     "RunLedger": "ledger",
     "RunSummary": "summary",
     "StopRule": "stopping",
+    "SubmittedBatches": "batches",
+    "collect_batches": "batches",
     "grade_many": "runner",
     "open_ledger": "ledger",
     "read_run": "run_files",
     "rescore": "rescoring",
+    "submit_batches": "batches",
     "write_parquet": "parquet",
 }
 
 __all__ = [
-    "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run", "RunFile", "RunFileError", "RunLedger",
-    "RunSummary", "StopRule", "grade_many", "open_ledger", "read_run", "rescore", "write_parquet",
+    "BatchError", "BatchLedger", "CollectedBatches", "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run",
+    "RunFile", "RunFileError", "RunLedger", "RunSummary", "StopRule", "SubmittedBatches", "collect_batches",
+    "grade_many", "open_ledger", "read_run", "rescore", "submit_batches", "write_parquet",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)

@@ -83,8 +83,7 @@ class Run:
         self._run = check_run_name(run, ledger)
         if self._rubrics.shared is not None:
             grader.check_rubric(self._rubrics.shared)
-        self._spend_limit = SpendLimit(max_calls, max_cost)
-        self._warm_up = WarmUp()
+        self._spend_limit, self._warm_up = SpendLimit(max_calls, max_cost), WarmUp()
         self._grader = grader.for_run(max_concurrency, self._spend_limit, warm_up=self._warm_up)
         # More submissions than calls: while one waits for its last call, the others use the free slots.
         self._max_under_way = 2 * max_concurrency

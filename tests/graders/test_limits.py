@@ -214,3 +214,13 @@ async def test_call_that_is_held_while_the_first_is_refused_waits_as_long_as_the
         grade.cancel()
     await asyncio.wait(grades)
     assert spend_limit.spend.calls == 1, "a call that was cancelled during the wait was not sent"
+
+
+def test_timeout_of_a_flex_call_says_which_one_to_set(server: OpenAIServer) -> None:
+    server.script = lambda _call: Reply(delay=1)
+    judge = LMJudge("openai/mock", api_base=server.url, service_tier="flex")
+    grader = PerCriterionGrader(judge, max_retries=0, on_failure="abstain", limits=CallLimits(timeout=0.05))
+    report = ONE.grade_sync("text", grader=grader)
+    assert report.criteria[0].error == (
+        "transport: no reply within 0.05 s: the tier `flex` is slow, so set `timeout` to 900"
+    )

@@ -13,15 +13,17 @@ from typing import Any, NamedTuple, cast
 import aiohttp
 import dspy
 from dspy import lm15
+from dspy._vendor.lm15.providers.anthropic import AnthropicLM
 from dspy._vendor.lm15.providers.common import json_dumps
 from dspy._vendor.lm15.providers.openai_chat import OpenAIChatLM
 from dspy.clients.engines.lm15_engine import LM15Engine
 from dspy.clients.errors import wrap_error
 from dspy.clients.execution import _engine, prepare
 
-from rubric_integrations.judges._direct.http import Endpoint, needs_proxy, post
+from rubric_integrations.judges._direct.http import Endpoint, HttpReply, needs_proxy, post
 from rubric_integrations.judges._direct.reply import ReplyReader
 from rubric_integrations.judges.models.completion import Completion
+from rubric_integrations.judges.requests import RequestProtocol
 
 
 class CapturedRequest(NamedTuple):
@@ -37,11 +39,21 @@ class CapturedRequest(NamedTuple):
     body: bytes
     reader: ReplyReader
 
+    @property
+    def protocol(self) -> RequestProtocol:
+        """The protocol of the body."""
+        return "openai" if self.reader.is_openai else "anthropic"
+
 
 async def capture_request(
-    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, Any]
+    predict: dspy.Predict,
+    lm: dspy.LM,
+    signature: type[dspy.Signature],
+    demos: Sequence[Any],
+    inputs: Mapping[str, Any],
+    for_batch: bool = False,
 ) -> CapturedRequest | None:
-    """Capture what a predictor would send to an OpenAI-compatible endpoint.
+    """Capture what a predictor would send to an OpenAI-compatible endpoint; for a batch, also to Anthropic's.
 
     Returns:
         The request; None where DSPy would send it elsewhere or in another form.
@@ -55,10 +67,11 @@ async def capture_request(
         return None
     target, routed = cast("tuple[Any, lm15.Request]", engine._target(request))
     # A credential that is a function may differ from request to request.
-    if not isinstance(target, OpenAIChatLM) or callable(target.api_key):
+    protocols = (OpenAIChatLM, AnthropicLM) if for_batch else (OpenAIChatLM,)
+    if not isinstance(target, protocols) or callable(target.api_key):
         return None
     http, _ = target._build(routed, stream=False)
-    if needs_proxy(http.url):
+    if needs_proxy(http.url) and not for_batch:
         return None
     # Where the LM sets no timeout, the grader's is the one that counts.
     timeouts = engine.config.timeouts
@@ -99,8 +112,25 @@ async def send(request: CapturedRequest, body: bytes, lm: dspy.LM) -> Completion
         dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
     """
     try:
-        return await request.reader.read(await post(request.endpoint, body))
+        reply = await post(request.endpoint, body)
     except Exception as error:
-        is_transport = isinstance(error, aiohttp.ClientError | OSError)
-        canonical = lm15.TransportError(f"{type(error).__name__}: {error}") if is_transport else error
-        raise wrap_error(canonical, model=lm.model, provider=request.reader.provider) from error
+        raise _as_dspy_error(error, request, lm) from error
+    return await read(request, reply, lm)
+
+
+async def read(request: CapturedRequest, reply: HttpReply, lm: dspy.LM) -> Completion:
+    """Read the response to a request.
+
+    Raises:
+        dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
+    """
+    try:
+        return await request.reader.read(reply)
+    except Exception as error:
+        raise _as_dspy_error(error, request, lm) from error
+
+
+def _as_dspy_error(error: Exception, request: CapturedRequest, lm: dspy.LM) -> Exception:
+    is_transport = isinstance(error, aiohttp.ClientError | OSError)
+    canonical = lm15.TransportError(f"{type(error).__name__}: {error}") if is_transport else error
+    return wrap_error(canonical, model=lm.model, provider=request.reader.provider)

@@ -14,6 +14,7 @@ import warnings
 from typing import Any, NamedTuple
 
 from dspy import lm15
+from dspy._vendor.lm15.providers.anthropic import AnthropicLM
 from dspy._vendor.lm15.providers.base import HttpResponse
 from dspy._vendor.lm15.providers.openai_chat import OpenAIChatLM
 from dspy.clients.call_result import CallResult
@@ -31,11 +32,15 @@ class ReplyReader:
         target: DSPy's reader of the provider's protocol.
         request: The request.
         provider: The provider's name.
+
+    Attributes:
+        is_openai: Whether the protocol is that of OpenAI's chat completions; otherwise it is that of Anthropic.
     """
 
-    def __init__(self, target: OpenAIChatLM, request: lm15.Request, provider: str):
+    def __init__(self, target: OpenAIChatLM | AnthropicLM, request: lm15.Request, provider: str):
         self._target, self._request, self.provider = target, request, provider
-        self._reads_plain_replies = not request.tools and self._specimen_is_read_alike()
+        self.is_openai = isinstance(target, OpenAIChatLM)
+        self._reads_plain_replies = self.is_openai and not request.tools and self._specimen_is_read_alike()
 
     async def read(self, reply: HttpReply) -> Completion:
         """Read a server's response.

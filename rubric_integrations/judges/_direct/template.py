@@ -22,6 +22,7 @@ from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations.judges._direct.slots import find_slots, form_of, slot_inputs
 from rubric_integrations.judges.models.completion import Completion
+from rubric_integrations.judges.requests import JudgeRequest
 
 if TYPE_CHECKING:
     from rubric_integrations.judges._direct.capture import CapturedRequest
@@ -34,7 +35,7 @@ _MAX_TEMPLATES = 256
 
 
 class PromptTemplate:
-    """A request to an OpenAI-compatible endpoint with slots in place of the texts and files.
+    """A request with slots in place of the texts and files.
 
     Attributes:
         has_format: Whether it requests a JSON format.
@@ -42,7 +43,8 @@ class PromptTemplate:
 
     def __init__(self, lm: dspy.LM, request: CapturedRequest):
         self._lm, self._request = lm, request
-        self.has_format = "response_format" in json.loads(request.body)
+        # OpenAI's name of it, and Anthropic's.
+        self.has_format = not {"response_format", "output_config"}.isdisjoint(json.loads(request.body))
         self._slots = find_slots(request.body)
 
     def body(self, inputs: Mapping[str, Any]) -> bytes:
@@ -58,6 +60,22 @@ class PromptTemplate:
         from rubric_integrations.judges._direct.capture import send
 
         return send(self._request, self.body(inputs), self._lm)
+
+    def request(self, inputs: Mapping[str, Any]) -> JudgeRequest:
+        """Return the request with these texts and files, for somebody else to send it."""
+        endpoint = self._request.endpoint
+        return JudgeRequest(self._request.protocol, endpoint.url, tuple(endpoint.headers), self.body(inputs))
+
+    def read(self, status: int, body: bytes) -> Awaitable[Completion]:
+        """Read a response to the request that somebody else has sent.
+
+        Raises:
+            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
+        """
+        from rubric_integrations.judges._direct.capture import read
+        from rubric_integrations.judges._direct.http import HttpReply
+
+        return read(self._request, HttpReply(status, "", {}, body), self._lm)
 
 
 class TemplateCache:
@@ -79,6 +97,7 @@ async def template_for(
     demos: Sequence[Any],
     inputs: Mapping[str, Any],
     context: Callable[[], AbstractContextManager[None]],
+    for_batch: bool = False,
 ) -> PromptTemplate | None:
     """Return the template for questions of this form, from the cache or made with DSPy.
 
@@ -90,6 +109,7 @@ async def template_for(
         demos: The few-shot examples.
         inputs: The question's texts and files.
         context: Makes the `dspy.context` in which the predictor would be called.
+        for_batch: Whether the request is not sent from here, so that Anthropic's protocol and proxies do not matter.
 
     Returns:
         The template; None where the question must go through DSPy itself: custom LMs and predictors, listeners
@@ -99,7 +119,8 @@ async def template_for(
         return None
     try:
         examples = tuple(tuple(demo.items()) for demo in demos)
-        key = (signature, form_of(inputs), examples, repr(predict.config), lm.model, lm.model_type, repr(lm.kwargs))
+        settings = (repr(predict.config), lm.model, lm.model_type, repr(lm.kwargs))
+        key = (signature, form_of(inputs), examples, *settings, for_batch)
         if key in cached.templates:
             return cached.templates[key]
     except TypeError:  # a few-shot example with a field that is no text
@@ -107,22 +128,27 @@ async def template_for(
     if len(cached.templates) >= _MAX_TEMPLATES:
         cached.templates.clear()
     with context():
-        template = cached.templates[key] = await _make_template(predict, lm, signature, demos, inputs)
+        template = cached.templates[key] = await _make_template(predict, lm, signature, demos, inputs, for_batch)
     return template
 
 
 async def _make_template(
-    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, Any]
+    predict: dspy.Predict,
+    lm: dspy.LM,
+    signature: type[dspy.Signature],
+    demos: Sequence[Any],
+    inputs: Mapping[str, Any],
+    for_batch: bool,
 ) -> PromptTemplate | None:
     from rubric_integrations.judges._direct.capture import capture_request
 
     try:
-        request = await capture_request(predict, lm, signature, demos, slot_inputs(inputs))
+        request = await capture_request(predict, lm, signature, demos, slot_inputs(inputs), for_batch)
         if request is None:
             return None
         template = PromptTemplate(lm, request)
         # A filled template must be what DSPy would have sent, byte for byte, or it is not used.
-        rendered = await capture_request(predict, lm, signature, demos, inputs)
+        rendered = await capture_request(predict, lm, signature, demos, inputs, for_batch)
     except (DSPyError, lm15.LM15Error, ValueError):
         return None  # wrong settings or texts, about which DSPy itself gives the better error message
     except Exception as error:  # noqa: BLE001 -- whatever another DSPy raises; requests through DSPy still work

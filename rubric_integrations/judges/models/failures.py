@@ -32,6 +32,9 @@ from rubric_integrations.results.usage import Spend
 # LiteLLM reports a key that it does not find as an error of the server, which would be retried for minutes.
 _NO_KEY = re.compile(r"Missing credentials|_API_KEY is not set")
 
+# A 429 of the tier `flex` when the provider has no capacity: fewer calls at the same time would not help.
+_NO_CAPACITY = re.compile(r"resource[ _]unavailable", re.IGNORECASE)
+
 
 def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
     """Make a `JudgeFailure` of a DSPy error.
@@ -59,7 +62,8 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
         if response.is_from_wrong_url:
             return JudgeFailure("config", message, spend=spend)
     if is_retryable_lm_error(error):
-        limited = isinstance(error, LMRateLimitError)
+        code = getattr(error, "provider_code", None)
+        limited = isinstance(error, LMRateLimitError) and not _NO_CAPACITY.search(f"{code} {message}")
         return JudgeFailure(
             "transport", message, retryable=True, retry_after=error.retry_after, rate_limited=limited, spend=spend
         )
@@ -73,7 +77,7 @@ def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[
     """Make a `JudgeFailure` of whatever an LM of a user's own raises, sorted as by `to_lm_error`."""
     sorted_error = to_lm_error(error)
     if isinstance(sorted_error, _TEMPORARY):
-        limited = isinstance(sorted_error, lm15.RateLimitError)
+        limited = isinstance(sorted_error, lm15.RateLimitError) and not _NO_CAPACITY.search(str(sorted_error))
         return JudgeFailure(
             "transport", redact(first_line(sorted_error), settings), retryable=True,
             retry_after=sorted_error.retry_after, rate_limited=limited, spend=spend,

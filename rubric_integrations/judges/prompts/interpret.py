@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from rubric_integrations.judges.examples import ANSWER_FIELDS
+from rubric_integrations.judges.prompts.probabilities import read_probabilities
 from rubric_integrations.judges.prompts.render import describe_option, option_codes, options_of
 from rubric_integrations.judges.prompts.signatures import CitedJudgment, CriterionJudgment
 from rubric_integrations.judges.protocol import BatchResult, Question
 from rubric_integrations.results.interpret import Interpretation, interpret_answer
-from rubric_integrations.results.judgment import Judgment, parse_verdict
+from rubric_integrations.results.judgment import JudgeFailure, Judgment, parse_verdict
 from rubric_integrations.results.usage import Spend
 from rubric_integrations.rubric.criterion import Option
 
@@ -22,6 +25,39 @@ def interpret_reply(question: Question, answer: str) -> Interpretation:
     if question.criterion.options is not None and parse_verdict(answer) is None:
         return interpret_choice(question, answer)
     return interpret_answer(question.criterion, answer, question.may_abstain)
+
+
+def interpret_fields(
+    question: Question, fields: Mapping[str, Any], spend: Spend, neutralized: bool, *, trained_on: bool = False
+) -> Judgment:
+    """Make the judgment of the fields of a reply about one criterion.
+
+    Args:
+        question: The question.
+        fields: The fields of the reply, by name.
+        spend: What the request cost.
+        neutralized: Whether sanitizing changed a text of the request.
+        trained_on: Whether the judge was aligned with a label of this judgment.
+
+    Raises:
+        JudgeFailure: They are no answer to the question.
+    """
+    answer, probabilities = read_probabilities(fields[ANSWER_FIELDS[question.criterion.kind]])
+    try:
+        verdict, value = interpret_reply(question, str(answer))
+    except ValueError as error:
+        raise JudgeFailure("parse", str(error), retryable=True, spend=spend) from None
+    return Judgment(
+        verdict=verdict,
+        value=value,
+        reason=fields["explanation"],
+        spend=spend,
+        neutralized=neutralized,
+        confidence=probabilities.confidence,
+        expected_value=probabilities.expected_value,
+        evidence=tuple(fields.get("evidence", ())),
+        trained_on=trained_on,
+    )
 
 
 def interpret_choice(question: Question, reply: str) -> Interpretation:

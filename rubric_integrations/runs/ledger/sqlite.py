@@ -43,6 +43,8 @@ ADDED = (
     # What the parts of a named run have spent, in all processes.
     "CREATE TABLE IF NOT EXISTS spending (run TEXT, part TEXT, calls INTEGER NOT NULL, cost REAL NOT NULL,"
     " PRIMARY KEY (run, part))",
+    # What was submitted to the batch APIs of providers, and not collected yet.
+    "CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, record TEXT NOT NULL)",
 )
 
 # Seconds to wait for the transaction of another process, which usually takes microseconds.

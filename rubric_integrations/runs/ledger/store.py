@@ -19,6 +19,7 @@ from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, SpendTotal
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.ledger.batches import StoredBatches
 from rubric_integrations.runs.ledger.batching import Batcher
 from rubric_integrations.runs.ledger.leases import Leases
 from rubric_integrations.runs.ledger.leasing import lease_keys, read_judgment
@@ -39,7 +40,7 @@ _PAGE = (
 )
 
 
-class Ledger:
+class Ledger(StoredBatches):
     """A store of judgments in one SQLite file, on a local disk.
 
     While one caller holds the lease on a key, all others wait for its judgment; if that caller fails or its process

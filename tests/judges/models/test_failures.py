@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -57,6 +58,20 @@ def test_rate_limit_of_a_server_is_reported_with_the_requested_wait(server: Open
     with pytest.raises(JudgeFailure) as failure:
         asyncio.run(judge_at(server).judge(question_about()))
     assert (failure.value.rate_limited, failure.value.retry_after) == (True, 3.0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "Resource Unavailable: try again later", "type": "server_error", "code": None},
+        {"message": "no capacity", "type": "server_error", "code": "resource_unavailable"},
+    ],
+)
+def test_lack_of_capacity_is_retried_and_is_no_rate_limit(server: OpenAIServer, error: dict[str, object]) -> None:
+    server.script = lambda _call: Reply(status=429, raw=json.dumps({"error": error}).encode())
+    with pytest.raises(JudgeFailure) as failure:
+        asyncio.run(judge_at(server).judge(question_about()))
+    assert (failure.value.kind, failure.value.retryable, failure.value.rate_limited) == ("transport", True, False)
 
 
 async def test_refused_connection_is_one_clear_line() -> None:

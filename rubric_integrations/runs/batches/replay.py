@@ -1,0 +1,230 @@
+"""Walks a row with the user's grader and without calls: which questions lack an answer, and which replies answer them.
+
+So the questions, their keys, the checks and the conditions are those of an ordinary run.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from rubric_integrations.graders import Grader, PerCriterionGrader
+from rubric_integrations.judges.lm_judge import LMJudge
+from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question
+from rubric_integrations.judges.redaction import Redactor
+from rubric_integrations.judges.requests import JudgeRequest
+from rubric_integrations.judges.stored import Lease
+from rubric_integrations.judges.validation import validate_judgment
+from rubric_integrations.judges.wrappers import JudgeWrapper, innermost
+from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.results.usage import Spend
+from rubric_integrations.rubric.conditions import questions
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.batches.provider import LineReply
+from rubric_integrations.runs.batches.records import BatchLedger
+from rubric_integrations.submission.submission import Submission
+
+PRICE = 0.5
+"""What a call costs in a batch, by the prices of OpenAI and of Anthropic: this share of its price otherwise."""
+
+_PROBE = Question(Submission(response="-"), Criterion(requirement="-"))
+_key: ContextVar[str] = ContextVar("_key")
+
+
+class OpenQuestion(NamedTuple):
+    """A question without an answer: the position of its judge on the panel, its key, and the question."""
+
+    judge: int
+    key: str
+    question: Question
+
+
+def judges_of(grader: Grader) -> list[LMJudge]:
+    """Return the judges whose requests become lines.
+
+    Raises:
+        TypeError: The grader does not send one request for each criterion, or a judge is no model.
+        ValueError: Which questions are asked depends on the answers to others.
+    """
+    if not isinstance(grader, PerCriterionGrader):
+        raise TypeError(
+            f"batches go with PerCriterionGrader, one request for each criterion, got {type(grader).__name__}: grade "
+            "with `service_tier='flex'` for the same price"
+        )
+    if grader.may_leave_open or grader.voting.sequential:
+        name = "stop_when_decided" if grader.may_leave_open else "Voting(sequential=True)"
+        raise ValueError(
+            f"`{name}` decides by each answer which question is next, and a batch answers all at once: leave it out"
+        )
+    judges: list[LMJudge] = []
+    for member in grader.panel:
+        judge = innermost(member.judge)
+        if not isinstance(judge, LMJudge):
+            raise TypeError(f"batches need a model as the judge, got {type(judge).__name__}")
+        if judge.lm.kwargs.get("service_tier"):
+            raise ValueError("`service_tier` does not go with batches, which have a price of their own: leave it out")
+        if judge.lm.kwargs.get("extra_headers"):
+            raise ValueError("`headers` are for the server of ordinary calls and are stored nowhere: leave them out")
+        judges.append(judge)
+    return judges
+
+
+async def endpoint_of(judge: LMJudge) -> JudgeRequest:
+    """Return a request of a judge, for the server and the key in it.
+
+    Raises:
+        JudgeFailure: It has none that somebody else could send.
+    """
+    return await judge.prepare_request(_PROBE)
+
+
+def identity_of(grader: Grader) -> str:
+    """Describe what the keys of a grader's questions depend on, as JSON without secrets."""
+    settings = grader.settings()
+    names = [member.name for member in grader.panel]
+    return json.dumps([grader.fingerprints(), names, settings.get("options"), settings.get("limits")], sort_keys=True)
+
+
+class Replay:
+    """A grader whose judges make no calls.
+
+    Args:
+        grader: The user's grader.
+        store: The ledger of the judgments.
+        replies: The responses by key, or why there is none; an empty mapping to look for open questions.
+        read: Reads the line of a response.
+    """
+
+    def __init__(
+        self,
+        grader: Grader,
+        store: BatchLedger,
+        replies: Mapping[str, object] | None = None,
+        read: Callable[[str], LineReply] | None = None,
+    ):
+        self._open: list[OpenQuestion] = []
+        self.spend: list[Spend] = []
+        self.failures: list[JudgeFailure] = []
+        replay: Grader = copy.copy(grader)
+        # A question without an answer must not cancel the others.
+        replay.policies = grader.policies._replace(on_failure="abstain")
+        stored = grader.with_store(_KeyedStore(store, replies)).panel
+        replay.panel = tuple(
+            member._replace(judge=_around(member.judge, _ReplayJudge(judge, position, self, replies, read)))
+            for position, (member, judge) in enumerate(zip(stored, judges_of(grader), strict=True))
+        )
+        self._grader = replay
+
+    async def open_questions(self, rubric: Rubric, submission: Submission) -> list[OpenQuestion]:
+        """Return the questions about a submission that have no answer, and store what the replies answer.
+
+        A criterion with a condition is among them only once its condition is answered by all judges.
+        """
+        self._open = []
+        await self._grader.judge(rubric, submission)
+        conditions = questions(rubric.criteria)[len(rubric) :]
+        if any(line.question.criterion in conditions for line in self._open):
+            return [line for line in self._open if line.question.criterion.applies_when is None]
+        return self._open
+
+    def note(self, judge: int, question: Question) -> None:
+        """Note a question that has no answer."""
+        self._open.append(OpenQuestion(judge, _key.get(), question))
+
+
+class _ReplayJudge(JudgeWrapper):
+    """A judge whose answers are in the replies of a batch, at the price of a batch."""
+
+    def __init__(
+        self,
+        judge: LMJudge,
+        position: int,
+        replay: Replay,
+        replies: Mapping[str, object] | None,
+        read: Callable[[str], LineReply] | None,
+    ):
+        super().__init__(judge)
+        self._position, self._replay = position, replay
+        self._replies, self._read_line, self._redactor = replies or {}, read, Redactor(judge)
+
+    async def judge(self, question: Question) -> Judgment:
+        """Return the judgment in the reply to this question.
+
+        Raises:
+            JudgeFailure: There is none; it is never retried, since the reply would be the same.
+        """
+        key = _key.get()
+        if key not in self._replies or self._read_line is None:
+            self._replay.note(self._position, question)
+            raise JudgeFailure("cancelled", "the question is for a batch")
+        try:
+            judgment = await self._read(question, self._read_line(key))
+        except JudgeFailure as failure:
+            failure.retryable = False
+            redacted = self._redactor.failure(failure)
+            self._replay.failures.append(redacted)
+            raise redacted from None
+        self._replay.spend.append(judgment.spend)
+        return self._redactor.result(judgment)
+
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
+        """Refuse: a line is about one criterion. The judge inside would call its model."""
+        raise JudgeFailure("config", "a batch has one request for each criterion")
+
+    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
+        """Refuse, as `judge_batch` does."""
+        raise JudgeFailure("config", "a batch has one request for each criterion")
+
+    async def _read(self, question: Question, reply: LineReply) -> Judgment:
+        if reply.problem:
+            raise JudgeFailure("transport", reply.problem)
+        judgment = await self.inner.read_reply(question, reply.body, status=reply.status)
+        valid = validate_judgment(question.criterion, judgment, question.may_abstain, question.submission)
+        cost = valid.spend.cost
+        spend = valid.spend.model_copy(update={"cost": None if cost is None else cost * PRICE})
+        return valid.model_copy(update={"spend": spend})
+
+
+class _KeyedStore:
+    """The judgments of a ledger: those to which there is a reply are leased and stored, the others only looked up."""
+
+    def __init__(self, store: BatchLedger, replies: Mapping[str, object] | None):
+        self._store, self._replies = store, replies or {}
+
+    @asynccontextmanager
+    async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
+        (key,) = keys
+        token = _key.set(key)
+        try:
+            if key in self._replies:
+                async with self._store.lease(keys) as lease:
+                    yield lease
+            else:
+                yield _NoLease(self._store.lookup(keys))
+        finally:
+            _key.reset(token)
+
+
+class _NoLease(NamedTuple):
+    stored: Mapping[str, Judgment]
+
+    async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
+        """Store nothing: nothing is requested."""
+        return judgments
+
+    def is_held(self) -> bool:
+        """Return True: nothing is requested."""
+        return True
+
+    def record_failure(self, key: str, failure: JudgeFailure) -> None:
+        """Do nothing: an open question is no failure."""
+
+
+def _around(stored: Judge, judge: Judge) -> Judge:
+    """Return the wrapper that `Grader.with_store` has made, around another judge."""
+    return stored.wrapping(judge) if isinstance(stored, JudgeWrapper) else judge
