@@ -49,8 +49,8 @@ def is_regular(path: Path) -> bool:
 
 
 def is_folder(path: str) -> bool:
-    """Return whether a user's path is a folder, or is written like one, with a slash at its end."""
-    return path.endswith(("/", os.sep)) or Path(path).is_dir()
+    """Return whether a user means a folder of Parquet files: it ends with a slash, or has such files already."""
+    return path.endswith(("/", os.sep)) or any(Path(path).glob("part-*.parquet"))
 
 
 def refuse_inputs(option: str, output: Path, inputs: Iterable[Path]) -> None:

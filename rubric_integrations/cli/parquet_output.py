@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self
 
 from rubric_integrations.cli.console import refuse, unwritable
 from rubric_integrations.cli.output_checks import refuse_existing, refuse_inputs
-from rubric_integrations.runs.parquet import GradesWriter, earlier_grades, is_grades_file, is_grades_path
 
 if TYPE_CHECKING:
     from rubric_integrations.runs.summary import Graded
@@ -35,6 +34,8 @@ class ParquetOutput:
     left_partial: Path | None = None
 
     def __init__(self, path: Path, *, overwrite: bool, resumes: bool, inputs: Iterable[Path]):
+        from rubric_integrations.runs.parquet import GradesWriter, earlier_grades, is_grades_file, is_grades_path
+
         self._path, self._is_unfinished = path, False
         try:
             earlier = earlier_grades(path)

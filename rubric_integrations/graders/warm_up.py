@@ -58,7 +58,8 @@ class WarmUp:
         return first.done()
 
     def _release(self, concurrency: AdaptiveConcurrency) -> None:
-        if self._reads_rows or sum(self._held.values()) > concurrency.free:
+        # The first calls may not have taken their slots yet.
+        if self._reads_rows or sum(self._held.values()) + len(self._held) > concurrency.free:
             return
         for released in self._held:
             if not released.done():

@@ -237,7 +237,7 @@ def _no_garbage_collection() -> Generator[None]:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    if path.suffix.lower() == ".parquet" or path.is_dir():
+    if path.suffix.lower() == ".parquet" or any(path.glob("*.parquet")):
         raise RunFileError(
             f"{path}: Parquet files of grades have neither the submissions nor the requirements: name the file of "
             "`grade --out run.jsonl`, which a second run with the same ledger writes without a call"

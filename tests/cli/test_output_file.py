@@ -530,6 +530,8 @@ def test_files_of_the_shell_are_written_in_one_module_only() -> None:
         "checks/type_checkers.py",  # the code of a response, in a temporary folder of its own
         "judges/judge_file.py",  # `LMJudge.save`, as DSPy's modules have it
         "agreement/alignment/attempts.py",  # counts an attempt before it begins
+        "runs/batches/lines.py",  # the requests of a batch, in a temporary folder
+        "runs/batches/collecting.py",  # its results, likewise
     }
     assert writers == {"cli/output_file.py"} | others
 

@@ -74,7 +74,7 @@ def test_run_sets_a_breakpoint_where_the_questions_begin_to_differ(server: OpenA
 
 def test_breakpoint_is_set_where_a_rubric_is_split_into_several_calls(server: OpenAIServer) -> None:
     grader = PerCriterionOneShotGrader(claude(server), max_criteria_per_call=2, on_failure="abstain", max_retries=0)
-    list(grade_many([LONG], RUBRIC, grader))
+    list(grade_many([LONG], RUBRIC, grader, max_concurrency=1))
     assert {len(cached_texts(call)) for call in server.calls} == {1}
     server.calls.clear()
     list(grade_many([LONG], RUBRIC, PerCriterionOneShotGrader(claude(server), on_failure="abstain", max_retries=0)))
@@ -103,6 +103,6 @@ def test_breakpoint_that_the_route_does_not_support_is_left_out(
         return await real(self, *args, **options)
 
     monkeypatch.setattr(dspy.LM, "acall", acall)
-    (graded,) = list(grade_many([LONG], RUBRIC, PerCriterionGrader(claude(server))))
+    (graded,) = list(grade_many([LONG], RUBRIC, PerCriterionGrader(claude(server)), max_concurrency=1))
     assert graded.score == 1.0
     assert refused == len(server.calls) == 3

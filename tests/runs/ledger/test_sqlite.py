@@ -137,7 +137,7 @@ def set_on_connect(monkeypatch: pytest.MonkeyPatch, pragma: str) -> None:
 async def test_full_disk_raises_in_one_line_and_loses_no_stored_judgment(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_on_connect(monkeypatch, "PRAGMA max_page_count = 20")
+    set_on_connect(monkeypatch, "PRAGMA max_page_count = 30")
     with Ledger(path) as ledger:
 
         async def fill() -> None:
