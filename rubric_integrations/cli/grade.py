@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,25 +14,32 @@ from rubric_integrations.cli.console import Exit, err, refuse
 from rubric_integrations.cli.grade_output import print_how_to_resume
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
+from rubric_integrations.cli.interrupts import sigterm_interrupts
 from rubric_integrations.cli.judge_option import has_model, make_judges
-from rubric_integrations.cli.ledger_option import ledger_address, open_ledger
-from rubric_integrations.cli.output_checks import is_folder, is_regular
+from rubric_integrations.cli.ledger_option import open_ledger
+from rubric_integrations.cli.parquet_output import ParquetOutput
+from rubric_integrations.cli.ray_engine import RayLimits, grade_on_ray, refuse_local_options
 from rubric_integrations.cli.run_files import RunFiles
 
 
 def grade(
+    context: typer.Context,
     rubric: Annotated[
-        Path,
+        str,
         typer.Argument(help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`."),
     ],
     responses: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
             help="What to grade: .jsonl, .csv or .parquet with a `response` (and optionally `query`, `reference`, "
             "`id`, `rubric`), or a text file, which is one response.",
             show_default=False,
         ),
     ] = None,
+    engine: Annotated[
+        Literal["local", "ray"],
+        typer.Option(help="Grade in this process, or Parquet files on Ray, with --out a .parquet file or a folder."),
+    ] = "local",
     judge: Annotated[
         list[str] | None,
         typer.Option(
@@ -217,15 +222,12 @@ def grade(
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
     judges = judge or ["offline"]
-    out_file = Path(out) if out else None
-    writes_parquet = out_file is not None and (out_file.suffix.lower() == ".parquet" or is_folder(str(out)))
-    is_stored = out_file is not None and has_model(judges[0]) and (writes_parquet or is_regular(out_file))
-    default_ledger = out_file.with_suffix(".sqlite") if out_file and is_stored else None
-    rubric_file, rows_file = (rubric, responses) if responses else (None, rubric)
-    files = RunFiles(
-        rubric_file, library, rows_file, out_file, ledger_address(ledger) if ledger else default_ledger, junit,
-        tuple(path for path in (labels, baseline) if path), writes_parquet,
+    files = RunFiles.of_options(
+        rubric, responses, out, ledger, judge=judges[0], library=library, junit=junit,
+        others=tuple(path for path in (labels, baseline) if path),
     )  # fmt: skip
+    if engine == "ray":
+        refuse_local_options(context, files)
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(
         strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, max_outage, stop_when_decided,
@@ -233,22 +235,27 @@ def grade(
     )  # fmt: skip
     try:
         import_modules(modules or ())
-        rubrics = RowRubrics(rubric_file, library)
+        rubrics = RowRubrics(files.rubric, library)
         grader = options.make_grader(make_judges(judges, api_base, judge_option or (), api_key=api_key))
+        if engine == "ray" and isinstance(outputs.out, ParquetOutput):
+            limits = RayLimits(max_concurrency, max_cost, max_calls, run_name, max_failed or 0)
+            raise typer.Exit(
+                grade_on_ray(responses or rubric, rubrics, grader, files, outputs.out, limits, quiet=quiet)
+            )
         read = partial(
-            read_responses, rows_file, query, response_column=response_column, query_column=query_column,
+            read_responses, files.responses, query, response_column=response_column, query_column=query_column,
             reference_column=reference_column, id_column=id_column, rubric_column=rubric_column,
         )  # fmt: skip
-        rows = RowsOfFile(read, rubrics, rows_file, rubric_file)
+        rows = RowsOfFile(read, rubrics, files.responses, files.rubric)
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
         refuse(str(error))
     if not len(rows):
-        refuse(f"{rows_file}: is empty: there is nothing to grade")
+        refuse(f"{files.responses}: is empty: there is nothing to grade")
     if not has_model(judges[0]) and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     mean_gate = make_mean_gate(
         min_score, alpha, labels=labels, baseline=baseline, margin=margin, rubric=rubrics.shared,
-        stop_early=stop_early, count=len(rows), file=rows_file,
+        stop_early=stop_early, count=len(rows), file=files.responses,
     )  # fmt: skip
     gates = Gates(gate and not mean_gate, min_score, min_pass_rate, min_coverage, max_failed, mean_gate)
     results = RunResults(outputs, gates, suite=rows.suite_name, judge=", ".join(judges))
@@ -262,7 +269,7 @@ def grade(
     )  # fmt: skip
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.
-        with store or nullcontext(), results.open(), _sigterm_interrupts():
+        with store or nullcontext(), results.open(), sigterm_interrupts():
             results.collect(run, rows.take_place)
     except StoreError as error:
         refuse(f"{error}; the reports so far are in {results.partial}" if results.partial else str(error))
@@ -270,17 +277,3 @@ def grade(
         print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.INTERRUPTED) from None
     raise typer.Exit(end_run(run.summary, results, gates, files, rows.rubric_names, quiet=quiet))
-
-
-@contextmanager
-def _sigterm_interrupts() -> Generator[None]:
-    """End the block on SIGTERM as on Ctrl-C: containers and CI stop a process with SIGTERM, and it can be resumed."""
-    previous = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
-
-
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt

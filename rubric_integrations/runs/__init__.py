@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from rubric_integrations.runs.batches import grade_batches
     from rubric_integrations.runs.ledger import Ledger, LedgerError, RunLedger, open_ledger
     from rubric_integrations.runs.parquet import write_parquet
     from rubric_integrations.runs.rescoring import Rescored, rescore
@@ -39,6 +40,7 @@ _MODULES = {
     "RunLedger": "ledger",
     "RunSummary": "summary",
     "StopRule": "stopping",
+    "grade_batches": "batches",
     "grade_many": "runner",
     "open_ledger": "ledger",
     "read_run": "run_files",
@@ -48,7 +50,7 @@ _MODULES = {
 
 __all__ = [
     "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run", "RunFile", "RunFileError", "RunLedger",
-    "RunSummary", "StopRule", "grade_many", "open_ledger", "read_run", "rescore", "write_parquet",
+    "RunSummary", "StopRule", "grade_batches", "grade_many", "open_ledger", "read_run", "rescore", "write_parquet",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)
