@@ -35,10 +35,11 @@ Action = Callable[["Fleet"], None]
 
 
 def work(address: str, log: str, milliseconds: float, first_row: int) -> None:
-    """Grade all rows in this process, with a judge that writes each of its calls to a log: its begin, and its end."""
+    """Grade all rows in this process, and log the begin of each call, and when its judgment is stored."""
     from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
     from rubric_integrations.judges import Question
     from rubric_integrations.results import Judgment
+    from rubric_integrations.runs.ledger import leasing, open_ledger
 
     file = os.open(f"{log}/{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -50,10 +51,20 @@ def work(address: str, log: str, milliseconds: float, first_row: int) -> None:
             name = f"{question.submission.response} {question.criterion.requirement}"
             os.write(file, f"begin {name}\n".encode())
             await asyncio.sleep(milliseconds / 1000)
-            os.write(file, f"end {name}\n".encode())
             return Judgment(verdict="MET", value=1.0, reason="It says so, in the second sentence of the text.")
 
+    store = leasing._Lease.store
+
+    async def store_and_log(lease: Any, judgments: Any) -> Any:
+        kept = await store(lease, judgments)
+        os.write(file, b"end\n" * len(judgments))
+        return kept
+
+    leasing._Lease.store = store_and_log
     rubric = Rubric([Criterion(requirement=f"r{number}") for number in range(CRITERIA)])
+    # Imports what a run needs, and makes the tables, before the time begins.
+    with open_ledger(address):
+        list(grade_many(["It is 42."], Rubric([Criterion(requirement="42")]), PerCriterionGrader("offline")))
     # Each process begins elsewhere: at the same row, all would wait for the leases of the first.
     texts = (f"t{(first_row + number) % ROWS}" for number in range(ROWS))
     run = grade_many(texts, rubric, PerCriterionGrader(LoggingJudge()), ledger=address, max_concurrency=CAP)
@@ -96,12 +107,13 @@ class Fleet:
         return time.perf_counter() - start
 
     def calls(self) -> tuple[Counter[str], Counter[int]]:
-        """Return how often each judgment was requested, and how many requests of each process have no end."""
+        """Return how often each judgment was requested, and how many of each process are not stored."""
         calls, unfinished = Counter[str](), Counter[int]()
         for file in self.log.iterdir():
             for line in file.read_text().splitlines():
                 kind, _, name = line.partition(" ")
-                calls[name] += kind == "begin"
+                if kind == "begin":
+                    calls[name] += 1
                 unfinished[int(file.name)] += 1 if kind == "begin" else -1
         return calls, unfinished
 

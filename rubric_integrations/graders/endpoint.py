@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from rubric_integrations.judges.protocol import BatchResult, RunStopped
+from rubric_integrations.judges.stored import LeaseExpired
 from rubric_integrations.results.judgment import JudgeFailure
 
 T = TypeVar("T")
@@ -95,6 +96,8 @@ class Endpoint:
             look = min(_LONGEST_LOOK, 1.5 * look)
         try:
             result = await request()
+        except LeaseExpired:
+            raise
         except JudgeFailure as failure:
             self._record_failure(failure)
             raise

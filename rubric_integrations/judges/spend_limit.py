@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
 from rubric_integrations.judges.shared_spend import Exchange, SharedSpend
@@ -41,6 +42,9 @@ class SpendLimit:
         max_calls: Requests to models, at least 0; None for no limit.
         max_cost: US dollars, at least 0; None for no limit.
 
+    Attributes:
+        part: A unique name, under which a part of a larger run records what it has spent.
+
     Raises:
         ValueError: A limit is negative.
     """
@@ -49,7 +53,7 @@ class SpendLimit:
         for name, limit in (("max_calls", max_calls), ("max_cost", max_cost)):
             if limit is not None and not limit >= 0:
                 raise ValueError(f"`{name}` must be at least 0, got {limit!r}")
-        self.max_calls, self.max_cost = max_calls, max_cost
+        self.max_calls, self.max_cost, self.part = max_calls, max_cost, uuid4().hex
         self._total = SpendTotal()
         self._started = self._under_way = self._lost_without_price = 0
         # What was paid, or may have been; and what the calls under way may cost.

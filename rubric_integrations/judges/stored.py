@@ -37,6 +37,10 @@ class StoreError(Exception):
     """A store cannot be read or written. The run must end, since judgments from now on would be lost."""
 
 
+class LeaseExpired(JudgeFailure):
+    """A call was not sent, because its lease had expired while it waited; it says nothing about the judge."""
+
+
 class Lease(Protocol):
     """The exclusive right to request the judgments of some keys; the store releases it when its context ends."""
 
@@ -80,12 +84,12 @@ def check_lease() -> None:
     """Check, right before a request is sent, that the lease under which it is made still lasts.
 
     Raises:
-        JudgeFailure: The lease has expired while the call waited. The next attempt finds what others have stored.
+        LeaseExpired: The lease has expired while the call waited. The next attempt finds what others have stored.
     """
     lease = _lease_of_call.get()
     if lease is not None and not lease.is_held():
         message = "the process was suspended before the request was sent, and others may have the answer meanwhile"
-        raise JudgeFailure("transport", message, retryable=True)
+        raise LeaseExpired("transport", message, retryable=True)
 
 
 class JudgmentStore(Protocol):

@@ -26,7 +26,7 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.progress import progress_bar, summary_table
 from rubric_integrations.runs.rows import as_rows, find_rubric
 from rubric_integrations.runs.stopping import EarlyStop, StopRule
-from rubric_integrations.runs.stores import RunStore, SharedRun, open_store
+from rubric_integrations.runs.stores import RunStore, check_run_name, open_store
 from rubric_integrations.runs.summary import Graded, RunSummary
 from rubric_integrations.runs.window import RowWindow
 from rubric_integrations.submission.files import Row
@@ -80,7 +80,7 @@ class Run:
         if max_concurrency < 1:
             raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
         self._submissions, self._rubrics, self._ledger = submissions, RowRubrics(rubric, library), ledger
-        self._run = SharedRun.named(run, ledger)
+        self._run = check_run_name(run, ledger)
         if self._rubrics.shared is not None:
             grader.check_rubric(self._rubrics.shared)
         self._spend_limit = SpendLimit(max_calls, max_cost)

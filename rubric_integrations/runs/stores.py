@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 from rubric_integrations.graders import Grader
 from rubric_integrations.judges.spend_limit import SpendLimit
@@ -18,29 +17,15 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.ledger import LedgerLike, RunLedger
 
 
-class SharedRun(NamedTuple):
-    """A part of a run whose limits hold for all its parts.
+def check_run_name(name: str | None, ledger: LedgerLike | None) -> str | None:
+    """Return the name of a run whose limits hold for all its processes.
 
-    Attributes:
-        name: The name of the run.
-        part: A unique name of this part.
+    Raises:
+        ValueError: There is a name, and no ledger.
     """
-
-    name: str
-    part: str
-
-    @classmethod
-    def named(cls, name: str | None, ledger: LedgerLike | None) -> SharedRun | None:
-        """Make a new part of a run; None if the run has no name.
-
-        Raises:
-            ValueError: There is a name, and no ledger.
-        """
-        if name is None:
-            return None
-        if ledger is None:
-            raise ValueError(f"`run` {name!r} needs a `ledger`, which counts what all processes of that run spend")
-        return cls(name, uuid4().hex)
+    if name is not None and ledger is None:
+        raise ValueError(f"`run` {name!r} needs a `ledger`, which counts what all processes of that run spend")
+    return name
 
 
 class RunStore:
@@ -73,8 +58,8 @@ class RunStore:
         if self._ledger and row.submission:
             self._ledger.record_submission(row.id, row.submission, rubric)
 
-    def share_limits(self, run: SharedRun | None, limit: SpendLimit) -> None:
-        """Count what the other parts of a run spend towards the same limits.
+    def share_limits(self, run: str | None, limit: SpendLimit) -> None:
+        """Count what the other processes of a run with a name spend towards the same limits.
 
         Raises:
             TypeError: The store does not count what is spent.
@@ -84,7 +69,7 @@ class RunStore:
         if self._ledger is None:
             kind = type(self._store).__name__
             raise TypeError(f"`run` needs a `ledger` that counts what its processes spend, got {kind}")
-        limit.share(partial(self._ledger.exchange_spend, run.name, run.part))
+        limit.share(partial(self._ledger.exchange_spend, run, limit.part))
 
 
 @contextmanager

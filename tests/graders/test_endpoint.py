@@ -20,6 +20,7 @@ from rubric_integrations.graders.endpoint import (
     JudgeUnusable,
 )
 from rubric_integrations.judges import BatchResult, LMJudge, Question
+from rubric_integrations.judges.stored import LeaseExpired
 from rubric_integrations.results import JudgeFailure, Spend
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import rubric_of
@@ -56,6 +57,15 @@ class Clock:
 
 
 # -- outages
+
+
+async def test_calls_whose_lease_expired_while_they_waited_are_no_outage() -> None:
+    state = Endpoint(60.0, in_run=True)
+    assert await send(state, "answer") == "answer"
+    expired = LeaseExpired("transport", "the process was suspended", retryable=True)
+    for _ in range(2 * LOST_CALLS):
+        assert await send(state, expired) is expired
+    assert state.down_since is None
 
 
 async def test_outage_holds_calls_and_probes_with_one(monkeypatch: pytest.MonkeyPatch) -> None:

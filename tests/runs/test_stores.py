@@ -43,12 +43,11 @@ class DictLease:
 
 def test_store_of_the_users_own_has_the_judgments_and_nobody_closes_it() -> None:
     judge, store = InstantJudge(), DictStore()
-    for _ in range(2):
+    for calls in (12, 0):
         run = grade_many(texts(4), SMALL_RUBRIC, PerCriterionGrader(judge), ledger=store, max_calls=12)
         assert [graded.score for graded in run] == [1.0] * 4
-        assert run.summary.stopped is None
+        assert (run.summary.stopped, run.summary.spend.calls, run.summary.reused) == (None, calls, 0)
     assert judge.calls == len(store.judgments) == 12
-    assert (run.summary.spend.calls, run.summary.reused) == (0, 0)
 
 
 def test_named_run_with_a_store_that_does_not_count_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -198,6 +199,29 @@ async def test_server_that_stays_lost_ends_the_run_and_is_tried_once_for_each_la
         assert await request(ledger, KEY) == [KEY]
 
 
+async def test_error_that_stays_is_raised_and_the_ledger_can_be_used_again(url: str) -> None:
+    with open_ledger(url) as ledger, psycopg.connect(url, autocommit=True) as db:
+        db.execute("ALTER TABLE rubric_judgments ADD CONSTRAINT few CHECK (owner IS NULL)")
+        for _ in range(2):
+            with pytest.raises(LedgerError, match="violates check constraint"):
+                await request(ledger, KEY)
+        db.execute("ALTER TABLE rubric_judgments DROP CONSTRAINT few")
+        assert await request(ledger, KEY) == [KEY]
+
+
+async def test_error_of_a_record_that_nobody_waits_for_is_raised_and_its_lease_expires(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_leases(monkeypatch, 0.2)
+    with open_ledger(url) as ledger, psycopg.connect(url, autocommit=True) as db:
+        async with ledger.lease([KEY]) as lease:
+            db.execute("ALTER TABLE rubric_failures RENAME TO renamed")
+            lease.record_failure(KEY, JudgeFailure("parse", "no JSON"))
+        with pytest.raises(LedgerError, match="rubric_failures"):
+            len(ledger)
+        assert await request(ledger, KEY) == [KEY]
+
+
 async def test_every_transaction_may_have_another_connection_as_with_a_pool(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,3 +303,11 @@ def test_forked_child_has_leases_counts_and_a_connection_of_its_own(url: str) ->
         holder.join()
         assert asyncio.run(request(ledger, *KEYS[:4])) == [KEYS[2], KEYS[3]]
         assert (ledger.stored, len(ledger)) == (3, 4)
+
+
+def test_missing_library_is_an_error_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("rubric_integrations.runs.ledger.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(LedgerError, match=r"needs psycopg: pip install 'psycopg\[binary\]'"):
+        open_ledger("postgresql://host/database")

@@ -144,7 +144,7 @@ class Leases:
             if beat.rowcount:
                 self._renewed_at = sent_at
             else:
-                self._lose_leases()
+                self.abandon_leases()
 
         return note
 
@@ -168,7 +168,7 @@ class Leases:
         keys, sent_at = sorted({key for request in requests for key in request}), _now()
         if not self._is_registered:
             db.execute(_REGISTER, (self._owner.name, self._owner.host, self._owner.pid))
-        db.execute(_LEASE, {"keys": keys, "owner": self._owner.name})
+        new = db.execute(_LEASE, {"keys": keys, "owner": self._owner.name})
         rows = db.execute(_FIND, {"keys": keys, "seconds": LEASE_SECONDS})
         owner = db.execute(_IS_REGISTERED, (self._owner.name,))
 
@@ -176,8 +176,8 @@ class Leases:
             self._is_registered = True
             by_key = {row[0]: row for row in rows}
             if not owner.rowcount:
-                self._lose_leases()
-            if any(row[2] == self._owner.name and row[0] not in self._held for row in by_key.values()):
+                self.abandon_leases()
+            if new.rowcount > 0:
                 self._renewed_at = sent_at
             results = [self._grant(request, by_key) for request in requests]
             # What nobody needs yet: those after a key that somebody else holds.
@@ -222,8 +222,8 @@ class Leases:
         db.execute(_REMOVE_IDLE)
         return lambda: [None] * len(owners)
 
-    def _lose_leases(self) -> None:
-        """Begin again as another owner, after this one was removed because it was silent."""
+    def abandon_leases(self) -> None:
+        """Begin again as another owner: this one was removed because it was silent, or could not release its leases."""
         self._owner, self._is_registered = Owner.in_this_process(), False
         self._held.clear()
 

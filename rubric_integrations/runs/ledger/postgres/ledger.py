@@ -21,6 +21,7 @@ from rubric_integrations.results.usage import Spend, SpendTotal
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.ledger.errors import LedgerError
 from rubric_integrations.runs.ledger.leasing import lease_keys, read_judgment
+from rubric_integrations.runs.ledger.postgres import queries
 from rubric_integrations.runs.ledger.postgres.leases import Leases
 from rubric_integrations.runs.ledger.postgres.records import (
     FailureOfKey,
@@ -49,16 +50,6 @@ WHERE j.judgment IS NULL"""
 _DIFFERENT = """
 SELECT j.key, j.judgment FROM unnest(%s::text[], %s::text[]) AS x (key, judgment) JOIN rubric_judgments AS j USING (key)
 WHERE j.judgment <> x.judgment"""
-_COUNT = "SELECT count(*) FROM rubric_judgments WHERE judgment IS NOT NULL"
-_LOOKUP = "SELECT key, judgment FROM rubric_judgments WHERE key = ANY(%s::text[]) AND judgment IS NOT NULL"
-_FAILURES = (
-    "SELECT key, kind, message, extract(epoch FROM at)::float8, times FROM rubric_failures ORDER BY at DESC LIMIT %s"
-)
-_GRADER = "SELECT grader FROM rubric_graders ORDER BY at DESC LIMIT 1"
-_PAGE = """
-SELECT number, id, submission, r.rubric FROM rubric_submissions AS s LEFT JOIN rubric_rubrics AS r ON r.hash = s.rubric
-WHERE number > %s ORDER BY number LIMIT 200"""
-_FILE = "SELECT content FROM rubric_files WHERE sha256 = %s"
 
 
 class PostgresLedger:
@@ -103,9 +94,20 @@ class PostgresLedger:
     def __reduce__(self) -> tuple[type[PostgresLedger], tuple[str]]:
         return PostgresLedger, (self._url,)
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     def close(self) -> None:
         """End the leases that are still held, and close the connection."""
         self._state.worker.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._state.worker.is_closed
 
     @property
     def stored(self) -> int:
@@ -125,7 +127,7 @@ class PostgresLedger:
 
     def __len__(self) -> int:
         """Count the judgments in the database."""
-        return self._query(_COUNT)[0][0]
+        return self._query(queries.COUNT)[0][0]
 
     def __bool__(self) -> bool:
         """Return True: without this, an empty ledger would be false, because it has a length."""
@@ -137,12 +139,12 @@ class PostgresLedger:
         Args:
             limit: The largest number of entries.
         """
-        rows = self._query(_FAILURES, limit)
+        rows = self._query(queries.FAILURES, limit)
         return [FailureRecord(key, kind, json.loads(message), at, times) for key, kind, message, at, times in rows]
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
         """Return the judgments that the database has under some keys, without leasing the others."""
-        return {key: self._read(key, text) for key, text in self._query(_LOOKUP, list(keys))}
+        return {key: self._read(key, text) for key, text in self._query(queries.LOOKUP, list(keys))}
 
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
         """Record a submission of a run, once, so that `rescore` can score it again.
@@ -169,9 +171,9 @@ class PostgresLedger:
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
         """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
         last = 0
-        while rows := self._query(_PAGE, last):
+        while rows := self._query(queries.PAGE, last):
             for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`
-                submission = load_submission(text, lambda digest: self._query(_FILE, digest)[0][0])
+                submission = load_submission(text, lambda digest: self._query(queries.FILE, digest)[0][0])
                 yield Row(json.loads(row_id), submission, rubric=rubric and json.loads(rubric)), submission
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
@@ -181,7 +183,7 @@ class PostgresLedger:
 
     def latest_grader(self) -> dict[str, Any] | None:
         """Return the most recent grader configuration, or None if the ledger has no run."""
-        rows = self._query(_GRADER)
+        rows = self._query(queries.GRADER)
         return json.loads(rows[0][0]) if rows else None
 
     async def exchange_spend(self, run: str, part: str, spend: Spend) -> Spend:
@@ -218,7 +220,7 @@ class PostgresLedger:
         return self._process_state
 
     def _query(self, query: str, *values: object) -> list[Any]:
-        return self._state.worker.call_sync(Phase.READ, _send_queries, (query, values))
+        return self._state.worker.call_sync(Phase.READ, queries.send_queries, (query, values))
 
     def _read(self, key: str, text: str) -> Judgment:
         judgment = read_judgment(self.address, key, text)
@@ -259,11 +261,6 @@ class _ProcessState:
         self.leases = Leases(self.worker)
         self.stored = self.reused = 0
         self.spend_total = SpendTotal()
-
-
-def _send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]]]) -> Read[list[Any]]:
-    cursors = [db.execute(query.encode(), values) for query, values in queries]
-    return lambda: [cursor.fetchall() for cursor in cursors]
 
 
 def _digest(text: str) -> str:

@@ -20,9 +20,16 @@ _RUBRICS = """
 INSERT INTO rubric_rubrics SELECT * FROM unnest(%s::text[], %s::text[]) AS x (hash, rubric) ORDER BY 1
 ON CONFLICT DO NOTHING"""
 _SUBMISSIONS = """
-INSERT INTO rubric_submissions AS s (hash, id, submission, rubric)
-SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) AS x (hash, id, submission, rubric)
-WHERE NOT EXISTS (SELECT FROM rubric_submissions AS s WHERE s.hash = x.hash AND s.rubric IS NOT DISTINCT FROM x.rubric)
+INSERT INTO rubric_submissions AS s (number, hash, id, submission, rubric)
+SELECT * FROM (
+    SELECT nextval('rubric_submissions_number_seq'), hash, id, submission, rubric FROM (
+        SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[])
+            WITH ORDINALITY AS x (hash, id, submission, rubric, place)
+        WHERE NOT EXISTS (
+            SELECT FROM rubric_submissions AS s WHERE s.hash = x.hash AND s.rubric IS NOT DISTINCT FROM x.rubric
+        ) ORDER BY place
+    ) AS y
+) AS z ORDER BY hash
 ON CONFLICT (hash) DO UPDATE SET rubric = excluded.rubric"""
 _GRADER = """
 INSERT INTO rubric_graders VALUES (%s, %s, clock_timestamp())
@@ -101,7 +108,7 @@ def send_submissions(db: Connection, records: Sequence[SubmissionRecord]) -> Rea
     rubrics = {record.rubric_hash: record.rubric for record in records if record.rubric_hash is not None}
     if rubrics:
         db.execute(_RUBRICS, (list(rubrics), list(rubrics.values())))
-    # In the order of the run, which `rescore` keeps.
+    # Numbered in the order of the run, which `rescore` keeps.
     rows = list({record.hash: record for record in records}.values())
     db.execute(_SUBMISSIONS, tuple([row[column] for row in rows] for column in range(4)))
     return lambda: [None] * len(records)

@@ -25,7 +25,7 @@ _TABLES = (
     " beat timestamptz NOT NULL DEFAULT clock_timestamp())",
     "CREATE TABLE rubric_rubrics (hash text PRIMARY KEY, rubric text NOT NULL)",
     "CREATE TABLE rubric_files (sha256 text PRIMARY KEY, content bytea NOT NULL)",
-    "CREATE TABLE rubric_submissions (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
+    "CREATE TABLE rubric_submissions (number bigserial PRIMARY KEY,"
     " hash text UNIQUE NOT NULL, id text NOT NULL, submission text NOT NULL, rubric text)",
     "CREATE TABLE rubric_graders (hash text PRIMARY KEY, grader text NOT NULL, at timestamptz NOT NULL)",
     "CREATE TABLE rubric_failures (key text PRIMARY KEY, kind text NOT NULL, message text NOT NULL,"

@@ -20,10 +20,9 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
     "fallback_application_name": "rubric-integrations",
 }
-# Codes of errors after which the same transaction may succeed: two transactions that were in each other's way.
-_CONFLICTS = frozenset({"40001", "40P01"})
-# And those of a server that is stopped, starts, has no connection left, or is no longer the one that is written to.
-_UNAVAILABLE = frozenset({"57P01", "57P02", "57P03", "53300", "25006"})
+# Codes of errors after which the same transaction may succeed: two transactions were in each other's way, or the server
+# is stopped, starts, has no connection left, or is no longer the one that is written to.
+_PASSING = frozenset({"40001", "40P01", "57P01", "57P02", "57P03", "53300", "25006"})
 
 
 class Server:
@@ -77,16 +76,13 @@ class Server:
 
         Args:
             error: The error of a transaction, or of `connect`.
-            db: The connection; None if there is none yet. It is closed if another one is needed.
+            db: The connection; None if it was not made.
         """
         if not isinstance(error, psycopg.Error):
             return False
-        if db is None or db.closed or error.sqlstate in _CONFLICTS:
-            return True
-        if error.sqlstate in _UNAVAILABLE:
-            db.close()
-            return True
-        return False
+        # An operational error without a code is not from the server: the connection is lost, or about to be.
+        is_lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        return db is None or db.closed or is_lost or error.sqlstate in _PASSING
 
     def reason(self, error: Exception) -> str:
         """Return the message of an error in one line, without secrets."""

@@ -65,6 +65,10 @@ class Upkeep(Protocol):
         """Send what ends all leases."""
         ...
 
+    def abandon_leases(self) -> None:
+        """Let all leases expire, because some may not have been released."""
+        ...
+
 
 class _Call:
     __slots__ = ("future", "item", "phase", "send")
@@ -95,6 +99,11 @@ class Worker:
         self.upkeep: Upkeep | None = None
         self._thread = threading.Thread(target=self._run, name="rubric-integrations-ledger", daemon=True)
         self._thread.start()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing.is_set()
 
     async def call(
         self,
@@ -249,10 +258,13 @@ class Worker:
 
     def _is_over(self, error: Exception, *, had_connection: bool) -> bool:
         """Whether to stop waiting for the server, after an error."""
-        if not self._server.passes(error, self._db):
-            return True
-        if self._db is not None and self._db.closed:
+        passes = self._server.passes(error, self._db)
+        if self._db is not None:
+            # After an error in a pipeline, one cannot rely on its state.
+            self._db.close()
             self._db = None
+        if not passes:
+            return True
         now = time.monotonic()
         if self._lost_since is None:
             self._lost_since = now
@@ -267,9 +279,11 @@ class Worker:
         return self._gave_up
 
     def _fail(self, calls: Sequence[_Call], error: Exception) -> None:
-        for call in calls:
-            if call.future is not None:
-                call.future.set_exception(error)
-            elif isinstance(error, LedgerError):
-                # Nobody waits for it, so the next caller gets the error.
-                self._unreported = error
+        if self.upkeep is not None:
+            self.upkeep.abandon_leases()
+        waiting = [call.future for call in calls if call.future is not None]
+        for future in waiting:
+            future.set_exception(error)
+        if not waiting and isinstance(error, LedgerError):
+            # The next caller gets the error.
+            self._unreported = error
