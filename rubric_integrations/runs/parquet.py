@@ -220,7 +220,8 @@ class GradesWriter:
         """Open the next file; the first one before the run, so that no call is paid for if it cannot be written."""
         import pyarrow.parquet as pq
 
-        self._target.parent.mkdir(parents=self._is_folder, exist_ok=True)
+        if self._is_folder:
+            self._path.mkdir(parents=True, exist_ok=True)
         self._file = pq.ParquetWriter(self._partial, self._schema)
         return self._file
 
