@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 USER_STAMP := $(VENV)/.installed-report
 STAMP := $(VENV)/.installed
-PYTEST := -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
+PYTEST := -m pytest -q --ignore tests/ray --numprocesses logical --maxprocesses 8 --dist worksteal
 # Without byte code, each worker and each process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # The wheel, and the environments that it is checked in.
@@ -15,7 +15,7 @@ PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.
 BENCH_VENV := build/bench
 
-.PHONY: help demo test simulate coverage test-wheel test-pythons lint types docs bench clean
+.PHONY: help demo test test-ray simulate coverage test-wheel test-pythons lint types docs bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,11 @@ demo: $(USER_STAMP) ## Grade six responses and make the report page: no key, no 
 
 test: $(STAMP) ## Run the tests on all cores
 	$(BIN)/python $(PYTEST)
+
+# Ray takes half a minute to start its processes, and 300 MB: its tests are no part of `make test`.
+test-ray: $(STAMP) ## Run the tests on a local Ray
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
+	$(BIN)/python -m pytest -q tests/ray
 
 simulate: $(STAMP) ## Play 20,000 simulated runs with faults, crashes and pauses (about ten minutes)
 	$(BIN)/python -m tests.simulation 0 19999

@@ -104,6 +104,7 @@ def grade_on_ray(
         data = import_ray_data()
     except ImportError as error:
         refuse(f"--engine ray: {error}")
+    paths = _paths(rows)
     if files.ledger:
         # Here, where its error has one line, before any actor is started.
         open_ledger(files.ledger).close()
@@ -111,7 +112,7 @@ def grade_on_ray(
     with _running_ray(data) as ray_error:
         try:
             graded = grade_dataset(
-                _read_rows(data, rows), rubrics.shared, grader, library=rubrics.library, ledger=files.ledger,
+                _read_rows(data, paths, rows), rubrics.shared, grader, library=rubrics.library, ledger=files.ledger,
                 max_concurrency=limits.max_concurrency, max_cost=limits.max_cost, max_calls=limits.max_calls,
                 run=limits.run,
             )  # fmt: skip
@@ -157,7 +158,20 @@ def _running_ray(data: Any) -> Iterator[type[Exception]]:
         ray.shutdown()
 
 
-def _read_rows(data: Any, rows: str) -> Any:
+def _paths(rows: str) -> str | list[str]:
+    """Return the files that a path, a pattern or a URL names, and refuse one that names none."""
+    if _URL.match(rows):
+        if glob.has_magic(rows):
+            refuse(f"{rows}: Ray reads no patterns in a URL: name the folder")
+        return rows
+    matching = [rows] if Path(rows).exists() else sorted(glob.glob(rows))  # noqa: PTH207 -- also absolute ones
+    if not matching:
+        refuse(f"{rows}: there is no such file")
+    # Ray's processes have a working directory of their own.
+    return [str(Path(path).absolute()) for path in matching]
+
+
+def _read_rows(data: Any, paths: str | list[str], rows: str) -> Any:
     """Read the needed columns of Parquet files as a dataset, and refuse those without responses or ids."""
     from rubric_integrations.submission.rows import (
         USUAL_COLUMNS,
@@ -167,16 +181,6 @@ def _read_rows(data: Any, rows: str) -> Any:
         needed_columns,
     )
 
-    paths: str | list[str] = rows
-    if _URL.match(rows):
-        if glob.has_magic(rows):
-            refuse(f"{rows}: Ray reads no patterns in a URL: name the folder")
-    else:
-        # Ray's processes have a working directory of their own.
-        matching = [rows] if Path(rows).exists() else sorted(glob.glob(rows))  # noqa: PTH207 -- also absolute ones
-        paths = [str(Path(path).absolute()) for path in matching]
-        if not paths:
-            refuse(f"{rows}: there is no such file")
     ds = data.read_parquet(paths)
     names = ds.schema().names
     if (missing := missing_column(names, USUAL_COLUMNS)) is not None:
