@@ -6,7 +6,7 @@ import glob
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -142,7 +142,7 @@ def grade_on_ray(
 
 
 @contextmanager
-def _running_ray(data: Any) -> Iterator[type[Exception]]:
+def _running_ray(data: Any) -> Generator[type[Exception]]:
     """Start Ray, or connect to the cluster of RAY_ADDRESS, and yield the class of its errors."""
     # Ray's own lines are not about anything that the user of a command can change, and its errors are printed by us.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def grader_of(server: OpenAIServer) -> Grader:
     return PerCriterionGrader(LMJudge("openai/m", api_base=server.url, api_key="k"), max_retries=0)
 
 
-def table_of(texts: list[str | None], **columns: list[Any]) -> Any:
+def table_of(texts: Sequence[str | None], **columns: list[Any]) -> Any:
     return pa.table({"id": [f"r{number}" for number in range(len(texts))], "response": texts, **columns})
 
 
