@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("graders",),
     ("runs",),
     ("agreement",),
-    ("dspy", "langchain", "pytest_plugin", "reporting", "redteam"),
+    ("dspy", "langchain", "pytest_plugin", "ray", "reporting", "redteam"),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -49,8 +49,8 @@ MAX_LINES = 300
 
 # The packages from which users import.
 PUBLIC_PACKAGES = (
-    "", "agreement", "checks", "dspy", "formats", "graders", "judges", "langchain", "redteam", "reporting", "results",
-    "runs", "submission",
+    "", "agreement", "checks", "dspy", "formats", "graders", "judges", "langchain", "ray", "redteam", "reporting",
+    "results", "runs", "submission",
 )  # fmt: skip
 MAX_PARAMETERS = 15
 VARIADIC = {

@@ -12,6 +12,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
     "postgres": ("psycopg[binary]",),
+    "ray": ("ray[data]",),
     "report": ("jinja2", "scipy"),
 }
 """The packages of each extra that a user may need; a test compares them with `pyproject.toml`."""

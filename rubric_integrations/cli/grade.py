@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,24 +16,33 @@ from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.interrupts import sigterm_interrupts
 from rubric_integrations.cli.judge_option import has_model, make_judges
-from rubric_integrations.cli.ledger_option import LedgerAddress, ledger_address, open_ledger
-from rubric_integrations.cli.output_checks import is_folder, is_regular
+from rubric_integrations.cli.ledger_option import open_ledger
+from rubric_integrations.cli.parquet_output import ParquetOutput
+from rubric_integrations.cli.ray_engine import RayLimits, grade_on_ray, refuse_local_options
 from rubric_integrations.cli.run_files import RunFiles
+
+if TYPE_CHECKING:
+    from rubric_integrations.runs.ledger import RunLedger
 
 
 def grade(
+    context: typer.Context,
     rubric: Annotated[
-        Path,
+        str,
         typer.Argument(help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`."),
     ],
     responses: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
             help="What to grade: .jsonl, .csv or .parquet with a `response` (and optionally `query`, `reference`, "
             "`id`, `rubric`), or a text file, which is one response.",
             show_default=False,
         ),
     ] = None,
+    engine: Annotated[
+        Literal["local", "ray"],
+        typer.Option(help="Grade in this process, or Parquet files on Ray, with --out a .parquet file or a folder."),
+    ] = "local",
     judge: Annotated[
         list[str] | None,
         typer.Option(
@@ -224,14 +233,13 @@ def grade(
     from rubric_integrations.submission.files import ResponsesError, read_responses
 
     judges = judge or ["offline"]
-    out_file = Path(out) if out else None
-    writes_parquet = out_file is not None and (out_file.suffix.lower() == ".parquet" or is_folder(str(out)))
     uses_model = has_model(judges[0]) or escalate_to is not None
-    rubric_file, rows_file = (rubric, responses) if responses else (None, rubric)
-    files = RunFiles(
-        rubric_file, library, rows_file, out_file, _ledger_of(ledger, out_file, writes_parquet, uses_model), junit,
-        tuple(path for path in (labels, baseline) if path), writes_parquet,
+    files = RunFiles.of_options(
+        rubric, responses, out, ledger, uses_model=uses_model, library=library, junit=junit,
+        others=tuple(path for path in (labels, baseline) if path),
     )  # fmt: skip
+    if engine == "ray":
+        refuse_local_options(context, files)
     outputs = files.open_outputs(overwrite=overwrite, resume=resume)
     options = GraderOptions(
         strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, max_outage, stop_when_decided,
@@ -239,33 +247,36 @@ def grade(
     )  # fmt: skip
     try:
         import_modules(modules or ())
-        rubrics = RowRubrics(rubric_file, library)
+        rubrics = RowRubrics(files.rubric, library)
         grader = options.make_grader(make_judges(
             judges, api_base, judge_option or (), api_key=api_key, escalate_to=escalate_to,
             escalate_below=escalate_below,
         ))  # fmt: skip
+        if engine == "ray" and isinstance(outputs.out, ParquetOutput):
+            limits = RayLimits(max_concurrency, max_cost, max_calls, run_name, max_failed or 0)
+            raise typer.Exit(
+                grade_on_ray(responses or rubric, rubrics, grader, files, outputs.out, limits, quiet=quiet)
+            )
         read = partial(
-            read_responses, rows_file, query, response_column=response_column, query_column=query_column,
+            read_responses, files.responses, query, response_column=response_column, query_column=query_column,
             reference_column=reference_column, id_column=id_column, rubric_column=rubric_column,
         )  # fmt: skip
-        rows = RowsOfFile(read, rubrics, rows_file, rubric_file)
+        rows = RowsOfFile(read, rubrics, files.responses, files.rubric)
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
         refuse(str(error))
     if not len(rows):
-        refuse(f"{rows_file}: is empty: there is nothing to grade")
+        refuse(f"{files.responses}: is empty: there is nothing to grade")
     if not uses_model and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     mean_gate = make_mean_gate(
         min_score, alpha, labels=labels, baseline=baseline, margin=margin, rubric=rubrics.shared,
-        stop_early=stop_early, count=len(rows), file=rows_file,
+        stop_early=stop_early, count=len(rows), file=files.responses,
     )  # fmt: skip
     gates = Gates(gate and not mean_gate, min_score, min_pass_rate, min_coverage, max_failed, mean_gate)
     results = RunResults(
         outputs, gates, suite=rows.suite_name, judge=" then ".join(filter(None, (", ".join(judges), escalate_to)))
     )
-    store = open_ledger(files.ledger) if files.ledger and resume is not False else None
-    if run_name is not None and store is None:
-        refuse(f"--run {run_name}: name the ledger that its processes share, with --ledger")
+    store = _open_ledger(files, resume, run_name)
     run = grade_many(
         rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=max_concurrency,
         progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
@@ -284,11 +295,8 @@ def grade(
     raise typer.Exit(end_run(run.summary, results, gates, files, rows.rubric_names, quiet=quiet))
 
 
-def _ledger_of(
-    option: str | None, out_file: Path | None, writes_parquet: bool, uses_model: bool
-) -> LedgerAddress | None:
-    """Return where the judgments are stored: by `--ledger`, or by default beside `--out`."""
-    if option:
-        return ledger_address(option)
-    is_stored = out_file is not None and uses_model and (writes_parquet or is_regular(out_file))
-    return out_file.with_suffix(".sqlite") if out_file and is_stored else None
+def _open_ledger(files: RunFiles, resume: bool | None, run_name: str | None) -> RunLedger | None:
+    store = open_ledger(files.ledger) if files.ledger and resume is not False else None
+    if run_name is not None and store is None:
+        refuse(f"--run {run_name}: name the ledger that its processes share, with --ledger")
+    return store

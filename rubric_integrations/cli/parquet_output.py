@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rubric_integrations.cli.console import refuse, unwritable
 from rubric_integrations.cli.output_checks import refuse_existing, refuse_inputs
@@ -56,6 +56,13 @@ class ParquetOutput:
         """Write a result."""
         try:
             self._writer.write(graded)
+        except OSError as error:
+            refuse(unwritable(self._path, error))
+
+    def write_table(self, table: Any) -> None:
+        """Write the results of an Arrow table of the schema of grades."""
+        try:
+            self._writer.write_table(table)
         except OSError as error:
             refuse(unwritable(self._path, error))
 

@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rubric_integrations.cli.console import refuse
-from rubric_integrations.cli.ledger_option import LedgerAddress, ledger_exists
-from rubric_integrations.cli.output_checks import JUNIT_FILE, RUN_FILE, ledger_files, partial_path
+from rubric_integrations.cli.ledger_option import LedgerAddress, ledger_address, ledger_exists
+from rubric_integrations.cli.output_checks import (
+    JUNIT_FILE,
+    RUN_FILE,
+    is_folder,
+    is_regular,
+    ledger_files,
+    partial_path,
+)
 from rubric_integrations.cli.output_file import OutputFile
 from rubric_integrations.cli.parquet_output import ParquetOutput
 
@@ -47,6 +54,40 @@ class RunFiles(NamedTuple):
     junit: Path | None
     others: tuple[Path, ...] = ()
     writes_parquet: bool = False
+
+    @classmethod
+    def of_options(
+        cls,
+        rubric: str,
+        responses: str | None,
+        out: str | None,
+        ledger: str | None,
+        *,
+        uses_model: bool,
+        library: Path | None,
+        junit: Path | None,
+        others: tuple[Path, ...],
+    ) -> RunFiles:
+        """Return the files that the options of `grade` name, with a ledger beside the reports of a model.
+
+        Args:
+            rubric: The first argument: the rubric; or the responses, if there is no second one.
+            responses: The second argument, if there is one.
+            out: `--out`.
+            ledger: `--ledger`.
+            uses_model: Whether a judge has a model, whose judgments are worth storing.
+            library: `--library`.
+            junit: `--junit`.
+            others: Further files that the run reads.
+        """
+        path = Path(out) if out else None
+        writes_parquet = path is not None and (path.suffix.lower() == ".parquet" or is_folder(str(out)))
+        is_stored = path is not None and uses_model and (writes_parquet or is_regular(path))
+        default_ledger = path.with_suffix(".sqlite") if path and is_stored else None
+        return cls(
+            Path(rubric) if responses else None, library, Path(responses or rubric), path,
+            ledger_address(ledger) if ledger else default_ledger, junit, others, writes_parquet,
+        )  # fmt: skip
 
     @property
     def has_ledger(self) -> bool:

@@ -82,5 +82,6 @@ class RunResults:
         if isinstance(self._out, ParquetOutput):
             self._out.write(graded)
         elif self._out:
-            line = json.dumps({**graded.to_dict(), "judge": self._judge}, ensure_ascii=False)
+            # The metadata of a Parquet row may hold dates and bytes.
+            line = json.dumps({**graded.to_dict(), "judge": self._judge}, ensure_ascii=False, default=str)
             self._out.write(line + "\n", place)

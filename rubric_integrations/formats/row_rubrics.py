@@ -37,6 +37,7 @@ class RowRubrics:
     Attributes:
         shared: The rubric that all rows share; None if there is none.
         has_function: Whether a function returns the rubric of each row.
+        library: Rubrics by name.
 
     Raises:
         RubricError: A file or the data is not a rubric.
@@ -56,7 +57,7 @@ class RowRubrics:
         self.has_function = callable(rubric) and not isinstance(rubric, Rubric)
         self._function = cast("RubricFunction", rubric) if self.has_function else None
         self.shared = None if rubric is None or self.has_function else as_rubric(cast("RubricLike", rubric))
-        self._library = _read_library(library) if isinstance(library, str | PathLike) else dict(library or {})
+        self.library = _read_library(library) if isinstance(library, str | PathLike) else dict(library or {})
         self._cache: dict[str, Rubric] = {}
 
     def of(self, row: Any, own: Any) -> Rubric:
@@ -113,14 +114,14 @@ class RowRubrics:
                 return as_rubric(own if isinstance(own, Path) else _without_nulls(own))
             except RecursionError:
                 raise ValueError("has a `rubric` that is nested too deeply") from None
-        if own in self._library:
-            return as_rubric(self._library[own])
+        if own in self.library:
+            return as_rubric(self.library[own])
         is_data = own.lstrip().startswith(("[", "{"))
         if is_data and not _is_json(own) and (document := _python_data(own)) is not None:
             return as_rubric(_without_nulls(document))
         if is_data or "\n" in own.strip():
             return read_text(own, None, "rubric")
-        known = f"the library has {sorted(self._library)[:20]!r}" if self._library else "there is no library"
+        known = f"the library has {sorted(self.library)[:20]!r}" if self.library else "there is no library"
         raise ValueError(
             f"has the `rubric` {short(own)}, which names none ({known}) and is no file in the folder of the rows: "
             "correct the name, write the criteria into the row as a list, or rename the column if it means something "

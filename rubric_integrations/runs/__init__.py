@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from rubric_integrations.runs.arrow_batches import grade_batches
     from rubric_integrations.runs.batches import (
         BatchError,
         BatchLedger,
@@ -53,6 +54,7 @@ _MODULES = {
     "StopRule": "stopping",
     "SubmittedBatches": "batches",
     "collect_batches": "batches",
+    "grade_batches": "arrow_batches",
     "grade_many": "runner",
     "open_ledger": "ledger",
     "read_run": "run_files",
@@ -64,7 +66,7 @@ _MODULES = {
 __all__ = [
     "BatchError", "BatchLedger", "CollectedBatches", "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run",
     "RunFile", "RunFileError", "RunLedger", "RunSummary", "StopRule", "SubmittedBatches", "collect_batches",
-    "grade_many", "open_ledger", "read_run", "rescore", "submit_batches", "write_parquet",
+    "grade_batches", "grade_many", "open_ledger", "read_run", "rescore", "submit_batches", "write_parquet",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)

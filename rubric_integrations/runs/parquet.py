@@ -30,7 +30,7 @@ def grades_schema() -> Any:
     Raises:
         ImportError: pyarrow is not installed.
     """
-    pa: Any = _import_arrow()
+    pa: Any = import_arrow()
     text, number = pa.string(), pa.float64()
     verdict = pa.struct([("name", text), ("verdict", text), ("value", number), ("reason", text), ("error", text)])
     fields = [
@@ -159,6 +159,7 @@ class GradesWriter:
         self._path, self._is_folder = path, not is_grades_path(path)
         self._schema, self._earlier = grades_schema(), earlier_grades(path)
         self._records: list[dict[str, Any]] = []
+        self._tables: list[Any] = []
         self._file: Any = None
         self._rows = self._parts = 0
 
@@ -176,8 +177,12 @@ class GradesWriter:
         self._records.append(grade_record(graded))
         if len(self._records) >= ROWS_PER_GROUP:
             self._write_group()
-            if self._is_folder and self._rows >= ROWS_PER_PART:
-                self._publish()
+
+    def write_table(self, table: Any) -> None:
+        """Add the results of an Arrow table of the schema of grades."""
+        self._tables.append(table)
+        if sum(table.num_rows for table in self._tables) >= ROWS_PER_GROUP:
+            self._write_group()
 
     def __enter__(self) -> Self:
         self.open()
@@ -215,17 +220,23 @@ class GradesWriter:
         """Open the next file; the first one before the run, so that no call is paid for if it cannot be written."""
         import pyarrow.parquet as pq
 
-        self._target.parent.mkdir(parents=self._is_folder, exist_ok=True)
+        if self._is_folder:
+            self._path.mkdir(parents=True, exist_ok=True)
         self._file = pq.ParquetWriter(self._partial, self._schema)
         return self._file
 
     def _write_group(self) -> None:
-        pa: Any = _import_arrow()
+        pa: Any = import_arrow()
         if self._records:
+            self._tables.append(pa.Table.from_pylist(self._records, schema=self._schema))
+        if self._tables:
             file = self._file or self.open()
-            file.write_table(pa.Table.from_pylist(self._records, schema=self._schema))
-            self._rows += len(self._records)
-            self._records = []
+            table = pa.concat_tables(self._tables).cast(self._schema)
+            file.write_table(table)
+            self._rows += table.num_rows
+            self._records, self._tables = [], []
+        if self._is_folder and self._rows >= ROWS_PER_PART:
+            self._publish()
 
     def _publish(self) -> None:
         self._file.close()
@@ -234,9 +245,14 @@ class GradesWriter:
         self._rows, self._parts = 0, self._parts + 1
 
 
-def _import_arrow() -> Any:
+def import_arrow() -> Any:
+    """Import pyarrow.
+
+    Raises:
+        ImportError: It is not installed.
+    """
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise ImportError(f"Parquet needs pyarrow: {install_command('parquet')}") from error
+        raise ImportError(f"Parquet and Arrow need pyarrow: {install_command('parquet')}") from error
     return pa

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -69,3 +71,19 @@ def test_report_of_grades_in_parquet_names_the_format_that_it_reads(rows: Path, 
     result = run("report", rows.parent / "grades.parquet", "--output", rows.parent / "page.html")
     assert result.exit_code == 2
     assert "grade --out run.jsonl" in result.stderr
+
+
+def test_metadata_with_dates_is_written_as_text(rows: Path, server: OpenAIServer) -> None:
+    record = {"response": "good", "metadata": {"at": datetime(2026, 1, 2), "hash": b"\x00"}}
+    pq.write_table(pa.Table.from_pylist([record]), rows)
+    assert grade_rows(rows, "run.jsonl", server) == (0, "")
+    (line,) = (rows.parent / "run.jsonl").read_text().splitlines()
+    assert json.loads(line)["metadata"]["at"] == "2026-01-02 00:00:00"
+
+
+def test_folder_that_does_not_exist_is_made_only_for_parts(rows: Path, server: OpenAIServer) -> None:
+    ledger = ("--ledger", f"{rows.parent}/run.sqlite")
+    code, message = grade_rows(rows, "missing/grades.parquet", server, *ledger)
+    assert (code, len(server.calls)) == (2, 0)
+    assert "cannot be written" in message
+    assert grade_rows(rows, "missing/grades/", server, *ledger)[0] == 0

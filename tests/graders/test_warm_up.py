@@ -132,7 +132,7 @@ async def test_runs_of_one_grader_share_the_limit() -> None:
 
 async def test_warm_up_from_a_pickle_holds_until_the_rows_end() -> None:
     warm_up: WarmUp = pickle.loads(pickle.dumps(WarmUp()))
-    concurrency = AdaptiveConcurrency(2)
+    concurrency = AdaptiveConcurrency(3)
     first: asyncio.Task[bool] = asyncio.create_task(asyncio.sleep(3600, True))
     held = asyncio.create_task(warm_up.hold(first, 2, concurrency))
     too_many = asyncio.create_task(warm_up.hold(first, 1, concurrency))

@@ -1,0 +1,235 @@
+"""Grades Ray datasets, on one machine or on a cluster (extra `ray`).
+
+Ray distributes the rows. Where it repeats the work of a lost actor, the ledger has the judgments that were made.
+`runs/arrow_batches.py` is the core, which knows nothing of Ray.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from rubric_integrations._util.extras import install_command
+from rubric_integrations.formats.row_rubrics import RowRubrics
+from rubric_integrations.formats.rubric_like import RubricLike
+from rubric_integrations.graders import Grader
+from rubric_integrations.runs.arrow_batches import grade_batches
+from rubric_integrations.runs.parquet import import_arrow
+
+__all__ = ["GradeBatches", "grade_dataset"]
+
+CALLS_PER_ACTOR = 256
+"""Concurrent calls for which `grade_dataset` takes one actor more."""
+
+# While one thread waits for the last judgments of its block, the others have begun the next ones.
+_THREADS = 3
+# An actor waits for replies most of the time. The rest of the CPUs are for the tasks that read and write.
+_CPUS_PER_ACTOR = 0.5
+# Ray's default is without end, also for a row that ends each process that grades it.
+_MAX_TASK_RETRIES = 3
+
+
+class GradeBatches:
+    """Grades the batches of `ray.data.Dataset.map_batches`, as the class of its actors.
+
+    `grade_dataset` uses it with the settings that suit most datasets. Use it directly if you need others, with
+    `batch_format="pyarrow"`. All threads of an actor share the grader, its limits and one connection to the ledger.
+
+    Args:
+        rubric: As for `grade_batches`.
+        grader: The grader, of which each actor gets a copy from a pickle: with the keys that were passed in code, and
+            without those of environment variables.
+        library: As for `grade_batches`.
+        ledger: The path of a file, for the actors of one machine; or the URL of a PostgreSQL database.
+        max_concurrency: The largest number of concurrent calls of this actor, at least 1.
+        columns: As for `grade_batches`.
+        max_cost: As for `grade_batches`, for each batch; with `run`, for all batches of all actors.
+        max_calls: The same for calls.
+        run: As for `grade_batches`.
+
+    Raises:
+        LedgerError: The ledger cannot be used.
+        TypeError: `ledger` is an open ledger.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from rubric_integrations import PerCriterionGrader
+        >>> says_42 = [{"requirement": "Says 42", "check": {"number": 42}}]
+        >>> grade = GradeBatches(says_42, PerCriterionGrader("offline"))
+        >>> grade(pa.table({"id": ["a"], "response": ["It is 42."]})).column("score").to_pylist()
+        [1.0]
+    """
+
+    def __init__(
+        self,
+        rubric: RubricLike | None,
+        grader: Grader,
+        *,
+        library: Mapping[str, RubricLike] | str | Path | None = None,
+        ledger: str | PathLike[str] | None = None,
+        max_concurrency: int = 64,
+        columns: Sequence[str] = (),
+        max_cost: float | None = None,
+        max_calls: int | None = None,
+        run: str | None = None,
+    ):
+        store = None
+        if ledger is not None:
+            from rubric_integrations.runs.ledger import open_ledger
+
+            store = open_ledger(_ledger_address(ledger))
+        self._settings: dict[str, Any] = {
+            "rubric": rubric, "grader": grader, "library": library, "ledger": store,
+            "max_concurrency": max_concurrency, "columns": columns, "max_cost": max_cost, "max_calls": max_calls,
+            "run": run,
+        }  # fmt: skip
+
+    def __call__(self, batch: Any) -> Any:
+        """Return the grades of a `pyarrow.Table`, as a table with a row for each of its rows."""
+        return import_arrow().Table.from_batches(grade_batches([batch], **self._settings))
+
+
+def grade_dataset(
+    ds: Any,
+    rubric: RubricLike | None,
+    grader: Grader,
+    *,
+    library: Mapping[str, RubricLike] | str | Path | None = None,
+    ledger: str | PathLike[str] | None = None,
+    max_concurrency: int = 64,
+    actors: int | None = None,
+    columns: Sequence[str] = (),
+    ordered: bool = True,
+    rows_per_block: int = 64,
+    max_cost: float | None = None,
+    max_calls: int | None = None,
+    run: str | None = None,
+) -> Any:
+    """Grade the rows of a Ray dataset (extra `ray`), and return the dataset of their grades, which is lazy.
+
+    The grades have the schema of `write_parquet`: `id`, `score`, `passed`, `coverage`, `error`, `calls`, `cost` and
+    `verdicts`, and then the chosen columns of the rows. Whatever is wrong with a row or its judge is its `error`.
+
+    Ray repeats a block whose actor was lost, up to three times. With a ledger, only the judgments that were under way
+    are requested again. Without one, those of the whole block are, and each execution of the dataset requests all.
+
+    Args:
+        ds: A `ray.data.Dataset` with the columns that `read_responses` reads. Without an `id`, a row gets its number
+            in its block, which other blocks have, too.
+        rubric: The rubric of all rows, in any form but a function; None if each row brings its own in a column.
+        grader: The grader, which is sent to each actor as a pickle: with the keys that were passed in code, and without
+            those of environment variables.
+        library: As for `grade_many`. A file is read here.
+        ledger: The path of a file, if Ray runs on one machine; or the URL of a PostgreSQL database.
+        max_concurrency: The largest number of concurrent calls of all actors together, of which each has an equal part.
+        actors: The number of actors, at least 1; by default one for each 256 of `max_concurrency`. Each takes half a
+            CPU.
+        columns: The names of the rows' columns that the grades have, too, as they are.
+        ordered: Whether the grades keep the order of the rows (`preserve_order` of `ds.context`); if not, they come as
+            soon as they are ready.
+        rows_per_block: The rows that are graded, repeated and returned together, at least 1.
+        max_cost: The most to spend on all machines, in US dollars; needs a `ledger`. It may be exceeded by what the
+            calls cost that are under way when it is reached. The rows that are left have an `error`, which begins with
+            "not graded".
+        max_calls: The largest number of calls on all machines, with the same effect.
+        run: The name under which the ledger counts for these limits, such as `"nightly"`, now and earlier; by default a
+            new one, so that only this dataset counts.
+
+    Raises:
+        ImportError: Ray is not installed.
+        TypeError: `ledger` is an open ledger, or `rubric` is a function.
+        ValueError: A number is out of range, a limit has no ledger, the rubric is invalid or the grader cannot use it,
+            or the ledger is a file and Ray runs on several machines. When the dataset is executed, Ray raises an error
+            of its own if the ledger or the judge cannot be used.
+    """
+    data = import_ray_data()
+    for name, value in {"max_concurrency": max_concurrency, "rows_per_block": rows_per_block}.items():
+        if value < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {value!r}")
+    size = math.ceil(max_concurrency / CALLS_PER_ACTOR) if actors is None else actors
+    if not 1 <= size <= max_concurrency:
+        raise ValueError(
+            f"`actors` must be from 1 to `max_concurrency` ({max_concurrency}), got {size!r}: each makes a call"
+        )
+    address = None if ledger is None else _ledger_address(ledger)
+    if address is None and (max_cost is not None or max_calls is not None or run is not None):
+        raise ValueError(
+            "`max_cost`, `max_calls` and `run` need a `ledger`, which counts what all actors spend: name one, or each "
+            "actor would have a limit of its own"
+        )
+    if address is not None:
+        _refuse_file_of_several_machines(address)
+    rubrics = RowRubrics(rubric, library)
+    if rubrics.has_function:
+        raise TypeError("`rubric` is a function: give each row its rubric in a column `rubric`")
+    if rubrics.shared is not None:
+        grader.check_rubric(rubrics.shared)
+    has_limit = max_cost is not None or max_calls is not None
+    settings = {
+        "rubric": rubrics.shared, "grader": grader, "library": rubrics.library, "ledger": address,
+        "max_concurrency": max_concurrency // size, "columns": list(columns), "max_cost": max_cost,
+        "max_calls": max_calls, "run": f"ray-{uuid4().hex}" if has_limit and run is None else run,
+    }  # fmt: skip
+    options = {"max_concurrency": _THREADS, "max_restarts": -1, "max_task_retries": _MAX_TASK_RETRIES}
+    with warnings.catch_warnings():
+        # These options have no successor yet in the versions of Ray that the extra allows, which end before their end.
+        warnings.filterwarnings("ignore", "`ray_remote_args` is deprecated")
+        graded = ds.repartition(target_num_rows_per_block=rows_per_block).map_batches(
+            GradeBatches,
+            batch_size=None,
+            batch_format="pyarrow",
+            fn_constructor_kwargs=settings,
+            compute=data.ActorPoolStrategy(
+                size=size, max_tasks_in_flight_per_actor=_THREADS + 1, enable_true_multi_threading=True
+            ),
+            num_cpus=_CPUS_PER_ACTOR,
+            **options,
+        )
+    if ordered:
+        graded.context.execution_options.preserve_order = True
+    return graded
+
+
+def import_ray_data() -> Any:
+    """Import `ray.data`.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    try:
+        return import_module("ray.data")
+    except ImportError as error:
+        raise ImportError(f"Ray Data is not installed: {install_command('ray')}") from error
+
+
+def _ledger_address(ledger: object) -> str:
+    from rubric_integrations.runs.ledger.addresses import scheme_of
+
+    if not isinstance(ledger, str | PathLike):
+        kind = type(ledger).__name__
+        raise TypeError(
+            f"`ledger` must be an address, got an open {kind}: pass its path or URL, which each actor opens for itself"
+        )
+    text = str(ledger)
+    # An actor has a working directory of its own.
+    return text if scheme_of(text) else str(Path(text).absolute())
+
+
+def _refuse_file_of_several_machines(address: str) -> None:
+    from rubric_integrations.runs.ledger.addresses import scheme_of
+
+    ray: Any = import_module("ray")
+    if scheme_of(address) or not ray.is_initialized():
+        return
+    machines = sum(node["Alive"] for node in ray.nodes())
+    if machines > 1:
+        raise ValueError(
+            f"`ledger` {address!r} is a file, and Ray runs on {machines} machines: name a PostgreSQL database, such as "
+            "'postgresql://user@host/database'; with a file, each machine would request all that another one has stored"
+        )
