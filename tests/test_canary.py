@@ -339,7 +339,7 @@ def test_password_of_a_ledger_is_in_no_file_no_output_and_no_table(
     with psycopg.connect(postgres_url) as db:
         query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
         tables = [row[0] for row in db.execute(query)]
-        assert len(tables) == 9
+        assert len(tables) == 10
         rows = {name: repr(db.execute(f"SELECT t::text FROM {name} AS t".encode()).fetchall()) for name in tables}
     files = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert_clean(files | outputs | {name: text.encode() for name, text in rows.items()})

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.urls import url_without_secrets
 from rubric_integrations.cli.console import Exit, err, out, refuse
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.judge_option import make_judges
+from rubric_integrations.cli.ledger_option import ledger_address, ledger_exists
 
 if TYPE_CHECKING:
     from rubric_integrations.runs.batches import CollectedBatches
@@ -21,7 +22,7 @@ _MAX_SHOWN = 5
 
 
 def collect(
-    ledger: Annotated[Path, typer.Option(help="The ledger with which the batches were submitted.")],
+    ledger: Annotated[str, typer.Option(help="The ledger with which the batches were submitted.")],
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all batches are over, up to a day.")] = False,
     api_key: Annotated[
         str | None, typer.Option(help="Key of the server, if `submit` had one; by default that of the environment.")
@@ -42,17 +43,18 @@ def collect(
     from rubric_integrations.judges.stored import StoreError
     from rubric_integrations.runs.batches import BatchError, collect_batches
     from rubric_integrations.runs.batches.records import open_settings
-    from rubric_integrations.runs.ledger import Ledger
+    from rubric_integrations.runs.batches.session import use_ledger
 
-    if not ledger.exists():
-        refuse(f"{ledger}: there is no such ledger")
+    address, name = ledger_address(ledger), url_without_secrets(ledger)
+    if not ledger_exists(address):
+        refuse(f"{name}: there is no such ledger")
     failed = False
     try:
         import_modules(modules or ())
-        with Ledger(ledger) as opened:
+        with use_ledger(address) as opened:
             all_settings = open_settings(opened)
             if not all_settings:
-                out.print(plain(f"{ledger}: all batches are collected."), soft_wrap=True)
+                out.print(plain(f"{name}: all batches are collected."), soft_wrap=True)
             for settings in all_settings:
                 counts = collect_batches(opened, _make_grader(settings, api_key), wait=wait)
                 _print(counts, ", ".join(settings["judges"]))

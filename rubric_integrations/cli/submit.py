@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.urls import url_without_secrets
 from rubric_integrations.cli.console import Exit, err, out, refuse
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.judge_option import make_judges
+from rubric_integrations.cli.ledger_option import ledger_address
 
 # More problems of rows are not read in a terminal.
 _MAX_SHOWN = 5
@@ -23,7 +25,12 @@ def submit(
         Path,
         typer.Argument(help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`."),
     ],
-    ledger: Annotated[Path, typer.Option(help="The ledger, in which the judgments will be, such as run.sqlite.")],
+    ledger: Annotated[
+        str,
+        typer.Option(
+            help="The ledger, in which the judgments will be: a file such as run.sqlite, or a postgresql:// URL."
+        ),
+    ],
     judge: Annotated[
         list[str], typer.Option(help="A model, such as openai/gpt-5-mini. Several are a panel, which votes.")
     ],
@@ -83,7 +90,8 @@ def submit(
         # Reads everything once, so that wrong files and rubrics are refused before anything is submitted.
         if not len(RowsOfFile(read, rubrics, rows_file, rubric_file)):
             refuse(f"{rows_file}: is empty: there is nothing to grade")
-        counts = submit_batches(read(), rubrics.shared, grader, ledger=ledger, library=library, settings=settings)
+        address = ledger_address(ledger)
+        counts = submit_batches(read(), rubrics.shared, grader, ledger=address, library=library, settings=settings)
     except BatchError as error:
         err.print(plain(str(error)), style="red", soft_wrap=True)
         raise typer.Exit(Exit.JUDGE_FAILED) from None
@@ -98,6 +106,6 @@ def submit(
     waiting = f"; {counts.waiting:,} are in earlier batches" if counts.waiting else ""
     out.print(plain(f"{line}{waiting}."), soft_wrap=True)
     if counts.batches or counts.waiting:
-        out.print(plain(f"Next: rubric-integrations collect --ledger {ledger}"), soft_wrap=True)
+        out.print(plain(f"Next: rubric-integrations collect --ledger {url_without_secrets(ledger)}"), soft_wrap=True)
     if problems:
         raise typer.Exit(Exit.BAD_INPUT if counts.errors else Exit.JUDGE_FAILED)

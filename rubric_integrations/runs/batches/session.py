@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from os import PathLike
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from rubric_integrations._util.urls import url_without_secrets
 from rubric_integrations.graders import Grader
@@ -20,7 +20,7 @@ from rubric_integrations.runs.batches.openai import OpenAIBatches
 from rubric_integrations.runs.batches.provider import Provider
 from rubric_integrations.runs.batches.records import LOCK, Batch, BatchError, BatchLedger
 from rubric_integrations.runs.batches.replay import endpoint_of, judges_of
-from rubric_integrations.runs.ledger import Ledger
+from rubric_integrations.runs.ledger import open_ledger
 
 # Seconds after which a provider surely lists a batch that was submitted.
 SETTLE_SECONDS = 10.0
@@ -102,25 +102,25 @@ def access_to(accesses: Sequence[Access], batch: Batch) -> Access:
 
 
 BatchLedgerLike = BatchLedger | str | PathLike[str]
-"""A ledger that stores batches, or the path of one."""
+"""A ledger that stores batches, or the path or the URL of one."""
 
 
 @contextmanager
 def use_ledger(ledger: BatchLedgerLike) -> Generator[BatchLedger]:
-    """Return a ledger as it is; open that of a path, and close it at the end.
+    """Return a ledger as it is; open that of a path or a URL, and close it at the end.
 
     Raises:
         TypeError: It stores no batches.
         LedgerError: It cannot be used.
     """
     if isinstance(ledger, str | PathLike):
-        with Ledger(ledger) as opened:
-            yield opened
+        with open_ledger(ledger) as opened:
+            yield cast("BatchLedger", opened)
         return
     # Also a user's own store, as far as the types are concerned.
     if not hasattr(ledger, "save_batch"):
         raise TypeError(
-            "`ledger` must be the path of a file or a ledger that stores batches, "
+            "`ledger` must be a path, a URL or a ledger that stores batches, "
             f"got {type(ledger).__name__}: without their tickets, the replies could not be found"
         )
     yield ledger

@@ -95,6 +95,17 @@ def test_collected_verdicts_are_those_that_the_model_gave(server: BatchServer, l
     assert submit(server, ledger, model).requests == 0
 
 
+def test_batches_of_a_database_are_collected_by_another_process(server: BatchServer, postgres_url: str) -> None:
+    submitted = submit_batches(TEXTS, RUBRIC, grader_for(server), ledger=postgres_url)
+    assert submitted == SubmittedBatches(rows=4, batches=1, requests=12)
+    assert submit_batches(TEXTS, RUBRIC, grader_for(server), ledger=postgres_url).requests == 0
+    collected = collect_batches(postgres_url, grader_for(server))
+    assert (collected.batches, collected.judgments, collected.failed) == (1, 12, 0)
+    run = grade_many(TEXTS, RUBRIC, grader_for(server), ledger=postgres_url, max_calls=0)
+    assert [[c.verdict for c in graded.report.criteria] for graded in run if graded.report] == expected_verdicts()
+    assert set(Counter(server.requests).values()) == {1}
+
+
 def test_collected_judgments_equal_those_of_direct_calls_at_half_price(server: BatchServer, tmp_path: Path) -> None:
     with Ledger(tmp_path / "batch.sqlite") as batch, Ledger(tmp_path / "direct.sqlite") as direct:
         submit(server, batch)

@@ -186,6 +186,14 @@ class PostgresLedger:
         rows = self._query(queries.GRADER)
         return json.loads(rows[0][0]) if rows else None
 
+    def save_batch(self, batch_id: str, record: str) -> None:
+        """Store the record of a batch, in place of an earlier one; it is safe when this returns."""
+        self._query(queries.SAVE_BATCH, batch_id, record)
+
+    def batches(self) -> dict[str, str]:
+        """Return the records of all batches by id, the oldest first."""
+        return dict(self._query(queries.BATCHES))
+
     async def exchange_spend(self, run: str, part: str, spend: Spend) -> Spend:
         """Record what one part of a run has spent so far, in place of its last record, and return the sum of all parts.
 

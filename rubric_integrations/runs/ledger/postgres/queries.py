@@ -17,6 +17,10 @@ GRADER = "SELECT grader FROM rubric_graders ORDER BY at DESC LIMIT 1"
 PAGE = """
 SELECT number, id, submission, r.rubric FROM rubric_submissions AS s LEFT JOIN rubric_rubrics AS r ON r.hash = s.rubric
 WHERE number > %s ORDER BY number LIMIT 200"""
+SAVE_BATCH = """
+INSERT INTO rubric_batches (id, record) VALUES (%s, %s)
+ON CONFLICT (id) DO UPDATE SET record = excluded.record RETURNING id"""
+BATCHES = "SELECT id, record FROM rubric_batches ORDER BY number"
 FILE = "SELECT content FROM rubric_files WHERE sha256 = %s"
 
 

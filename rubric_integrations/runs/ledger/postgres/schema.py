@@ -32,6 +32,8 @@ _TABLES = (
     " at timestamptz NOT NULL, times bigint NOT NULL, batch text NOT NULL)",
     "CREATE TABLE rubric_spending (run text, part text, calls bigint NOT NULL, cost double precision NOT NULL,"
     " PRIMARY KEY (run, part))",
+    # What was submitted to the batch APIs of providers, and not collected yet.
+    "CREATE TABLE rubric_batches (number bigserial PRIMARY KEY, id text UNIQUE NOT NULL, record text NOT NULL)",
 )
 # Any number that other programs are unlikely to use.
 _LOCK = "SELECT pg_advisory_xact_lock(8241996540317)"
