@@ -10,7 +10,7 @@ from tests.simulation.breakages import BREAKAGES, SEEDS_THAT_FIND
 from tests.simulation.driver import simulate
 
 # Seeds in the tests; `make simulate` plays many more. In blocks, so that the workers of pytest share them.
-SEEDS, BLOCK = 300, 25
+SEEDS, BLOCK = 200, 25
 # How many seeds must be enough to find a fault that was put in on purpose.
 SEEDS_FOR_A_BREAKAGE = 200
 
