@@ -20,6 +20,8 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 os.environ["DSPY_CACHEDIR"] = tempfile.mkdtemp(prefix="rubric-tests-")
 # Set before the command line is imported, which reads the width of its tables then, whichever test imports it first.
 os.environ["COLUMNS"] = "120"
+# No test uses TLS, but each client of a model would read all certificates that the machine trusts: this is only one.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("certificate.pem"))
 
 from rubric_integrations.graders import endpoint, limits
 from tests.openai_server import OpenAIServer

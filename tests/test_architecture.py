@@ -1,7 +1,7 @@
 """The rules of the architecture: layers, import cycles, module size, public names, registries, names and wording.
 
-The functions that read the source (`layer_faults`, `import_cycle`, `length_fault`) are also run by `test_guides.py`, on
-a copy of the package.
+The functions that read the source (`layer_faults`, `import_cycle`, `length_faults`) are also run by `test_guides.py`,
+on copies of the package.
 """
 
 from __future__ import annotations
@@ -19,16 +19,24 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROOT = REPOSITORY / "rubric_integrations"
-MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+
+
+def modules_of(root: Path) -> list[str]:
+    """Return the paths of a package's modules, relative to the package."""
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py"))
+
+
+MODULES = modules_of(ROOT)
 
 # A package imports itself and packages of lower layers. `docs/architecture.md` shows the same table.
-LAYERS: tuple[tuple[str, ...], ...] = (
+Layers: TypeAlias = tuple[tuple[str, ...], ...]
+LAYERS: Layers = (
     ("_util",),
     ("rubric", "submission", "results"),
     ("scoring", "formats", "checks"),
@@ -73,6 +81,7 @@ UNDOCUMENTED_CONSTRUCTORS = {"Run": "`grade_many` makes it, and documents the sa
 
 # Participles say nothing about what a variable holds: `answers`, not `given`; `results`, not `found`.
 BANNED_NAMES = {"said", "told", "given", "found", "asked"}
+ANY_BANNED_NAME = re.compile(rf"\b_*({'|'.join(sorted(BANNED_NAMES))})_*\b")
 # Words in which only this project ever spoke of its own parts.
 BANNED_WORDS = re.compile(
     r"\b(said|told|mend|mends|mended|as whom|the way of|what becomes of|asked of|bought|dear|dearer|dearest|twins?|"
@@ -92,52 +101,76 @@ def package_of(module: str) -> str:
     return module.removesuffix(".py").split("/")[0]
 
 
+# By the source and not by the path: the copies of the package that `test_guides.py` makes have nearly the same sources.
 @cache
-def imports_of(module: str) -> list[Import]:
-    tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
-    nodes = list(ast.walk(tree))
+def nodes_in(source: str) -> list[ast.AST]:
+    """Return all nodes of the syntax tree of a source."""
+    return list(ast.walk(ast.parse(source)))
+
+
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Return all nodes of the syntax tree of a file."""
+    return nodes_in(path.read_text(encoding="utf-8"))
+
+
+@cache
+def names_imported_by(source: str) -> list[tuple[tuple[str, ...], bool]]:
+    """Return each name of our own package that a source imports, as a path, and whether only a call imports it."""
+    nodes = nodes_in(source)
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     lazy = {id(node) for function in functions for node in ast.walk(function) if isinstance(node, ast.ImportFrom)}
     type_checking = [block for block in nodes if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)]
     typing_only = {id(node) for block in type_checking for node in ast.walk(block)}
-    imports: list[Import] = []
+    names: list[tuple[tuple[str, ...], bool]] = []
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and id(node) not in typing_only:
-            parts = node.module.split(".")
-            if parts[0] == "rubric_integrations":
-                for name in node.names:
-                    path = "/".join([*parts[1:], name.name])
-                    is_module = (ROOT / f"{path}.py").exists() or (ROOT / path).is_dir()
-                    imports.append(Import(path if is_module else "/".join(parts[1:]), id(node) in lazy))
+            package, *parts = node.module.split(".")
+            if package == "rubric_integrations":
+                names += [((*parts, name.name), id(node) in lazy) for name in node.names]
+    return names
+
+
+def imports_of(module: str, root: Path) -> list[Import]:
+    """Return the modules of our own package that a module imports."""
+    imports: list[Import] = []
+    for parts, is_lazy in names_imported_by((root / module).read_text(encoding="utf-8")):
+        path = "/".join(parts)
+        is_module = (root / f"{path}.py").exists() or (root / path).is_dir()
+        imports.append(Import(path if is_module else "/".join(parts[:-1]), is_lazy))
     return imports
 
 
-def layer_faults(module: str) -> list[str]:
+def layer_faults(root: Path, layers: Layers) -> list[str]:
     """Return one message for each import that does not point to a lower layer."""
-    package = package_of(module)
-    if package not in LAYER_OF:
-        return [f"{module} is in a package without a layer: add it to LAYERS and docs/architecture.md"]
-    layer = LAYER_OF[package]
-    allowed = {package, *(other for lower in LAYERS[:layer] for other in lower)}
-    if layer in ORDERED_LAYERS:
-        allowed |= set(LAYERS[layer][: LAYERS[layer].index(package)])
-    return [
-        f"{module} imports {target}"
-        for target, is_lazy in imports_of(module)
-        if package_of(target) not in allowed
-        and not (is_lazy and package_of(target) in LAZY_EXCEPTIONS.get(package, ()))
-    ]
+    layer_of = {package: number for number, layer in enumerate(layers) for package in layer}
+    faults: list[str] = []
+    for module in modules_of(root):
+        package = package_of(module)
+        if package not in layer_of:
+            faults.append(f"{module} is in a package without a layer: add it to LAYERS and docs/architecture.md")
+            continue
+        layer = layer_of[package]
+        allowed = {package, *(other for lower in layers[:layer] for other in lower)}
+        if layer in ORDERED_LAYERS:
+            allowed |= set(layers[layer][: layers[layer].index(package)])
+        faults += [
+            f"{module} imports {target}"
+            for target, is_lazy in imports_of(module, root)
+            if package_of(target) not in allowed
+            and not (is_lazy and package_of(target) in LAZY_EXCEPTIONS.get(package, ()))
+        ]
+    return faults
 
 
-def import_cycle() -> list[str]:
+def import_cycle(root: Path) -> list[str]:
     """Return modules that import each other in a cycle, or an empty list."""
     graph = {
         module.removesuffix(".py"): {
-            target if (ROOT / f"{target}.py").exists() else f"{target}/__init__".lstrip("/")
-            for target, is_lazy in imports_of(module)
+            target if (root / f"{target}.py").exists() else f"{target}/__init__".lstrip("/")
+            for target, is_lazy in imports_of(module, root)
             if not is_lazy
         }
-        for module in MODULES
+        for module in modules_of(root)
     }
     try:
         TopologicalSorter(graph).prepare()
@@ -146,22 +179,22 @@ def import_cycle() -> list[str]:
     return []
 
 
-def length_fault(module: str) -> str:
-    """Return a message if a module is longer than the limit, or an empty string."""
-    lines = len((ROOT / module).read_text(encoding="utf-8").splitlines())
-    return f"{module} has {lines} lines: split it by topic" if lines > MAX_LINES else ""
+def length_faults(root: Path) -> list[str]:
+    """Return one message for each module that is longer than the limit."""
+    lengths = {module: len((root / module).read_text(encoding="utf-8").splitlines()) for module in modules_of(root)}
+    return [f"{module} has {lines} lines: split it by topic" for module, lines in lengths.items() if lines > MAX_LINES]
 
 
 def test_imports_of_all_modules_point_to_lower_layers() -> None:
-    assert [fault for module in MODULES for fault in layer_faults(module)] == []
+    assert layer_faults(ROOT, LAYERS) == []
 
 
 def test_imports_between_modules_have_no_cycle() -> None:
-    assert import_cycle() == []
+    assert import_cycle(ROOT) == []
 
 
 def test_modules_are_not_longer_than_the_limit() -> None:
-    assert [fault for module in MODULES if (fault := length_fault(module))] == []
+    assert length_faults(ROOT) == []
 
 
 def test_architecture_page_names_every_package_in_its_layer_and_only_modules_that_exist() -> None:
@@ -334,8 +367,9 @@ def test_every_module_that_makes_a_model_is_a_source_of_models() -> None:
 
 
 def bound_names(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield every name that a file binds, with its line."""
-    for node in nodes_of(path):
+    """Yield every name that a file binds, with its line, if one of the banned names is anywhere in the file."""
+    source = path.read_text(encoding="utf-8")
+    for node in nodes_in(source) if ANY_BANNED_NAME.search(source) else ():
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 yield node.lineno, name
@@ -349,12 +383,6 @@ def bound_names(path: Path) -> Iterator[tuple[int, str]]:
                 pass
 
 
-@cache
-def nodes_of(path: Path) -> list[ast.AST]:
-    """Return all nodes of the syntax tree of a file."""
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-
-
 def prose(path: Path, in_package: bool) -> Iterator[tuple[int, str]]:
     """Yield every docstring and comment of a file and, in the package, every text, which may be part of a message."""
     source = path.read_text(encoding="utf-8")
@@ -362,7 +390,8 @@ def prose(path: Path, in_package: bool) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline) if BANNED_WORDS.search(source) else ():
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    nodes = nodes_of(path)
+    # The same holds for texts, of which neighbouring parts are one text.
+    nodes = nodes_in(source) if BANNED_WORDS.search(re.sub(r"""["']\s*[a-zA-Z]*["']""", "", source)) else []
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and (in_package or id(node) in docstrings):

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from rubric_integrations import Rubric
-from tests.test_architecture import PUBLIC_PACKAGES
+from tests.test_architecture import PUBLIC_PACKAGES, nodes_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -43,9 +43,9 @@ def texts_in_code() -> list[str]:
     """Return every text in the package's code except docstrings; … stands for the fields of an f-string."""
     texts: list[str] = []
     for path in (ROOT / "rubric_integrations").rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+        nodes = nodes_of(path)
+        docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
             if isinstance(node, ast.JoinedStr):
                 parts = [str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values]
                 texts.append("".join(parts))
