@@ -6,7 +6,10 @@ import gc
 import os
 import shutil
 import socket
+import sys
 import tempfile
+import threading
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,28 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("certificate.pem"))
 
 from rubric_integrations.graders import endpoint, limits
 from tests.openai_server import OpenAIServer
+
+
+class _PatientSys:
+    """`sys` for `threading`: a thread that starts while another one installs its trace function tries again.
+
+    Python 3.11 raises an error then, so that under `make coverage` threads of a pool sometimes died before their work.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys, name)
+
+    def settrace(self, function: Any) -> None:
+        for _ in range(10_000):
+            try:
+                return sys.settrace(function)
+            except RuntimeError:
+                time.sleep(0.0001)
+        return sys.settrace(function)
+
+
+if sys.version_info < (3, 12):
+    threading._sys = _PatientSys()  # pyright: ignore[reportAttributeAccessIssue] -- no public hook
 
 # A slow machine is no fault of the code.
 settings.register_profile("any machine", deadline=None)

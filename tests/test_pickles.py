@@ -28,12 +28,15 @@ from rubric_integrations import (
     Submission,
     grade_many,
 )
+from rubric_integrations.agreement import AlignmentError
+from rubric_integrations.agreement.alignment.calls import AlignmentStopped
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.judges.models.from_function import lm_from_fn
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitReached
+from rubric_integrations.judges.stored import LeaseExpired
 from rubric_integrations.langchain import RubricEvaluator, RubricMiddleware, RubricRunnable, RubricStringEvaluator
 from rubric_integrations.results import JudgeFailure, Spend
 from rubric_integrations.rubric.errors import Fault
@@ -172,6 +175,9 @@ REPORT = RUBRIC.grade_sync("Please.", grader=PerCriterionGrader("offline"))
 ARGUMENTS: dict[type[BaseException], tuple[Any, ...]] = {
     JudgeError: ("no answer", REPORT),
     JudgeFailure: ("parse", "no answer"),
+    LeaseExpired: ("transport", "too late"),
+    AlignmentError: ("the limit is reached", Spend(calls=3)),
+    AlignmentStopped: ("the limit is reached",),
     RubricError: ("rubric.yaml", [Fault("criteria[0]", "weight", "is missing")]),
     UnknownBlockError: ("messages[0]", "has an unknown type"),
 }

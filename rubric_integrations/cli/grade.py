@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,13 +16,10 @@ from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.interrupts import sigterm_interrupts
 from rubric_integrations.cli.judge_option import has_model, make_judges
-from rubric_integrations.cli.ledger_option import open_ledger
+from rubric_integrations.cli.ledger_option import open_ledger_of_run
 from rubric_integrations.cli.parquet_output import ParquetOutput
 from rubric_integrations.cli.ray_engine import RayLimits, grade_on_ray, refuse_local_options
 from rubric_integrations.cli.run_files import RunFiles
-
-if TYPE_CHECKING:
-    from rubric_integrations.runs.ledger import RunLedger
 
 
 def grade(
@@ -276,7 +273,7 @@ def grade(
     results = RunResults(
         outputs, gates, suite=rows.suite_name, judge=" then ".join(filter(None, (", ".join(judges), escalate_to)))
     )
-    store = _open_ledger(files, resume, run_name)
+    store = open_ledger_of_run(None if resume is False else files.ledger, run_name)
     run = grade_many(
         rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=max_concurrency,
         progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
@@ -293,10 +290,3 @@ def grade(
         print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.INTERRUPTED) from None
     raise typer.Exit(end_run(run.summary, results, gates, files, rows.rubric_names, quiet=quiet))
-
-
-def _open_ledger(files: RunFiles, resume: bool | None, run_name: str | None) -> RunLedger | None:
-    store = open_ledger(files.ledger) if files.ledger and resume is not False else None
-    if run_name is not None and store is None:
-        refuse(f"--run {run_name}: name the ledger that its processes share, with --ledger")
-    return store

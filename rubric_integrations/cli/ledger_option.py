@@ -39,3 +39,10 @@ def open_ledger(address: LedgerAddress) -> RunLedger:
         return open_by_address(address)
     except LedgerError as error:
         refuse(str(error))
+
+
+def open_ledger_of_run(address: LedgerAddress | None, run_name: str | None) -> RunLedger | None:
+    """Open the ledger of a run, if it has one; a run that several processes share needs one."""
+    if address is None and run_name is not None:
+        refuse(f"--run {run_name}: name the ledger that its processes share, with --ledger")
+    return None if address is None else open_ledger(address)

@@ -113,7 +113,7 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         self.spend = spend or Spend()
 
     def __reduce__(self) -> Any:
-        return JudgeFailure, (self.kind, self.message), vars(self)
+        return type(self), (self.kind, self.message), vars(self)
 
 
 Outcome = Judgment | JudgeFailure

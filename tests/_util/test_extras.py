@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from rubric_integrations._util.extras import EXTRAS, install_command
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_install_command_names_the_packages_of_the_extra(extra: str) -> None:
-    assert install_command(extra).split()[2:] == list(EXTRAS[extra])
+    assert shlex.split(install_command(extra))[2:] == list(EXTRAS[extra])
 
 
 def test_no_message_names_this_package_on_an_index() -> None:
