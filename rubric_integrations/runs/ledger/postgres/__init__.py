@@ -5,6 +5,15 @@
 submissions, failures and spending, and `queries` reads what needs no lease.
 """
 
-from rubric_integrations.runs.ledger.postgres.ledger import PostgresLedger
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rubric_integrations._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from rubric_integrations.runs.ledger.postgres.ledger import PostgresLedger
 
 __all__ = ["PostgresLedger"]
+
+__getattr__ = lazy_names(__name__, {"PostgresLedger": "ledger"}, extras={"psycopg": "postgres"})
