@@ -17,3 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["PostgresLedger"]
 
 __getattr__ = lazy_names(__name__, {"PostgresLedger": "ledger"}, extras={"psycopg": "postgres"})
+
+
+def __dir__() -> list[str]:
+    return __all__
