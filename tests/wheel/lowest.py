@@ -16,7 +16,9 @@ def main() -> None:
     project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
     libraries = [library for extra in EXTRAS for library in project["optional-dependencies"][extra]]
     for library in project["dependencies"] + libraries:
-        name, lowest = re.match(r"([\w.-]+)>=([\w.]+)", library).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        match = re.match(r"([\w.-]+)(?:\[[\w,-]+\])?>=([\w.]+)", library)
+        assert match, library
+        name, lowest = match.groups()
         print(f"{name}=={lowest}")
 
 
