@@ -78,7 +78,8 @@ async def test_tables_that_are_deleted_while_open_are_not_made_again(url: str) -
         await request(ledger, KEY)
         with psycopg.connect(url, autocommit=True) as db:
             db.execute("DROP TABLE rubric_ledger")
-        assert end_connections(url) == 1
+        # The server may not have noticed yet that the second connection is closed.
+        assert end_connections(url) in (1, 2)
         with pytest.raises(LedgerError, match="tables were deleted while it was open"):
             await request(ledger, KEYS[1])
 
