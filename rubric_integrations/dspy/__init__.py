@@ -9,9 +9,9 @@ from rubric_integrations.dspy.feedback_text import feedback
 from rubric_integrations.dspy.history import HistoryRow, MetricSummary
 from rubric_integrations.dspy.metric import RubricMetric
 from rubric_integrations.dspy.noise import JudgeNoise, NoiseAwareAcceptance
-from rubric_integrations.dspy.outage import JudgeOutage
 from rubric_integrations.dspy.rubric_source import RubricFunctionError
 from rubric_integrations.dspy.score import RubricScore
+from rubric_integrations.graders.outage import JudgeOutage
 
 __all__ = [
     "HistoryRow",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.outcomes import higher_is_better
 from rubric_integrations.results.report import EvaluationReport, tag_key
 
 
@@ -45,7 +46,9 @@ def objective_scores(report: EvaluationReport) -> dict[str, float]:
     """
     tags = {tag_key(tag): score for tag, score in report.tags.items() if score is not None}
     return tags | {
-        row.name: 1 - row.value if row.weight < 0 else row.value for row in report.criteria if row.value is not None
+        row.name: higher_is_better(row.value, is_penalty=row.weight < 0)
+        for row in report.criteria
+        if row.value is not None
     }
 
 

@@ -5,20 +5,13 @@ from __future__ import annotations
 import threading
 from typing import NoReturn
 
+from rubric_integrations.graders.outage import JudgeOutage
 from rubric_integrations.results.failures import failure_kinds
 from rubric_integrations.results.report import EvaluationReport
 
 # Grades that failed in a row, with no complete one in between. What is wrong with the judge itself is noticed earlier
 # (`graders/endpoint.py`); these fail because of checks, metrics, or a grader of the user's own.
 MAX_FAILED_GRADES = 10
-
-
-class JudgeOutage(BaseException):
-    """The judge is down or cannot be used, or grades keep failing; raised by `RubricMetric` to end the run.
-
-    It is not an `Exception`, as `KeyboardInterrupt` is not: DSPy catches every `Exception` that a metric raises and
-    scores the program 0, so that `Evaluate`, MIPROv2 and GEPA would finish and report the outage as bad programs.
-    """
 
 
 class OutageGuard:

@@ -9,9 +9,10 @@ from typing import Any
 from langsmith.schemas import AnnotationQueueRubricItem, Feedback, Run
 
 from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
-from rubric_integrations.langchain.feedback import MET_PENALTY, UNMET_PENALTY, feedback_key, feedback_score
+from rubric_integrations.langchain.feedback import MET_PENALTY, UNMET_PENALTY, feedback_key
 from rubric_integrations.langchain.fields import FieldKey, FieldSelector
 from rubric_integrations.results.labels import LabelledJudgment, Sampled
+from rubric_integrations.results.outcomes import higher_is_better
 from rubric_integrations.rubric.answers import Band, Scale, band_of
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.submission.messages import Respond
@@ -143,7 +144,7 @@ def _numbers_of(level: float | Band, scale: Scale) -> list[float]:
 
 
 def _score_text(criterion: Criterion, value: float) -> str:
-    return f"{feedback_score(value, is_penalty=criterion.is_penalty):g}"
+    return f"{higher_is_better(value, is_penalty=criterion.is_penalty):g}"
 
 
 def _verdict(criterion: Criterion, answer: Feedback) -> str | None:
@@ -154,7 +155,7 @@ def _verdict(criterion: Criterion, answer: Feedback) -> str | None:
     score = float(answer.score)
     if not 0 <= score <= 1:
         raise ValueError(f"the feedback `{answer.key}` has the score {answer.score!r}, which is not between 0 and 1")
-    score = feedback_score(score, is_penalty=criterion.is_penalty)
+    score = higher_is_better(score, is_penalty=criterion.is_penalty)
     if criterion.options is not None:
         nearest = min(criterion.choices, key=lambda option: abs(option.value - score))
         if abs(nearest.value - score) > 1e-6:

@@ -9,10 +9,11 @@ from langsmith import testing
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
-from rubric_integrations.langchain.feedback import feedback_key, feedback_score
+from rubric_integrations.langchain.feedback import feedback_key
 from rubric_integrations.langchain.resolve import resolve_grader
 from rubric_integrations.langchain.tracing import evaluation_run
 from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.outcomes import higher_is_better
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.inputs import as_submission
@@ -119,7 +120,7 @@ def _answer(row: CriterionReport) -> dict[str, Any]:
         return {"score": None}
     if row.value is None:
         return {"value": "CANNOT_ASSESS"}
-    return {"score": feedback_score(row.value, is_penalty=row.weight < 0)}
+    return {"score": higher_is_better(row.value, is_penalty=row.weight < 0)}
 
 
 def _log(fields: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from langsmith.evaluation import EvaluationResult
 
 from rubric_integrations.results.criterion_report import CriterionReport
+from rubric_integrations.results.outcomes import CANNOT_ASSESS, higher_is_better, summary_of
 from rubric_integrations.results.report import EvaluationReport, tag_key
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
@@ -27,25 +28,12 @@ def feedback_key(key_prefix: str, name: str) -> str:
     return f"{key_prefix}.{name}"
 
 
-def feedback_score(value: float, *, is_penalty: bool) -> float:
-    """Return the feedback score of a criterion's value, or the value of a feedback score: higher is better.
-
-    LangSmith averages scores and displays a higher average as an improvement. The score of a penalty is therefore 1
-    minus its value, as in the `objective_scores` of the DSPy metric: 0 if the error was committed.
-
-    Example:
-        >>> feedback_score(1.0, is_penalty=True), feedback_score(1.0, is_penalty=False)
-        (0.0, 1.0)
-    """
-    return 1 - value if is_penalty else value
-
-
 def to_feedback(
     rubric: Rubric, report: EvaluationReport, key_prefix: str, judge: str | None = None
 ) -> list[EvaluationResult]:
     """Convert a report to feedback: first the row of the score, then one row for each tag and for each criterion.
 
-    Scores are in [0, 1], higher is better, also for penalties (see `feedback_score`). An abstention has no score and
+    Scores are in [0, 1], higher is better, also for penalties (see `higher_is_better`). An abstention has no score and
     the value `"CANNOT_ASSESS"`; a failure has neither, and `extra={"error": True}`. A criterion that does not apply has
     only a comment. The key of a tag is
     `<key_prefix>.tag.<tag>`; a tag whose score is undefined has no row, because it would have no content.
@@ -56,7 +44,7 @@ def to_feedback(
     total = EvaluationResult(
         key=key_prefix,
         score=report.score,
-        comment=_summary(report),
+        comment=summary_of(report),
         feedback_config=_CONTINUOUS if report.score is not None else None,
         evaluator_info={
             "passed": report.passed,
@@ -82,14 +70,14 @@ def feedback_config(criterion: Criterion) -> dict[str, Any]:
     """Return how LangSmith displays the feedback of a criterion: as categories by value, or as a number in [0, 1]."""
     if criterion.kind == "binary":
         met, unmet = (MET_PENALTY, UNMET_PENALTY) if criterion.is_penalty else ("MET", "UNMET")
-        met_score, unmet_score = (feedback_score(value, is_penalty=criterion.is_penalty) for value in (1.0, 0.0))
+        met_score, unmet_score = (higher_is_better(value, is_penalty=criterion.is_penalty) for value in (1.0, 0.0))
         categories = [{"value": met_score, "label": met}, {"value": unmet_score, "label": unmet}]
         return {"type": "categorical", "categories": categories}
     options = criterion.choices if criterion.options is not None else ()
     # The score selects the category, so options of equal value would be displayed as the same category.
     if options and len({option.value for option in options}) == len(options):
         categories = [
-            {"value": feedback_score(option.value, is_penalty=criterion.is_penalty), "label": option.label}
+            {"value": higher_is_better(option.value, is_penalty=criterion.is_penalty), "label": option.label}
             for option in options
         ]
         return {"type": "categorical", "categories": categories}
@@ -103,18 +91,7 @@ def _criterion_feedback(criterion: Criterion, row: CriterionReport, key_prefix: 
     if row.not_applicable:
         return EvaluationResult(key=key, comment=row.explanation)
     if row.value is None:
-        return EvaluationResult(key=key, value="CANNOT_ASSESS", comment=row.explanation, feedback_config=config)
+        return EvaluationResult(key=key, value=CANNOT_ASSESS, comment=row.explanation, feedback_config=config)
     comment = row.explanation if criterion.kind == "binary" else f"{row.verdict}: {row.explanation}"
-    score = feedback_score(row.value, is_penalty=criterion.is_penalty)
+    score = higher_is_better(row.value, is_penalty=criterion.is_penalty)
     return EvaluationResult(key=key, score=score, comment=comment, feedback_config=config)
-
-
-def _summary(report: EvaluationReport) -> str:
-    unmet = [row.name for row in report.criteria if row.value is not None and not row.passed]
-    parts = [
-        "passed" if report.passed else "not passed",
-        f"coverage {report.coverage:.0%}",
-        f"unmet: {', '.join(unmet)}" if unmet else "",
-        report.reason,
-    ]
-    return "; ".join(part for part in parts if part)
