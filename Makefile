@@ -6,7 +6,9 @@ USER_STAMP := $(VENV)/.installed-report
 STAMP := $(VENV)/.installed
 # One process more than there are cores: many tests wait for a server, a lease or another process.
 PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
-PYTEST := -m pytest -q --ignore tests/ray --numprocesses $(PROCESSES) --dist worksteal
+# The frameworks with many requirements, whose tests have environments of their own.
+HOSTS :=
+PYTEST := -m pytest -q --ignore tests/ray $(HOSTS:%=--ignore tests/hosts/%) --numprocesses $(PROCESSES) --dist worksteal
 # Without byte code, each worker and each process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # The wheel, and the environments that it is checked in.
@@ -17,7 +19,7 @@ PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.
 BENCH_VENV := build/bench
 
-.PHONY: help demo test test-ray simulate coverage test-wheel test-pythons lint types docs bench clean
+.PHONY: help demo test test-ray test-hosts simulate coverage test-wheel test-pythons lint types docs bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,6 +46,14 @@ test: $(STAMP) ## Run the tests on all cores
 test-ray: $(STAMP) ## Run the tests on a local Ray
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
 	$(BIN)/python -m pytest -q tests/ray
+
+test-hosts: $(HOSTS:%=test-host-%) ## Run the tests with the real MLflow, TRL, ..., each in an environment of its own
+
+test-host-%:
+	$(PYTHON) -m venv build/hosts/$*
+	build/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]' \
+	  hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist
+	build/hosts/$*/bin/python -m pytest -q tests/hosts/$*
 
 simulate: $(STAMP) ## Play 20,000 simulated runs with faults, crashes and pauses (about ten minutes)
 	$(BIN)/python -m tests.simulation 0 19999

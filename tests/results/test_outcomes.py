@@ -53,7 +53,9 @@ def test_failure_has_an_error_and_the_whole_has_no_score_from_the_other_criteria
 
 
 def test_criterion_that_does_not_apply_has_no_score() -> None:
-    rubric = Rubric.from_dict([{"requirement": "Refunds", "applies_when": "A refund is due"}, {"requirement": "Is right"}])
+    rubric = Rubric.from_dict(
+        [{"requirement": "Refunds", "applies_when": "A refund is due"}, {"requirement": "Is right"}]
+    )
     judge = FakeJudge(lambda question: "UNMET" if "refund is due" in question.criterion.requirement else "MET")
     _, refunds, _ = outcomes_of(rubric.grade_sync("text", PerCriterionGrader(judge)))
     assert (refunds.kind, refunds.score, refunds.label) == ("not applicable", None, "NOT_APPLICABLE")

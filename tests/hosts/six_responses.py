@@ -1,0 +1,60 @@
+"""The same six responses for every framework: four verdicts, an abstention and a failure.
+
+`docs/hosts.md` shows what arrives in each framework. The judge is a function, so that no test needs a server.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric
+
+RUBRIC = Rubric(
+    [
+        Criterion(name="right", requirement="Gives the right figure", weight=2),
+        Criterion(name="sourced", requirement="Names a source", weight=1),
+        Criterion(name="rude", requirement="Is rude", weight=-1),
+    ],
+    name="answers",
+)
+QUERY = "How high was the margin?"
+
+
+class Row(NamedTuple):
+    """One response, and the score of the whole; None if its grade failed."""
+
+    id: str
+    response: str
+    score: float | None
+
+
+ROWS = [
+    Row("right", "The margin was 8.4%, says the annual report.", 1.0),
+    Row("rude", "The margin was 8.4%, says the annual report, you fool.", 2 / 3),
+    Row("wrong", "It was 9%, says the annual report.", 1 / 3),
+    Row("empty-handed", "Look it up yourself, you fool.", 0.0),
+    # Nobody can tell whether the figure is right: the score is that of the others.
+    Row("unclear", "The margin was as expected, says the annual report.", 1.0),
+    # The judge answers prose whatever it is asked.
+    Row("failing", "[make the judge fail] The margin was 8.4%.", None),
+]
+
+
+async def judge(system: str, user: str) -> str:
+    """Answer by the words of the response, as a model would in JSON."""
+    submission, _, criterion = user.partition("## kind ##")
+    if "[make the judge fail]" in submission:
+        return "I would rather not answer."
+    if "right figure" in criterion:
+        verdict = "CANNOT_ASSESS" if "as expected" in submission else "MET" if "8.4%" in submission else "UNMET"
+    elif "source" in criterion:
+        verdict = "MET" if "annual report" in submission else "UNMET"
+    else:
+        verdict = "MET" if "fool" in submission else "UNMET"
+    return json.dumps({"explanation": "compared the words", "verdict": verdict})
+
+
+def make_grader() -> PerCriterionGrader:
+    """Return a grader with that judge, which does not repeat an unreadable reply."""
+    return PerCriterionGrader(judge, max_retries=0)
