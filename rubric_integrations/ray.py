@@ -134,9 +134,8 @@ def grade_dataset(
         ordered: Whether the grades keep the order of the rows (`preserve_order` of `ds.context`); if not, they come as
             soon as they are ready.
         rows_per_block: The rows that are graded, repeated and returned together, at least 1.
-        max_cost: The most to spend on all machines, in US dollars; needs a `ledger`. It may be exceeded by what the
-            calls cost that are under way when it is reached. The rows that are left have an `error`, which begins with
-            "not graded".
+        max_cost: The most to spend on all machines, in US dollars; needs a `ledger`. The rows that are left have
+            an `error`, which begins with "not graded".
         max_calls: The largest number of calls on all machines, with the same effect.
         run: The name under which the ledger counts for these limits, such as `"nightly"`, now and earlier; by default a
             new one, so that only this dataset counts.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
-from rubric_integrations.judges.shared_spend import Exchange, SharedSpend
+from rubric_integrations.judges.shared_spend import NOTHING, Allowance, MakeClaim, SharedSpend
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.usage import NO_SPEND, UNKNOWN_CALL, Spend, SpendTotal
+from rubric_integrations.results.usage import UNKNOWN_CALL, Spend, SpendTotal
 
 Result = TypeVar("Result", Judgment, BatchResult, OverallResult)
 
@@ -55,7 +56,10 @@ class SpendLimit:
                 raise ValueError(f"`{name}` must be at least 0, got {limit!r}")
         self.max_calls, self.max_cost, self.part = max_calls, max_cost, uuid4().hex
         self._total = SpendTotal()
-        self._started = self._under_way = self._lost_without_price = 0
+        self._limit = Allowance(
+            math.inf if max_calls is None else max_calls, math.inf if max_cost is None else max_cost
+        )
+        self._started = self._under_way = self._waiting = self._lost_without_price = 0
         # What was paid, or may have been; and what the calls under way may cost.
         self._counted = self._reserved = 0.0
         self._highest_cost: float | None = None
@@ -72,21 +76,21 @@ class SpendLimit:
         with self._lock:
             return self._total.spend
 
-    def share(self, exchange: Exchange) -> None:
-        """Count what other processes and machines spend towards the same limits.
+    def share(self, make_claim: MakeClaim) -> None:
+        """Divide the limits with other processes and machines, so that they hold for all together.
 
-        Their calls under way are not known to have ended: `max_cost` may be exceeded by what those cost, and either
-        limit by the calls that they start within a tenth of a second.
+        Calls are made only within what this process has claimed. Neither limit is exceeded by what several processes
+        do at the same time; near a limit, one may be refused what another has claimed and does not use.
 
         Args:
-            exchange: Records what this process has spent so far, and returns what all have.
+            make_claim: Claims a part of the limits.
         """
-        self._shared = SharedSpend(exchange, lambda: Spend(calls=self._started, cost=self._counted))
+        self._shared = SharedSpend(make_claim, self._limit)
 
     async def record(self) -> None:
-        """Record what this process has spent, for the others that share the limits; raises what `exchange` raises."""
+        """Record what this process has spent, for the others that share the limits; raises what `make_claim` raises."""
         if self._shared:
-            await self._shared.exchange()
+            await self._shared.settle(self._spent())
 
     def has_room_for(self, rows: int, highest: Spend | None) -> bool:
         """Whether the limits would hold if each of these rows cost as much as the most expensive row so far.
@@ -102,11 +106,9 @@ class SpendLimit:
         if highest is None:
             return rows <= 1
         with self._lock:
-            others = self._others
-            calls = self._total.spend.calls + others.calls + rows * highest.calls
-            cost = self._counted + (others.cost or 0.0) + rows * (highest.cost or 0.0)
-        has_calls = self.max_calls is None or calls <= self.max_calls
-        return has_calls and (self.max_cost is None or cost <= self.max_cost + _ROUNDING)
+            calls = self._total.spend.calls + self._others.calls + rows * highest.calls
+            cost = self._counted + self._others.cost + rows * (highest.cost or 0.0)
+        return calls <= self._limit.calls and cost <= self._limit.cost + _ROUNDING
 
     async def call(self, request: Callable[[], Awaitable[Result]], highest_cost: float | None = None) -> Result:
         """Make one call, and count what it cost, also if it fails.
@@ -117,14 +119,12 @@ class SpendLimit:
 
         Raises:
             SpendLimitReached: The limits do not allow another call.
-            Exception: The spend of the other processes cannot be read.
+            Exception: No part of shared limits can be claimed.
         """
-        while True:
-            if self._shared:
-                await self._shared.update()
-            if (reserved := self._start(highest_cost)) is not None:
-                break
-            await asyncio.sleep(_PAUSE)
+        while (reserved := self._start(highest_cost)) is None:
+            if not await self._claim_more(highest_cost):
+                self._refuse_if_reached(highest_cost)
+                await asyncio.sleep(_PAUSE)
         # Also if the call is cancelled: it was sent.
         spend, is_answered = UNKNOWN_CALL, False
         try:
@@ -138,39 +138,77 @@ class SpendLimit:
             self._end(spend, reserved, is_answered)
 
     @property
-    def _others(self) -> Spend:
-        return self._shared.others if self._shared else NO_SPEND
+    def _others(self) -> Allowance:
+        return self._shared.shares.others if self._shared else NOTHING
+
+    @property
+    def _own(self) -> Allowance:
+        """What this process may spend in all, of what it has claimed."""
+        return self._shared.shares.own if self._shared else self._limit
+
+    def _spent(self) -> Allowance:
+        with self._lock:
+            return Allowance(self._started, self._counted + self._reserved)
+
+    async def _claim_more(self, highest_cost: float | None) -> bool:
+        """Claim a part of shared limits for all calls that wait, and return whether there is more."""
+        if self._shared is None:
+            return False
+
+        def needed() -> Allowance:
+            return self._spent().plus(Allowance(1, self._reservation(highest_cost)).times(self._waiting))
+
+        with self._lock:
+            self._waiting += 1
+        try:
+            return await self._shared.extend(self._spent, needed)
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+    def _reservation(self, highest_cost: float | None) -> float:
+        """The most that a call may cost; 0 if there is no `max_cost`, or nothing is known."""
+        if self.max_cost is None:
+            return 0.0
+        return (self._highest_cost or 0.0) if highest_cost is None else highest_cost
 
     def _start(self, highest_cost: float | None) -> float | None:
-        """Count a call as started, and return what is reserved for it; None if it has to wait for those under way."""
+        """Count a call as started, and return what is reserved for it; None if it does not fit now."""
         with self._lock:
-            if self.max_calls is not None and self._started + self._others.calls >= self.max_calls:
-                shared = f", with {self._others.calls} of the run's other processes" if self._others.calls else ""
-                raise SpendLimitReached(f"`max_calls` of {self.max_calls} is reached{shared}")
-            reserved = 0.0
-            if self.max_cost is not None:
-                if self._has_unknown_price:
-                    raise SpendLimitReached(PRICE_UNKNOWN)
-                if highest_cost is None and self._highest_cost is None and self._under_way:
-                    return None
-                reserved = (self._highest_cost or 0.0) if highest_cost is None else highest_cost
-                if not self._fits(self.max_cost, reserved):
-                    return None
+            is_unpriced = highest_cost is None and self._highest_cost is None
+            if self.max_cost is not None and (self._has_unknown_price or (is_unpriced and self._under_way)):
+                return None
+            reserved = self._reservation(highest_cost)
+            if not self._fits(reserved, self._own) or self._has_spent_all:
+                return None
             self._started += 1
             self._under_way += 1
             self._reserved += reserved
             return reserved
 
-    def _fits(self, max_cost: float, reserved: float) -> bool:
-        counted = self._counted + (self._others.cost or 0.0)
-        if counted < max_cost and counted + self._reserved + reserved <= max_cost + _ROUNDING:
-            return True
-        if self._under_way:
-            return False
-        raise SpendLimitReached(
-            f"`max_cost` of ${max_cost:g} is reached: ${counted:.4f} are spent, and the next call may cost "
-            f"${reserved:.4f} (less with a lower `max_tokens`)"
-        )
+    def _fits(self, reserved: float, allowance: Allowance) -> bool:
+        cost = self._counted + self._reserved + reserved
+        return self._started + 1 <= allowance.calls and (self.max_cost is None or cost <= allowance.cost + _ROUNDING)
+
+    @property
+    def _has_spent_all(self) -> bool:
+        return self._counted + self._others.cost >= self._limit.cost
+
+    def _refuse_if_reached(self, highest_cost: float | None) -> None:
+        """Raise if a call does not fit, and will not when the calls under way have ended."""
+        with self._lock:
+            if self.max_cost is not None and self._has_unknown_price:
+                raise SpendLimitReached(PRICE_UNKNOWN)
+            if self._started + self._others.calls >= self._limit.calls:
+                others = f", with {self._others.calls:g} of the run's other processes" if self._others.calls else ""
+                raise SpendLimitReached(f"`max_calls` of {self.max_calls} is reached{others}")
+            reserved = self._reservation(highest_cost)
+            if self._under_way or (self._fits(reserved, self._limit - self._others) and not self._has_spent_all):
+                return
+            raise SpendLimitReached(
+                f"`max_cost` of ${self.max_cost:g} is reached: ${self._counted + self._others.cost:.4f} are spent, and "
+                f"the next call may cost ${reserved:.4f} (less with a lower `max_tokens`)"
+            )
 
     def _end(self, spend: Spend, reserved: float, is_answered: bool) -> None:
         with self._lock:

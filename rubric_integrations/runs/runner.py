@@ -273,8 +273,7 @@ def grade_many(
         max_cost: The most that the run may spend, in US dollars; the run ends before a call would exceed it.
         max_calls: The largest number of calls to models that the run may make.
         run: A name, such as `"nightly"`. `max_cost` and `max_calls` then hold for everything that was spent under this
-            name in the ledger, by all processes and machines, now and earlier. They may be exceeded by what the calls
-            cost that are under way on the others when a limit is reached.
+            name in the ledger, by all processes and machines, now and earlier. Each claims a part before it calls.
         stop_when: Ends the run early, such as a new `SequentialGate`: a function that receives each score (None without
             a complete grade) in the order of the submissions, which must be random, and returns why the run ends, or
             None. No row starts then; up to twice `max_concurrency` rows are under way, and are finished.

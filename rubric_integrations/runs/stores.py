@@ -59,7 +59,7 @@ class RunStore:
             self._ledger.record_submission(row.id, row.submission, rubric)
 
     def share_limits(self, run: str | None, limit: SpendLimit) -> None:
-        """Count what the other processes of a run with a name spend towards the same limits.
+        """Divide the limits with the other processes of a run with a name.
 
         Raises:
             TypeError: The store does not count what is spent.
@@ -69,7 +69,7 @@ class RunStore:
         if self._ledger is None:
             kind = type(self._store).__name__
             raise TypeError(f"`run` needs a `ledger` that counts what its processes spend, got {kind}")
-        limit.share(partial(self._ledger.exchange_spend, run, limit.part))
+        limit.share(partial(self._ledger.claim_spend, run, limit.part))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
+from rubric_integrations.judges.shared_spend import Claim, Shares
 from rubric_integrations.judges.stored import JudgmentStore
 from rubric_integrations.results.judgment import FailureKind, Judgment
 from rubric_integrations.results.usage import Spend
@@ -98,13 +99,16 @@ class RunLedger(JudgmentStore, Protocol):
         """Return the most recent grader configuration, or None if the ledger has no run."""
         ...
 
-    async def exchange_spend(self, run: str, part: str, spend: Spend) -> Spend:
-        """Record what one part of a run has spent so far, in place of its last record, and return the sum of all parts.
+    async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
+        """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
 
         Args:
             run: The name of the run, the same for all processes and machines that share its limits.
             part: A unique name of the part, such as one process.
-            spend: The calls of the part and their cost; tokens are not recorded.
+            claim: What the part has spent, and what it wants to spend.
+
+        Returns:
+            What the part may spend in all, and what the other parts have claimed.
         """
         ...
 

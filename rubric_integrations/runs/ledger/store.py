@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rubric_integrations._util.records import encodable
+from rubric_integrations.judges.shared_spend import Allowance, Claim, Shares
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, SpendTotal
@@ -204,21 +205,24 @@ class Ledger(StoredBatches):
             row = db.execute("SELECT grader FROM graders ORDER BY at DESC LIMIT 1").fetchone()
         return json.loads(row[0]) if row else None
 
-    async def exchange_spend(self, run: str, part: str, spend: Spend) -> Spend:
-        """Record what one part of a run has spent so far, in place of its last record, and return the sum of all parts.
+    async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
+        """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
 
         Args:
             run: The name of the run, the same for all processes that share its limits.
             part: A unique name of the part, such as one process.
-            spend: The calls of the part and their cost; tokens are not recorded.
+            claim: What the part has spent, and what it wants to spend.
+
+        Returns:
+            What the part may spend in all, and what the other parts have claimed.
         """
         run = encodable(run)
-        with self._file.working() as db:
-            db.execute(
-                "INSERT OR REPLACE INTO spending VALUES (?, ?, ?, ?)", (run, part, spend.calls, spend.cost or 0.0)
-            )
-            calls, cost = db.execute("SELECT sum(calls), sum(cost) FROM spending WHERE run = ?", (run,)).fetchone()
-        return Spend(calls=calls, cost=cost)
+        with self._file.writing() as db:
+            total = "SELECT coalesce(sum(calls), 0), coalesce(sum(cost), 0.0) FROM spending WHERE run = ? AND part <> ?"
+            others = Allowance(*db.execute(total, (run, part)).fetchone())
+            own = claim.granted(others)
+            db.execute("INSERT OR REPLACE INTO spending VALUES (?, ?, ?, ?)", (run, part, own.calls, own.cost))
+        return Shares(own, others)
 
     @asynccontextmanager
     async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:

@@ -15,7 +15,8 @@ import cloudpickle
 import psycopg
 import pytest
 
-from rubric_integrations.results import JudgeFailure, Spend
+from rubric_integrations.judges.shared_spend import NOTHING, Allowance, Claim
+from rubric_integrations.results import JudgeFailure
 from rubric_integrations.runs import LedgerError, open_ledger
 from rubric_integrations.runs.ledger.postgres import PostgresLedger, worker
 from rubric_integrations.runs.ledger.postgres.server import Server
@@ -153,7 +154,7 @@ async def test_transaction_whose_answer_is_lost_has_the_same_result_the_second_t
             assert [failure.times for failure in ledger.failures()] == [1]
             lose_answer(monkeypatch, 1)
         lose_answer(monkeypatch, 1)
-        assert (await ledger.exchange_spend("r", "a", Spend(calls=2, cost=0.5))).calls == 2
+        assert (await ledger.claim_spend("r", "a", Claim(NOTHING, Allowance(2, 0.5)))).own.calls == 2
         assert await request(ledger, *KEYS[:2]) == [KEYS[1]]
         assert (ledger.stored, ledger.spend.calls, len(ledger)) == (2, 2, 2)
 

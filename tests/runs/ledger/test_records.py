@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
-from rubric_integrations.results import Spend
+from rubric_integrations.judges.shared_spend import NOTHING, Allowance, Claim, Shares
 from rubric_integrations.runs import Run, RunLedger, open_ledger, rescore
 from rubric_integrations.submission import Attachment
 from tests.runs.scripted import SMALL_RUBRIC, InstantJudge, texts
@@ -59,13 +59,26 @@ def test_run_at_an_address_is_resumed_and_rescored_there(address: str) -> None:
     assert [result.score for result in rescore(address, SMALL_RUBRIC)] == [1.0] * 5
 
 
-async def test_spend_of_parts_is_summed_by_run_and_a_part_counts_with_its_last_record(address: str) -> None:
+async def test_parts_of_a_run_are_granted_what_the_others_have_not_claimed(address: str) -> None:
+    name, limit = "r \x00 \ud83d", Allowance(10, 2.0)
+
+    async def claim(store: RunLedger, part: str, spent: Allowance, wanted: Allowance) -> Shares:
+        made = Claim(spent, wanted, limit)
+        shares = await store.claim_spend(name, part, made)
+        assert shares.own == made.granted(shares.others)
+        return shares
+
     with open_ledger(address) as ledger, open_ledger(address) as other:
-        await ledger.exchange_spend("r \x00 \ud83d", "a", Spend(calls=2, cost=0.5))
-        await other.exchange_spend("another", "a", Spend(calls=50, cost=50.0))
-        await ledger.exchange_spend("r \x00 \ud83d", "a", Spend(calls=3, cost=0.75))
-        total = await other.exchange_spend("r \x00 \ud83d", "b", Spend(calls=1, cost=None))
-        assert (total.calls, total.cost) == (4, 0.75)
+        await other.claim_spend("another run", "a", Claim(Allowance(50, 50.0), Allowance(50, 50.0)))
+        assert await claim(ledger, "a", NOTHING, Allowance(4, 0.5)) == (Allowance(4, 0.5), NOTHING)
+        assert await claim(other, "b", NOTHING, Allowance(8, 0.25)) == (Allowance(6, 0.25), Allowance(4, 0.5))
+        assert (await claim(ledger, "a", Allowance(2, 0.75), Allowance(5, 9.0))).own == Allowance(4, 1.75)
+        # What was spent counts beyond the limits, too, and what is given back is free for the others.
+        assert (await claim(other, "b", Allowance(9, 0.25), Allowance(9, 0.25))).own == Allowance(9, 0.25)
+        assert (await claim(other, "b", Allowance(1, 0.25), Allowance(1, 0.25))).own == Allowance(1, 0.25)
+        assert (await claim(ledger, "a", Allowance(4, 1.0), Allowance(20, 1.0))).own == Allowance(9, 1.0)
+        unlimited = await ledger.claim_spend(name, "c", Claim(NOTHING, Allowance(5, 3.0)))
+        assert unlimited == (Allowance(5, 3.0), Allowance(10, 1.25))
 
 
 def test_limit_of_a_named_run_counts_what_earlier_processes_have_spent(address: str) -> None:
@@ -103,9 +116,8 @@ async def test_limit_of_a_named_run_holds_for_parts_that_spend_at_the_same_time(
                 pass
 
         await asyncio.gather(*map(consume, runs))
-        total = await ledger.exchange_spend("r", "spectator", Spend())
-    # Each part may start calls for a tenth of a second before it knows of those of the other.
-    assert 20 <= judge.calls == total.calls <= 40
+        total = await ledger.claim_spend("r", "spectator", Claim(NOTHING, NOTHING))
+    assert judge.calls == total.others.calls == 20
     assert all("`max_calls` of 20 is reached" in (run.summary.stopped or "") for run in runs)
 
 

@@ -15,6 +15,7 @@ from weakref import finalize
 import psycopg
 
 from rubric_integrations._util.records import encodable
+from rubric_integrations.judges.shared_spend import Claim, Shares
 from rubric_integrations.judges.stored import Lease
 from rubric_integrations.results.judgment import JudgeFailure, Judgment
 from rubric_integrations.results.usage import Spend, SpendTotal
@@ -24,12 +25,12 @@ from rubric_integrations.runs.ledger.leasing import lease_keys, read_judgment
 from rubric_integrations.runs.ledger.postgres import queries
 from rubric_integrations.runs.ledger.postgres.leases import Leases
 from rubric_integrations.runs.ledger.postgres.records import (
+    ClaimOfPart,
     FailureOfKey,
-    SpendOfPart,
     SubmissionRecord,
+    send_claims,
     send_failures,
     send_grader,
-    send_spending,
     send_submissions,
 )
 from rubric_integrations.runs.ledger.postgres.schema import Connection
@@ -194,16 +195,19 @@ class PostgresLedger:
         """Return the records of all batches by id, the oldest first."""
         return dict(self._query(queries.BATCHES))
 
-    async def exchange_spend(self, run: str, part: str, spend: Spend) -> Spend:
-        """Record what one part of a run has spent so far, in place of its last record, and return the sum of all parts.
+    async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
+        """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
 
         Args:
             run: The name of the run, the same for all processes and machines that share its limits.
             part: A unique name of the part, such as one process.
-            spend: The calls of the part and their cost; tokens are not recorded.
+            claim: What the part has spent, and what it wants to spend.
+
+        Returns:
+            What the part may spend in all, and what the other parts have claimed.
         """
-        record = SpendOfPart(json.dumps(run), part, spend)
-        return await self._state.worker.call(Phase.RECORD, send_spending, record)
+        record = ClaimOfPart(json.dumps(run), part, claim)
+        return await self._state.worker.call(Phase.CLAIM, send_claims, record)
 
     @asynccontextmanager
     async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
+import psycopg
+
+from rubric_integrations.judges.shared_spend import NOTHING, Allowance, Claim, Shares
 from rubric_integrations.results.judgment import JudgeFailure
-from rubric_integrations.results.usage import Spend
 from rubric_integrations.runs.ledger.postgres.schema import Connection
 from rubric_integrations.runs.ledger.postgres.worker import Read
 from rubric_integrations.runs.ledger.protocol import MAX_MESSAGE
@@ -41,10 +43,19 @@ FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[]) AS x (key, kind, m
 ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, message = excluded.message, at = excluded.at,
     times = f.times + excluded.times, batch = excluded.batch
 WHERE f.batch <> excluded.batch"""
-_SPEND = """
-INSERT INTO rubric_spending VALUES (%s, %s, %s, %s)
-ON CONFLICT (run, part) DO UPDATE SET calls = excluded.calls, cost = excluded.cost"""
-_TOTAL = "SELECT sum(calls)::bigint, sum(cost) FROM rubric_spending WHERE run = %s"
+# Without the lock, two transactions would not see each other's claims, and would both be granted the same.
+_LOCK_RUN = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 8241996540317))"
+_OTHERS = """
+SELECT coalesce(sum(calls), 0)::float8, coalesce(sum(cost), 0)::float8 FROM rubric_spending
+WHERE run = %s AND part <> %s"""
+# The formula of `Claim.granted`.
+_CLAIM = """
+INSERT INTO rubric_spending
+SELECT %s, %s, greatest(%s::float8, least(%s::float8, %s::float8 - coalesce(sum(calls), 0)))::bigint,
+    greatest(%s::float8, least(%s::float8, %s::float8 - coalesce(sum(cost), 0)))
+FROM rubric_spending WHERE run = %s AND part <> %s
+ON CONFLICT (run, part) DO UPDATE SET calls = excluded.calls, cost = excluded.cost
+RETURNING calls::float8, cost"""
 
 
 class SubmissionRecord(NamedTuple):
@@ -86,18 +97,18 @@ class FailureOfKey(NamedTuple):
         return cls(key, failure, uuid4().hex)
 
 
-class SpendOfPart(NamedTuple):
-    """What one part of a run has spent so far.
+class ClaimOfPart(NamedTuple):
+    """What one part of a run claims of its limits.
 
     Attributes:
         run: The name of the run, as JSON.
         part: A unique name of the part.
-        spend: Its calls and their cost.
+        claim: What it claims.
     """
 
     run: str
     part: str
-    spend: Spend
+    claim: Claim
 
 
 def send_submissions(db: Connection, records: Sequence[SubmissionRecord]) -> Read[None]:
@@ -134,15 +145,18 @@ def send_failures(db: Connection, failures: Sequence[FailureOfKey]) -> Read[None
     return lambda: [None] * len(failures)
 
 
-def send_spending(db: Connection, parts: Sequence[SpendOfPart]) -> Read[Spend]:
-    """Record what some parts of runs have spent, and read the sums of their runs."""
-    sums = dict.fromkeys(dict.fromkeys(part.run for part in parts))
-    for part in parts:
-        db.execute(_SPEND, (part.run, part.part, part.spend.calls, part.spend.cost or 0.0))
-    cursors = {run: db.execute(_TOTAL, (run,)) for run in sums}
+def send_claims(db: Connection, records: Sequence[ClaimOfPart]) -> Read[Shares]:
+    """Record what parts of runs claim of their limits, and read what they are granted."""
+    # In one order, because two transactions with the same runs would wait for each other.
+    for run in sorted({record.run for record in records}):
+        db.execute(_LOCK_RUN, (run,))
+    cursors: list[tuple[psycopg.Cursor[Any], psycopg.Cursor[Any]]] = []
+    for run, part, (spent, wanted, limit) in records:
+        others = db.execute(_OTHERS, (run, part))
+        amounts = (spent.calls, wanted.calls, limit.calls, spent.cost, wanted.cost, limit.cost)
+        cursors.append((db.execute(_CLAIM, (run, part, *amounts, run, part)), others))
 
-    def read() -> list[Spend]:
-        totals = {run: cursor.fetchone() or (0, 0.0) for run, cursor in cursors.items()}
-        return [Spend(calls=totals[part.run][0], cost=totals[part.run][1]) for part in parts]
+    def read() -> list[Shares]:
+        return [Shares(*(Allowance(*(cursor.fetchone() or NOTHING)) for cursor in pair)) for pair in cursors]
 
     return read

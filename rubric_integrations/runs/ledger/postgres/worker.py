@@ -42,12 +42,14 @@ Send = Callable[[Connection, Sequence[Item]], Read[Result]]
 class Phase(IntEnum):
     """The order of calls within a transaction."""
 
-    RECORD = 0
-    EXPIRE = 1
-    STORE = 2
-    RELEASE = 3
-    ACQUIRE = 4
-    READ = 5
+    # First, because it locks a whole run: two transactions would wait for each other if either had locked rows before.
+    CLAIM = 0
+    RECORD = 1
+    EXPIRE = 2
+    STORE = 3
+    RELEASE = 4
+    ACQUIRE = 5
+    READ = 6
 
 
 class Upkeep(Protocol):
