@@ -20,6 +20,7 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+from unittest.mock import Mock
 
 import pytest
 
@@ -232,7 +233,9 @@ def test_importing_the_package_configures_no_logging_and_reads_no_files_of_the_u
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m != "__main__.py"])
-def test_examples_in_docstrings_run(module: str) -> None:
+def test_examples_in_docstrings_run(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each docstring makes a debugger, which would look at the files of all modules for changes.
+    monkeypatch.setattr("linecache.checkcache", Mock())
     loaded = imported(module)
     failed, _ = doctest.testmod(loaded, extraglobs={name: getattr(loaded, name) for name in dir(loaded)})
     assert failed == 0
