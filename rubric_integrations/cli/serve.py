@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -137,6 +136,8 @@ def serve(
 
     Exit codes: 0 stopped by a signal; 2 bad usage or bad input; 130 stopped by a signal, and grades were cancelled.
     """
+    import asyncio
+
     from rubric_integrations.judges.offline import WHAT_IT_IS
     from rubric_integrations.judges.stored import StoreError
     from rubric_integrations.server import GradingService, make_app

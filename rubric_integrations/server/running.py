@@ -29,6 +29,20 @@ class _WithoutHeaders(logging.Filter):
         return not isinstance(error, HttpProcessingError)
 
 
+_WITHOUT_HEADERS = _WithoutHeaders()
+
+
+def make_runner(app: web.Application) -> web.AppRunner:
+    """Make the runner of an application, with limits on what connections may do and without a log of their headers."""
+    http_logger = logging.getLogger(f"{__name__}.http")
+    http_logger.addFilter(_WITHOUT_HEADERS)
+    # Compressed bodies are refused, so they need not be decompressed, which could fill the memory.
+    return web.AppRunner(
+        app, access_log=None, logger=http_logger, keepalive_timeout=KEEP_ALIVE, auto_decompress=False,
+        shutdown_timeout=_LAST_ANSWERS,
+    )  # fmt: skip
+
+
 async def run_until_signal(
     app: web.Application,
     service: GradingService,
@@ -54,12 +68,7 @@ async def run_until_signal(
     Raises:
         OSError: The server cannot listen there.
     """
-    http_logger = logging.getLogger(f"{__name__}.http")
-    http_logger.addFilter(_WithoutHeaders())
-    runner = web.AppRunner(
-        app, access_log=None, logger=http_logger, keepalive_timeout=KEEP_ALIVE, auto_decompress=False,
-        shutdown_timeout=_LAST_ANSWERS,
-    )  # fmt: skip
+    runner = make_runner(app)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port, backlog=1024)
