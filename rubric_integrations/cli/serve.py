@@ -65,7 +65,7 @@ def serve(
     library: Annotated[
         Path | None, typer.Option(help="A file of rubrics by name, for requests whose `rubric` is a name.")
     ] = None,
-    labels: Annotated[
+    label_use: Annotated[
         Literal["reference", "rubric", "ignore"],
         typer.Option(help="What the labels of /get_reward are: exemplary responses, rubrics, or nothing."),
     ] = "reference",
@@ -159,11 +159,11 @@ def serve(
                 escalate_below=escalate_below,
             ))  # fmt: skip
             service = GradingService(
-                rubric, grader, library=library, ledger=store, accept_rubrics=accept_rubrics or labels == "rubric",
+                rubric, grader, library=library, ledger=store, accept_rubrics=accept_rubrics or label_use == "rubric",
                 max_calls=max_calls, max_cost=max_cost, run=run_name, max_waiting=max_waiting, deadline=deadline,
             )  # fmt: skip
             app = make_app(
-                service, token=token, labels=labels, empty=empty, nan_on_failure=nan_on_failure, max_body=max_body
+                service, token=token, label_use=label_use, empty=empty, nan_on_failure=nan_on_failure, max_body=max_body
             )
             if not has_model(judges[0]) and escalate_to is None:
                 err.print(plain(WHAT_IT_IS), soft_wrap=True)

@@ -35,7 +35,7 @@ def make_app(
     service: GradingService,
     *,
     token: str | None = None,
-    labels: LabelUse = "reference",
+    label_use: LabelUse = "reference",
     empty: Literal["least", "error"] = "least",
     nan_on_failure: bool = False,
     max_body: int = 8_000_000,
@@ -49,7 +49,7 @@ def make_app(
         service: Grades the submissions.
         token: The token that requests need, at least 16 characters. Without one, the server must listen on this machine
             alone, and refuses requests to other hosts' names.
-        labels: What the labels of `/get_reward` are: exemplary responses (`reference`), a rubric for each sample
+        label_use: What the labels of `/get_reward` are: exemplary responses (`reference`), a rubric for each sample
             (`rubric`), or nothing that the grade needs (`ignore`).
         empty: What `/get_reward` answers for a response without text after its thinking: the `least` reward of the
             rubric, so that a policy does not learn to be silent, or an `error`.
@@ -69,7 +69,7 @@ def make_app(
     """
     if max_body < 1:
         raise ValueError(f"`max_body` must be at least 1 byte, got {max_body!r}: no request would be accepted")
-    endpoints = _Endpoints(service, labels, empty, nan_on_failure)
+    endpoints = _Endpoints(service, label_use, empty, nan_on_failure)
     app = web.Application(
         middlewares=[_guard(service, None if token is None else check_token(token))], client_max_size=max_body
     )
@@ -82,10 +82,10 @@ def make_app(
 
 class _Endpoints:
     def __init__(
-        self, service: GradingService, labels: LabelUse, empty: Literal["least", "error"], nan_on_failure: bool
+        self, service: GradingService, label_use: LabelUse, empty: Literal["least", "error"], nan_on_failure: bool
     ):
         self._service, self._empty = service, empty
-        self._labels: LabelUse = labels
+        self._label_use: LabelUse = label_use
         self._nan_on_failure = nan_on_failure
 
     async def grade(self, request: web.Request) -> web.Response:
@@ -94,7 +94,7 @@ class _Endpoints:
         return _json({"id": row.id, **report.model_dump(mode="json")})
 
     async def get_reward(self, request: web.Request) -> web.Response:
-        samples = read_samples(await read_json(request), self._labels)
+        samples = read_samples(await read_json(request), self._label_use)
         # Before any grade begins: otherwise each attempt of a request that is too large would pay for a part of it.
         self._service.check_capacity(len(samples))
         results = await asyncio.gather(*map(self._reward, samples), return_exceptions=True)

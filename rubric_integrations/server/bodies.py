@@ -100,7 +100,7 @@ def read_submission(data: Mapping[str, Any]) -> Row:
     return row
 
 
-def read_samples(data: Mapping[str, Any], labels: LabelUse) -> list[Sample]:
+def read_samples(data: Mapping[str, Any], label_use: LabelUse) -> list[Sample]:
     """Return the samples of the body of `/get_reward`.
 
     Raises:
@@ -116,10 +116,10 @@ def read_samples(data: Mapping[str, Any], labels: LabelUse) -> list[Sample]:
             "as many of each, or a response would be graded with the prompt of another",
         )
     entries = zip(queries, prompts, raw_labels, strict=True)
-    return [_sample(*entry, number, labels) for number, entry in enumerate(entries)]
+    return [_sample(*entry, number, label_use) for number, entry in enumerate(entries)]
 
 
-def _sample(query: object, prompt: object, label: object, number: int, labels: LabelUse) -> Sample:
+def _sample(query: object, prompt: object, label: object, number: int, label_use: LabelUse) -> Sample:
     for name, value in (("query", query), ("prompts", prompt)):
         if not isinstance(value, str):
             raise RequestProblem(422, f"`{name}[{number}]` is {_kind(value)}: send a text")
@@ -128,11 +128,11 @@ def _sample(query: object, prompt: object, label: object, number: int, labels: L
     except ValueError as error:
         raise RequestProblem(422, f"`query[{number}]` {error}") from None
     label = None if isinstance(label, float) and math.isnan(label) else label
-    rubric = label if labels == "rubric" and label != "" else None
+    rubric = label if label_use == "rubric" and label != "" else None
     if not has_answer(response):
         return Sample(None, rubric)
     reference = None
-    if labels == "reference" and label not in (None, ""):
+    if label_use == "reference" and label not in (None, ""):
         reference = label if isinstance(label, str) else json.dumps(label, ensure_ascii=False)
     row = read_row({"response": response, "query": prompt or None, "reference": reference}, number)
     if row.submission is None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations import EvaluationReport, PerCriterionGrader
+from rubric_integrations.server import bodies, running
 from rubric_integrations.submission import Submission
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, judge, make_grader
 from tests.server.serving import Server, serving
@@ -100,7 +101,7 @@ async def test_labels_are_references_or_rubrics_or_nothing() -> None:
         return '{"explanation": "so", "verdict": "MET"}'
 
     async def send(use: str, label: object, **options: Any) -> Any:
-        async with serving(grader=PerCriterionGrader(note), app_options={"labels": use}, **options) as server:
+        async with serving(grader=PerCriterionGrader(note), app_options={"label_use": use}, **options) as server:
             body = {"query": ["QIt is 42."], "prompts": ["Q"], "labels": [label]}
             return (await server.post("/get_reward", body)).data
 
@@ -269,6 +270,25 @@ async def test_body_that_is_cut_off_is_not_graded_and_the_server_goes_on(body: b
         assert (await server.get("/healthz")).status == 200
 
 
+async def test_body_that_arrives_too_slowly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.2)
+    async with serving(max_calls=0) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HEAD + b'Content-Length: 900\r\n\r\n{"response": "x')
+        assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 408")
+        writer.close()
+
+
+async def test_connection_that_sends_no_complete_headers_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "KEEP_ALIVE", 0.2)
+    async with serving(max_calls=0) as server:
+        for data in (b"", b"POST /grade HTTP/1.1\r\nHost: 127."):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(data)
+            assert await asyncio.wait_for(reader.read(), 20) == b""
+            writer.close()
+
+
 # Files of the server.
 
 
@@ -289,7 +309,7 @@ async def test_no_field_of_a_request_reads_a_file_of_the_server(tmp_path: Path) 
     file = {"path": str(image), "mime_type": "image/png"}
     url = image.as_uri()
     part = [{"type": "image", "path": str(image)}, {"type": "image_url", "image_url": {"url": url}}]
-    bodies: list[dict[str, Any]] = [
+    attempts: list[dict[str, Any]] = [
         {"rubric": str(rubric)},
         {"rubric": {"path": str(rubric)}},
         {"rubric": rubric.as_uri()},
@@ -312,7 +332,7 @@ async def test_no_field_of_a_request_reads_a_file_of_the_server(tmp_path: Path) 
         {"query": [{"role": "user", "content": part}]},
     ]
     async with serving(SAYS_42, PerCriterionGrader(note, max_retries=0), accept_rubrics=True) as server:
-        for body in bodies:
+        for body in attempts:
             answer = await server.post("/grade", {"response": "It is 42.", **body})
             assert answer.status in (200, 422), answer.text
             assert secret not in answer.text, body
