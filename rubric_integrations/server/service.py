@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 # Seconds after which a client should repeat a request: after an outage of the judge, and in all other cases.
 _AFTER_OUTAGE, _SOON = 5, 1
 
+# Rubrics of requests that are read at the same time, each in a thread.
+_MAX_READERS = 4
+
 _logger = logging.getLogger(__name__)
 
 _Outcome = EvaluationReport | RequestProblem
@@ -105,6 +108,7 @@ class GradingService:
         self._accepts_rubrics, self._max_waiting, self._deadline = accept_rubrics, max_waiting, deadline
         self._under_way: dict[str, asyncio.Task[_Outcome]] = {}
         self._limit_reached = self._is_stopping = False
+        self._readers = asyncio.Semaphore(_MAX_READERS)
         self.metrics = ServerMetrics(self.shared_rubric.keys if self.shared_rubric else ())
         self._ledger = ledger
 
@@ -167,7 +171,7 @@ class GradingService:
                 "with `--accept-rubrics`; without this error, it would be graded by the server's own alone",
             )
         try:
-            own = None if row.rubric is None else await run_in_thread(lambda: self._rubrics.own_of(row, row.rubric))
+            own = None if row.rubric is None else await self._own_rubric(row)
             rubric = self._rubrics.join(own)
             self.grader.check_rubric(rubric)
         except Exception as error:  # noqa: BLE001 -- whatever a request holds must not end the server
@@ -220,6 +224,10 @@ class GradingService:
         with suppress(StoreError):
             await self._spend_limit.record()
         return len(late)
+
+    async def _own_rubric(self, row: Row) -> Rubric | None:
+        async with self._readers:
+            return await run_in_thread(lambda: self._rubrics.own_of(row, row.rubric))
 
     def _attach(self, grader: Grader, ledger: RunLedger | None, run: str | None) -> Grader:
         limited = grader.for_run(grader.call_limiter.limits.max_concurrency, self._spend_limit, may_end=False)

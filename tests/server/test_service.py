@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rubric_integrations import PerCriterionGrader
+from rubric_integrations import PerCriterionGrader, Rubric
+from rubric_integrations.formats.row_rubrics import RowRubrics
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.runs.ledger import Ledger
@@ -165,6 +167,26 @@ async def test_unreadable_replies_and_refusals_do_not_end_the_server(server: Ope
             assert {answer.status for answer in answers} == {503}
         server.script = lambda _call: Reply()
         assert (await grades.post("/grade", BODY)).status == 200
+
+
+async def test_many_requests_with_rubrics_of_their_own_are_read_by_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, peak, own_of = 0, 0, RowRubrics.own_of
+
+    def count(rubrics: RowRubrics, row: Any, own: Any) -> Rubric | None:
+        nonlocal reading, peak
+        reading += 1
+        peak = max(peak, reading)
+        time.sleep(0.01)
+        reading -= 1
+        return own_of(rubrics, row, own)
+
+    monkeypatch.setattr(RowRubrics, "own_of", count)
+    async with serving(None, PerCriterionGrader("offline"), accept_rubrics=True) as server:
+        names = [f"n{number}" for number in range(50)]
+        bodies = [{"response": name, "rubric": [{"requirement": "x", "check": {"contains": name}}]} for name in names]
+        answers = await asyncio.gather(*(server.post("/grade", body) for body in bodies))
+    assert {answer.data["score"] for answer in answers} == {1.0}
+    assert 1 < peak <= 4
 
 
 async def test_stop_finishes_what_is_under_way_and_refuses_the_rest() -> None:
