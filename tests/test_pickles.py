@@ -41,6 +41,7 @@ from rubric_integrations.langchain import RubricEvaluator, RubricMiddleware, Rub
 from rubric_integrations.results import JudgeFailure, Spend
 from rubric_integrations.rubric.errors import Fault
 from rubric_integrations.runs import Ledger
+from rubric_integrations.server.problems import RequestProblem
 from rubric_integrations.submission.dialects.parts import UnknownBlockError
 from tests.openai_server import OpenAIServer
 from tests.runs.processes import call_in_process
@@ -179,6 +180,7 @@ ARGUMENTS: dict[type[BaseException], tuple[Any, ...]] = {
     AlignmentError: ("the limit is reached", Spend(calls=3)),
     AlignmentStopped: ("the limit is reached",),
     RubricError: ("rubric.yaml", [Fault("criteria[0]", "weight", "is missing")]),
+    RequestProblem: (503, "the judge has failed", 5),
     UnknownBlockError: ("messages[0]", "has an unknown type"),
 }
 

@@ -108,6 +108,19 @@ def test_every_limit_of_calls_is_on_the_page_of_the_settings() -> None:
     assert {f"CallLimits.{name}" for name in PUBLIC["CallLimits"].model_fields} <= listed
 
 
+def test_options_of_the_server_on_the_page_have_the_defaults_of_the_code() -> None:
+    group: Any = typer.main.get_command(app)
+    commands = {name: {opt: p for p in group.commands[name].params for opt in p.opts} for name in ("grade", "serve")}
+    table = rows("settings.md", "option of `serve`")
+    for option, python, default in table:
+        value = ast.literal_eval(code(default)[0])
+        assert commands["serve"][code(option)[0]].default == value
+        assert {default_of(parameter) for parameter in code(python)} <= {value}
+    for name, parameter in commands["serve"].items():
+        if name in commands["grade"]:
+            assert parameter.default == commands["grade"][name].default, name
+
+
 def test_limits_on_the_page_are_those_of_the_code() -> None:
     assert {name: float(value.replace(",", "")) for name, value in rows("settings.md", "limit")} == LIMITS
 

@@ -25,6 +25,7 @@ class GraderOptions(NamedTuple):
         stop_when_decided: Whether to skip criteria that cannot change `passed`.
         step_limit: The most characters of a tool's result that judges are shown; None for all.
         chunk_size: The most characters of a response in one call; None for all.
+        normalize: Whether scores are in [0, 1]; if not, they are sums of weights.
     """
 
     strategy: Strategy
@@ -37,6 +38,7 @@ class GraderOptions(NamedTuple):
     stop_when_decided: bool
     step_limit: int | None = None
     chunk_size: int | None = None
+    normalize: bool = True
 
     @classmethod
     def for_batches(cls, step_limit: int | None, chunk_size: int | None) -> GraderOptions:
@@ -62,6 +64,7 @@ class GraderOptions(NamedTuple):
             "cannot_assess": self.cannot_assess,
             "on_failure": self.on_failure,
             "max_retries": self.max_retries,
+            "normalize": self.normalize,
             "limits": CallLimits(
                 max_concurrency=self.max_concurrency,
                 timeout=self.timeout,

@@ -20,6 +20,7 @@ from rubric_integrations.cli.probe import probe
 from rubric_integrations.cli.report import report
 from rubric_integrations.cli.rescore import rescore
 from rubric_integrations.cli.schema import schema
+from rubric_integrations.cli.serve import serve
 from rubric_integrations.cli.submit import submit
 from rubric_integrations.cli.validate import validate
 
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "grade": grade,
     "submit": submit,
     "collect": collect,
+    "serve": serve,
     "rescore": rescore,
     "report": report,
     "label": label,

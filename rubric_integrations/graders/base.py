@@ -224,6 +224,7 @@ class Grader(ABC):
         *,
         max_outage: float | None = None,
         warm_up: WarmUp | None = None,
+        may_end: bool = True,
     ) -> Self:
         """Copy this grader for a run of many submissions, which a judge that is down or unusable ends.
 
@@ -235,9 +236,10 @@ class Grader(ABC):
             spend_limit: Counts and limits the calls of the run.
             max_outage: The seconds, at least 0, for which the judge may not reply; by default as in `CallLimits`.
             warm_up: Holds the other calls about a submission until the first one is answered; None to hold none.
+            may_end: Whether such a judge ends the run. In a server, whose run has no end, each grade fails alone.
         """
         grader = copy.copy(self)
-        grader.call_limiter = self.call_limiter.for_run(max_concurrency, spend_limit, max_outage)
+        grader.call_limiter = self.call_limiter.for_run(max_concurrency, spend_limit, max_outage, may_end=may_end)
         grader.warm_up = warm_up
         return grader.with_judges([limit_judge(judge, grader.call_limiter) for judge in self.judges])
 

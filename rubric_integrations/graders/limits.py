@@ -70,9 +70,16 @@ class CallLimiter:
         self._concurrency = _new_limits()
 
     def for_run(
-        self, max_concurrency: int | None, spend_limit: SpendLimit | None, max_outage: float | None
+        self,
+        max_concurrency: int | None,
+        spend_limit: SpendLimit | None,
+        max_outage: float | None,
+        *,
+        may_end: bool = True,
     ) -> CallLimiter:
         """Make a limiter for one run, with the same limits but for those that are passed.
+
+        Unless it `may_end`, the run goes on also if its judge cannot be used.
 
         Runs of one grader share their slots, if they have equally many: two runs at the same time make no more calls
         than one.
@@ -80,7 +87,7 @@ class CallLimiter:
         changes = {"max_concurrency": max_concurrency, "max_outage": max_outage}
         changed = {name: value for name, value in changes.items() if value is not None}
         limits = CallLimits.model_validate({**self.limits.model_dump(), **changed})
-        limiter = CallLimiter(self.max_retries, limits, in_run=True, spend_limit=spend_limit)
+        limiter = CallLimiter(self.max_retries, limits, in_run=may_end, spend_limit=spend_limit)
         limiter._concurrency = self._concurrency
         return limiter
 
