@@ -59,7 +59,7 @@ class GradeTracer:
 
             _ = _logs.Logger.enabled
         except (ImportError, AttributeError) as error:
-            command = install_command("otel")
+            command = f"{install_command('otel')} --upgrade"
             raise ImportError(f"`instrument` needs opentelemetry-api 1.45 or newer: {command}") from error
         self._explanations, self._openinference, self._has_warned = explanations, openinference, False
         self._context, self._trace = context, trace

@@ -15,7 +15,15 @@ from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
-from rubric_integrations import Criterion, EvaluationReport, JudgeError, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations import (
+    Criterion,
+    EvaluationReport,
+    JudgeError,
+    PerCriterionGrader,
+    Rubric,
+    Submission,
+    grade_many,
+)
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import RubricAsJudgeGrader
 from rubric_integrations.langchain import RubricEvaluator
@@ -32,7 +40,9 @@ KIND = Rubric([Criterion(name="kind", requirement="Is kind")], name="tone")
 # What arrives.
 
 
-def test_six_responses_arrive_with_scores_labels_and_error_types(recorder: Recorder) -> None:
+def test_six_responses_arrive_with_scores_labels_and_error_types(
+    recorder: Recorder, record_property: Callable[[str, object], None]
+) -> None:
     callers: dict[tuple[int, int] | None, str] = {}
     for row in ROWS:
         with recorder.tracer.start_as_current_span("caller") as caller:
@@ -48,7 +58,7 @@ def test_six_responses_arrive_with_scores_labels_and_error_types(recorder: Recor
     }
     assert list(table) == [row.id for row in ROWS]
     for row, values in table.items():
-        print(f"{row:12}", *(f"{values[name]!s:14.14}" for name in names))
+        record_property("shown", f"{row:12} {' '.join(f'{values[name]!s:14.14}' for name in names)}")
     assert [list(values) for values in table.values()] == [names] * 6
     assert [list(values.values()) for values in table.values()] == [
         [1.0, 1.0, 1.0, 1.0],
@@ -316,7 +326,7 @@ def test_same_grade_twice_in_one_task_makes_two_spans(recorder: Recorder) -> Non
 # Failures.
 
 
-class Unlucky(Exception):
+class UnluckyError(Exception):
     """An error of a judge of the user's own."""
 
 
@@ -340,27 +350,28 @@ async def test_failed_grade_has_an_error_type_and_raises_the_same_error(recorder
 
 
 async def test_error_that_is_no_failure_of_a_judge_ends_the_span_and_is_raised_untouched(recorder: Recorder) -> None:
-    unlucky = Unlucky("no luck")
+    unlucky = UnluckyError("no luck")
 
     class Grader(PerCriterionGrader):
-        async def judge(self, *_arguments: Any) -> Any:
+        async def judge(self, rubric: Rubric, submission: Submission) -> Any:
             raise unlucky
 
     assert await grade_and_get_error(KIND, "Please.", Grader("offline")) is unlucky
     [span], [event] = recorder.spans, recorder.events
-    assert (span.status.status_code, attributes_of(span)["error.type"]) == (StatusCode.ERROR, "Unlucky")
-    assert (event[NAME], event["error.type"], event[EXPLANATION]) == ("tone", "Unlucky", "not graded: no luck")
+    assert (span.status.status_code, attributes_of(span)["error.type"]) == (StatusCode.ERROR, "UnluckyError")
+    assert (event[NAME], event["error.type"], event[EXPLANATION]) == ("tone", "UnluckyError", "not graded: no luck")
 
 
 async def test_cancelled_grade_ends_its_span_without_events(recorder: Recorder) -> None:
+    has_begun = asyncio.Event()
+
     async def wait(_question: Any) -> str:
+        has_begun.set()
         await asyncio.sleep(60)
         return "MET"
 
-    judge = FakeJudge(wait)
-    task = asyncio.create_task(KIND.grade("Please.", PerCriterionGrader(judge)))
-    while not judge.in_flight:
-        await asyncio.sleep(0.001)
+    task = asyncio.create_task(KIND.grade("Please.", PerCriterionGrader(FakeJudge(wait))))
+    await has_begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -386,18 +397,18 @@ class BrokenSpans(SpanProcessor):
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         if self._method == "on_start":
-            raise Unlucky("on_start")
+            raise UnluckyError("on_start")
 
     def on_end(self, span: Any) -> None:
         if self._method == "on_end":
-            raise Unlucky("on_end")
+            raise UnluckyError("on_end")
 
 
 class BrokenEvents(LogRecordProcessor):
     """Raises when an event is emitted."""
 
     def on_emit(self, log_record: Any) -> None:
-        raise Unlucky("on_emit")
+        raise UnluckyError("on_emit")
 
     def shutdown(self) -> None:
         pass
