@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from importlib.metadata import PackageNotFoundError, version
+from traceback import format_exception
 from typing import TYPE_CHECKING
 
 from rubric_integrations._util.extras import install_command
@@ -98,8 +99,8 @@ class GradeTracer:
             judges = recordable(", ".join(member.model for member in grader.panel))
             base: Attributes = {"rubric.name": name, "rubric.judge.model": judges}
             return self._tracer.start_span(f"evaluate {name}", parent, attributes=base, links=self._links()), base
-        except Exception:  # noqa: BLE001 -- whatever a sampler or a processor raises
-            self._warn()
+        except Exception as error:  # noqa: BLE001 -- whatever a sampler or a processor raises
+            self._warn(error)
             return None
 
     def _links(self) -> list[Link]:
@@ -119,12 +120,12 @@ class GradeTracer:
     ) -> None:
         try:
             self._record(span, own, base, report, failure)
-        except Exception:  # noqa: BLE001 -- whatever a processor or an exporter raises
-            self._warn()
+        except Exception as error:  # noqa: BLE001 -- whatever a processor or an exporter raises
+            self._warn(error)
         try:
             span.end()
-        except Exception:  # noqa: BLE001 -- as above
-            self._warn()
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._warn(error)
 
     def _record(
         self,
@@ -155,10 +156,12 @@ class GradeTracer:
             attributes = base | event_attributes(outcome, failure, explanations=self._explanations)
             self._logger.emit(timestamp=time.time_ns(), event_name=_EVENT, context=context, attributes=attributes)
 
-    def _warn(self) -> None:
+    def _warn(self, error: Exception) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("OpenTelemetry did not record a grade; further errors are not logged", exc_info=True)
+            # Without the error of the grade, during which this one may have occurred: it may quote what is graded.
+            lines = "".join(format_exception(error, chain=False))
+            _log.warning("OpenTelemetry did not record a grade; further errors are not logged: %s", lines)
 
 
 def _version() -> str:

@@ -428,9 +428,18 @@ async def test_error_of_a_processor_is_logged_once_and_changes_no_grade(
     for _ in range(2):
         assert (await RUBRIC.grade(TEXT, make_grader())).score == 1.0
         assert isinstance(await grade_and_get_error(RUBRIC, ROWS[-1].response, make_grader()), JudgeError)
-    assert [message for message in caplog.messages if "did not record a grade" in message] == [
-        "OpenTelemetry did not record a grade; further errors are not logged"
-    ]
+    [message] = [message for message in caplog.messages if "did not record a grade" in message]
+    assert f"UnluckyError: {method}" in message
+
+
+async def test_log_of_an_error_of_a_processor_does_not_quote_the_error_of_the_grade(
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder.tracer_provider.add_span_processor(BrokenSpans("on_end"))
+    error = await grade_and_get_error(RUBRIC, ROWS[-1].response, make_grader())
+    assert "I would rather not answer" in str(error)
+    assert "UnluckyError: on_end" in caplog.text
+    assert "I would rather not answer" not in caplog.text
 
 
 @pytest.mark.parametrize("rubric", [None, "a text", 7])

@@ -12,7 +12,8 @@ from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubri
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.results import Judgment, Spend
-from rubric_integrations.tracing.attributes import MAX_CHARS
+from rubric_integrations.results.outcomes import Outcome
+from rubric_integrations.tracing.attributes import MAX_CHARS, event_attributes
 from tests.fakes import FakeJudge
 from tests.openai_server import Call, OpenAIServer, Reply
 from tests.tracing.recorder import EXPLANATION, Recorder, attributes_of
@@ -77,6 +78,11 @@ def test_error_that_quotes_a_reply_is_not_exported_without_explanations(
     assert len(recorder.spans) == 1
     assert {event["error.type"] for event in recorder.events} <= {"JudgeError", "parse", "cancelled"}
     assert CANARY not in recorder.exported_text()
+
+
+def test_error_without_a_kind_has_one_error_type_whatever_its_text() -> None:
+    outcome = Outcome(name="rubric.kind", kind="failure", weight=1.0, error=f"{CANARY}: so", explanation="so")
+    assert event_attributes(outcome, None, explanations=False)["error.type"] == "judge_failure"
 
 
 def test_error_about_the_input_is_not_exported_without_explanations(recorder: Recorder) -> None:
