@@ -45,7 +45,7 @@ LAYERS: Layers = (
     ("graders",),
     ("runs",),
     ("agreement",),
-    ("dspy", "langchain", "pytest_plugin", "ray", "reporting", "redteam", "server"),
+    ("dspy", "langchain", "pytest_plugin", "ray", "reporting", "redteam", "server", "tracing"),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -59,7 +59,7 @@ MAX_LINES = 300
 # The packages from which users import.
 PUBLIC_PACKAGES = (
     "", "agreement", "checks", "dspy", "formats", "graders", "judges", "langchain", "ray", "redteam", "reporting",
-    "results", "runs", "server", "submission",
+    "results", "runs", "server", "submission", "tracing",
 )  # fmt: skip
 MAX_PARAMETERS = 15
 VARIADIC = {

@@ -29,17 +29,17 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def modules_imported(source: str) -> Iterator[str]:
-    """Yield the top-level name of each absolute import, also of those inside functions and of those by name."""
+    """Yield the module of each absolute import, also of those inside functions and of those by name."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=names):
-                yield from (alias.name.split(".")[0] for alias in names)
+                yield from (alias.name for alias in names)
             case ast.ImportFrom(module=str(module), level=0):
-                yield module.split(".")[0]
+                yield module
             case ast.Call(func=ast.Name(id=function), args=[ast.Constant(value=str(module)), *_]) if (
                 function in IMPORTERS
             ):
-                yield module.split(".")[0]
+                yield module
             case _:
                 pass
 
@@ -50,10 +50,19 @@ def distributions() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
+def distribution_of(module: str) -> str:
+    """Return the distribution of a module; an unknown module stands for itself."""
+    package, *parts = module.split(".")
+    if package == "opentelemetry":  # several distributions share it
+        return "opentelemetry-sdk" if parts[:1] == ["sdk"] else "opentelemetry-api"
+    return distributions().get(package, [package])[0]
+
+
 def third_party(source: str) -> set[str]:
-    """Return the distributions that a source needs, except this one; an unknown module stands for itself."""
+    """Return the distributions that a source needs, except this one."""
     own = {*sys.stdlib_module_names, "rubric_integrations", "tests"}
-    names = {canonicalize_name(distributions().get(m, [m])[0]) for m in modules_imported(source) if m not in own}
+    modules = [m for m in modules_imported(source) if m.partition(".")[0] not in own]
+    names = {canonicalize_name(distribution_of(module)) for module in modules}
     return {PART_OF.get(name, name) for name in names}
 
 

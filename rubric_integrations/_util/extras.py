@@ -9,6 +9,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "langchain": ("langchain",),
     "langchain-classic": ("langchain-classic",),
     "metrics": ("rapidfuzz", "rouge-score", "sacrebleu"),
+    "otel": ("opentelemetry-api",),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
     "postgres": ("psycopg[binary]",),

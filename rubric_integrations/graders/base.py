@@ -15,6 +15,7 @@ from rubric_integrations.graders.computed import computed_metrics
 from rubric_integrations.graders.limited_judge import limit_judge
 from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.graders.long_texts import refuse_chunks, report_omissions
+from rubric_integrations.graders.observer import observed
 from rubric_integrations.graders.panel import describe_judge, make_panel, require_judges, stored_judges
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 from rubric_integrations.graders.warm_up import WarmUp
@@ -152,16 +153,7 @@ class Grader(ABC):
             JudgeError: A criterion could not be judged and `on_failure` is `"raise"`; its `report` has the rest.
             ValueError: There is nothing to grade, or a criterion names a judge that the grader does not have.
         """
-        self.check_rubric(rubric)
-        submission = as_submission(to_grade, query, reference)
-        report = await self._report(rubric, submission, await self.judge(rubric, submission))
-        report = report_omissions(report, rubric, submission, self.call_limiter.limits)
-        if report.failed_count and self.policies.on_failure == "raise":
-            raise JudgeError(report.error or "a judge failed", report)
-        report = await self._with_penalty(rubric, submission, report)
-        if rubric.scale is not None and report.score is not None and self.policies.normalize:
-            return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
-        return report
+        return await observed(self, rubric, to_grade, self._grade_unobserved(rubric, to_grade, query, reference))
 
     def grade_sync(
         self, rubric: Rubric, to_grade: ToGradeInput, *, query: str | None = None, reference: str | None = None
@@ -267,6 +259,20 @@ class Grader(ABC):
             "cannot_assess": self.policies.cannot_assess,
             "partial_credit": self.policies.partial_credit,
         }
+
+    async def _grade_unobserved(
+        self, rubric: Rubric, to_grade: ToGradeInput, query: str | None, reference: str | None
+    ) -> EvaluationReport:
+        self.check_rubric(rubric)
+        submission = as_submission(to_grade, query, reference)
+        report = await self._report(rubric, submission, await self.judge(rubric, submission))
+        report = report_omissions(report, rubric, submission, self.call_limiter.limits)
+        if report.failed_count and self.policies.on_failure == "raise":
+            raise JudgeError(report.error or "a judge failed", report)
+        report = await self._with_penalty(rubric, submission, report)
+        if rubric.scale is not None and report.score is not None and self.policies.normalize:
+            return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
+        return report
 
     async def _report(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> EvaluationReport:
         """Make the report; in a thread if it has checks or metrics, which may take a second for each.

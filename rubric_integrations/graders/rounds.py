@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rubric_integrations.graders.base import Grader
+from rubric_integrations.graders.observer import observed
 from rubric_integrations.judges.models.incomplete import FILTERED
 from rubric_integrations.results.failures import failure_kinds, failure_messages
 from rubric_integrations.results.report import EvaluationReport, JudgeError
@@ -23,6 +24,10 @@ async def grade_in_rounds(grader: Grader, rubric: Rubric, submission: Submission
     Raises:
         JudgeError: A criterion could not be judged in the last round either.
     """
+    return await observed(grader, rubric, submission, _grade_in_rounds(grader, rubric, submission))
+
+
+async def _grade_in_rounds(grader: Grader, rubric: Rubric, submission: Submission) -> EvaluationReport:
     best = await _grade(grader, rubric, submission)
     spend = _report_of(best).spend
     max_rounds = _MAX_ROUNDS if grader.call_limiter.max_retries else 1
