@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # One process more than there are cores: many tests wait for a server, a lease or another process.
 PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
 # The frameworks with many requirements, whose tests have environments of their own.
-HOSTS :=
+HOSTS := trl
 PYTEST := -m pytest -q --ignore tests/ray $(HOSTS:%=--ignore tests/hosts/%) --numprocesses $(PROCESSES) --dist worksteal
 # Without byte code, each worker and each process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,7 +19,7 @@ PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.
 BENCH_VENV := build/bench
 
-.PHONY: help demo test test-ray test-hosts simulate coverage test-wheel test-pythons lint types docs bench clean
+.PHONY: help demo test test-ray test-hosts test-training simulate coverage test-wheel test-pythons lint types docs bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,8 @@ test-ray: $(STAMP) ## Run the tests on a local Ray
 	$(BIN)/python -m pytest -q tests/ray
 
 test-hosts: $(HOSTS:%=test-host-%) ## Run the tests with the real MLflow, TRL, ..., each in an environment of its own
+
+test-training: test-host-trl ## Run the tests with the real trainers of TRL, on random weights
 
 test-host-%:
 	$(PYTHON) -m venv build/hosts/$*

@@ -45,7 +45,7 @@ LAYERS: Layers = (
     ("graders",),
     ("runs",),
     ("agreement",),
-    ("dspy", "langchain", "pytest_plugin", "ray", "reporting", "redteam", "server", "tracing"),
+    ("dspy", "langchain", "pytest_plugin", "ray", "reporting", "redteam", "server", "tracing", "training"),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -59,7 +59,7 @@ MAX_LINES = 300
 # The packages from which users import.
 PUBLIC_PACKAGES = (
     "", "agreement", "checks", "dspy", "formats", "graders", "judges", "langchain", "ray", "redteam", "reporting",
-    "results", "runs", "server", "submission", "tracing",
+    "results", "runs", "server", "submission", "tracing", "training",
 )  # fmt: skip
 MAX_PARAMETERS = 15
 VARIADIC = {
@@ -69,6 +69,7 @@ VARIADIC = {
     "RubricRunnable.ainvoke": "an override of LangChain's `Runnable.ainvoke`",
     "RubricEvaluator.__call__": "openevals passes further arguments to evaluators",
     "RubricEvaluator.acall": "openevals passes further arguments to evaluators",
+    "RubricReward.__call__": "TRL passes each column of the dataset as a keyword argument",
 }
 LARGE_RECORDS = {
     "Check": "an entry of a rubric file, of which one condition must be written",

@@ -23,6 +23,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 PART_OF = {"pydantic-core": "pydantic"}
 # pytest imports the plugin, so that it is installed wherever the plugin is used.
 HOSTS = {"pytest"}
+# A trainer calls the reward: its extra names the versions for which the reward is correct, and nothing imports it.
+CALLERS = {"trl"}
 # Functions that import the module whose name they get.
 IMPORTERS = {"import_module", "import_library"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -83,7 +85,7 @@ def test_package_imports_exactly_the_distributions_that_are_declared() -> None:
     modules = (ROOT / "rubric_integrations").rglob("*.py")
     imported = {name for module in modules for name in third_party(module.read_text(encoding="utf-8"))}
     assert imported - DECLARED - HOSTS == set(), "declare these in pyproject.toml"
-    assert DECLARED - imported == set(), "nothing imports these: remove them from pyproject.toml"
+    assert DECLARED - imported - CALLERS == set(), "nothing imports these: remove them from pyproject.toml"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -224,7 +224,7 @@ class StoredJudge(JudgeWrapper):
             submission.query or None,
             submission.reference or None,
             submission.response,
-            submission.thinking or None,
+            submission.shown_thinking or None,
         )
         trajectory = shown_trajectory(submission, criteria)
         # A judge to whom the response is the trajectory is requested to cite steps, too.

@@ -33,7 +33,9 @@ class Submission(SparseRecord):
 
     Attributes:
         response: The text to grade; not blank, at most 1,000,000 characters.
-        thinking: The model's reasoning before the response; it is not graded.
+        thinking: The model's reasoning before the response, which judges are shown beside it.
+        hide_thinking: Whether judges are not shown the thinking; a length penalty counts it all the same. False by
+            default.
         query: The task that the response answers.
         reference: An exemplary response.
         context: Documents that the response can be compared with, such as retrieved passages, shown to the judge. One
@@ -57,10 +59,13 @@ class Submission(SparseRecord):
         '6 x 7'
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("context", "trajectory", "show_trajectory", "attachments")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = (
+        "hide_thinking", "context", "trajectory", "show_trajectory", "attachments",
+    )  # fmt: skip
 
     response: EncodableText
     thinking: EncodableText | None = None
+    hide_thinking: bool = False
     query: EncodableText | None = None
     reference: EncodableText | None = None
     context: tuple[EncodableText, ...] = ()
@@ -68,6 +73,11 @@ class Submission(SparseRecord):
     trajectory: Trajectory | None = None
     show_trajectory: Literal["always", "if_needed", "as_response"] = "always"
     attachments: tuple[Attachment, ...] = ()
+
+    @property
+    def shown_thinking(self) -> str | None:
+        """The thinking that judges are shown; None if there is none, or it is hidden."""
+        return None if self.hide_thinking else self.thinking
 
     @classmethod
     def from_messages(

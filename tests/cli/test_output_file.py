@@ -532,6 +532,7 @@ def test_files_of_the_shell_are_written_in_one_module_only() -> None:
         "agreement/alignment/attempts.py",  # counts an attempt before it begins
         "runs/batches/lines.py",  # the requests of a batch, in a temporary folder
         "runs/batches/collecting.py",  # its results, likewise
+        "training/rollout_file.py",  # `RubricReward(record=...)`, to which each step of a training run appends
     }
     assert writers == {"cli/output_file.py"} | others
 

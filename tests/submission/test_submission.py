@@ -96,3 +96,10 @@ async def test_judge_reads_the_context_as_data() -> None:
     judgment = await as_judge(record).judge(Question(Submission.from_messages([attack, ANSWER]), criterion))
     assert judgment.neutralized
     assert prompts[0].count("[[ ## criterion ## ]]") == 1
+
+
+def test_hidden_thinking_stays_hidden_in_a_file_and_other_submissions_do_not_grow() -> None:
+    submission = Submission(response="<think>hm</think>42", hide_thinking=True)
+    copy = Submission.model_validate_json(submission.model_dump_json())
+    assert (copy.thinking, copy.hide_thinking, copy.shown_thinking) == ("hm", True, None)
+    assert "hide_thinking" not in Submission(response="<think>hm</think>42").model_dump_json()

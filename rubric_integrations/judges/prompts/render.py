@@ -58,7 +58,7 @@ def render_inputs(
         guidelines,
         submission.query,
         submission.reference,
-        submission.thinking,
+        submission.shown_thinking,
         trajectory.text() if trajectory else None,
         *submission.context,
     )
@@ -91,7 +91,7 @@ def texts_of(submission: Submission) -> tuple[str | None, ...]:
     """Return the texts of a submission that a judge may read, and its files as base64."""
     steps = submission.trajectory.text() if submission.trajectory else None
     files = (file.data for file in submission.attachments)
-    texts = submission.response, submission.thinking, submission.query, submission.reference, steps
+    texts = submission.response, submission.shown_thinking, submission.query, submission.reference, steps
     return *texts, *submission.context, *files
 
 
