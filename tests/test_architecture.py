@@ -44,7 +44,7 @@ LAYERS: Layers = (
     ("graders",),
     ("runs",),
     ("agreement",),
-    ("dspy", "langchain", "pytest_plugin", "ray", "reporting", "redteam"),
+    ("dspy", "langchain", "pytest_plugin", "ray", "reporting", "redteam", "training"),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -58,7 +58,7 @@ MAX_LINES = 300
 # The packages from which users import.
 PUBLIC_PACKAGES = (
     "", "agreement", "checks", "dspy", "formats", "graders", "judges", "langchain", "ray", "redteam", "reporting",
-    "results", "runs", "submission",
+    "results", "runs", "submission", "training",
 )  # fmt: skip
 MAX_PARAMETERS = 15
 VARIADIC = {

@@ -14,6 +14,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "postgres": ("psycopg[binary]",),
     "ray": ("ray[data]",),
     "report": ("jinja2", "scipy"),
+    "verifiers": ("verifiers",),
 }
 """The packages of each extra that a user may need; a test compares them with `pyproject.toml`."""
 
