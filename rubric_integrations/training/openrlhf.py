@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.rubric_like import RubricLike
-from rubric_integrations.graders.outage import JudgeOutage
 from rubric_integrations.results.outcomes import outcomes_of
 from rubric_integrations.results.report import JudgeError
 from rubric_integrations.submission.values import value_text
@@ -51,9 +50,9 @@ def openrlhf_reward(
     task, and a label that is not empty as the reference.
 
     The function returns a dictionary: `rewards` and `scores`, which are the same, and `extra_logs` with the same keys
-    for every sample: `rubric/coverage`, the share in [0, 1] of the weights that was assessed, and `rubric.<criterion>`, in
-    [0, 1], where higher is better also for penalties, and NaN if there is no verdict. Each value is a number if there
-    is one sample, as OpenRLHF calls the function, and else a list.
+    for every sample: `rubric/coverage`, the share in [0, 1] of the weights that was assessed, and `rubric.<criterion>`,
+    in [0, 1], where higher is better also for penalties, and NaN if there is no verdict. Each value is a number if
+    there is one sample, as OpenRLHF calls the function, and else a list.
 
     A failure is a `JudgeOutage`, which ends the run, because OpenRLHF would log any `Exception` at the level INFO and
     stop later with another error. With `failed="nan"` and `--algo.dynamic_filtering_enable`, OpenRLHF drops the group
@@ -108,8 +107,12 @@ class _RewardFunction:
 
     def __call__(self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
         try:
-            results = run_sync(self._grade_all(queries, prompts, labels))
+            rows = list(zip(queries, prompts, labels, strict=True))
+            results = run_sync(self._grade_all(rows))
         except Exception as error:
+            # Imported here, because the package of graders imports DSPy.
+            from rubric_integrations.graders.outage import JudgeOutage
+
             raise JudgeOutage(f"no reward: {error}. The run ends here: OpenRLHF cannot train without it") from error
         rewards = [result.score for result in results]
         logs = [self._logs(result) for result in results]
@@ -121,10 +124,7 @@ class _RewardFunction:
             "extra_logs": extra_logs,
         }
 
-    async def _grade_all(
-        self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]
-    ) -> Sequence[Reward]:
-        rows = zip(queries, prompts, labels, strict=True)
+    async def _grade_all(self, rows: Sequence[tuple[str, str, Any]]) -> Sequence[Reward]:
         return await asyncio.gather(*(self._grade(*row) for row in rows))
 
     async def _grade(self, query: str, prompt: str, label: Any) -> Reward:

@@ -36,9 +36,9 @@ def verl_reward(
 ) -> ComputeScore:
     """Return an asynchronous `compute_score` for verl, which grades each sample by a rubric.
 
-    It returns a dictionary with the same keys for every sample: `score`, which is the reward; `rubric/coverage`, the share in
-    [0, 1] of the weights that was assessed; and `rubric.<criterion>`, in [0, 1], where higher is better also for
-    penalties. A criterion without a verdict has None, which verl leaves out of its validation metrics.
+    It returns a dictionary with the same keys for every sample: `score`, which is the reward; `rubric/coverage`, the
+    share in [0, 1] of the weights that was assessed; and `rubric.<criterion>`, in [0, 1], where higher is better also
+    for penalties. A criterion without a verdict has None, which verl leaves out of its validation metrics.
 
     If the judge fails, or abstains so that the score is undefined, the function raises a `JudgeError`, so that verl
     trains without the sample. Keep `reward.reward_manager.name=naive` (the default): the manager `rate_limited` would

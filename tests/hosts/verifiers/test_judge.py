@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -70,7 +72,7 @@ def figures(trace: Any) -> dict[str, float | None]:
 async def test_six_responses_have_rewards_metrics_and_one_error(settings: dict[str, Any]) -> None:
     arrived = {row.id: await score(settings, row.response) for row in ROWS}
     for name, (trace, error) in arrived.items():
-        print(f"| {name} | {figures(trace)} | {error[:90]} |")
+        print(f"| {name} | {figures(trace)} | {error[:90]} |")  # noqa: T201 -- the table of docs/hosts.md
     verdicts = {name: figures(trace) for name, (trace, _) in arrived.items()}
     full = {"rubric/coverage": 1.0}
     assert verdicts == {
@@ -155,3 +157,11 @@ def test_setting_without_effect_is_refused_before_the_first_rollout(
 async def test_field_that_a_task_lacks_is_an_error(settings: dict[str, Any]) -> None:
     _, error = await score({**settings, "answer_field": "solution"}, ROWS[0].response)
     assert "'solution'" in error
+
+
+def test_configuration_on_the_page_about_training_is_valid() -> None:
+    page = Path(__file__).resolve().parents[3].joinpath("docs/training.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (entry,) = tomllib.loads(block)["env"]["taskset"]["task"]["judges"]
+    (judge,) = task_with(entry).plugged_judges()
+    assert (type(judge).__name__, judge.reward_name) == ("RubricGrader", "rubric")
