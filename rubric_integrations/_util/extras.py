@@ -16,6 +16,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "ray": ("ray[data]",),
     "report": ("jinja2", "scipy"),
     "trl": ("trl",),
+    "verifiers": ("verifiers",),
 }
 """The packages of each extra that a user may need; a test compares them with `pyproject.toml`."""
 

@@ -1,11 +1,38 @@
-"""A rubric as the reward of a training run: `GRPOTrainer(reward_funcs=RubricReward(rubric, "openai/gpt-5-mini"))`.
+"""Rubric grades as the rewards of training runs.
 
-`reward` is the reward function of TRL, `completions` reads what the policy has written, `step_metrics` computes what is
-logged, and `rollouts` is the file of the graded completions. To add another trainer, write one module that grades with
-these parts and reports a failure in the trainer's own way, never as a number.
+- TRL: `GRPOTrainer(reward_funcs=RubricReward(rubric, "openai/gpt-5-mini"))`.
+- verl: `verl_reward` makes the function `compute_score` of a reward file.
+- OpenRLHF: `openrlhf_reward` makes the function `reward_func` of a reward file.
+- verifiers: the judge plugin `rubric_integrations_judge`, which its configuration names.
+
+To add another trainer, write one module that reports a failure in the trainer's own way, never as a number: around
+`SampleGrader`, where the trainer passes one completion at a time. Importing this package imports no trainer: each name
+is imported when it is first used.
 """
 
-from rubric_integrations.graders.outage import JudgeOutage
-from rubric_integrations.training.reward import RubricReward
+from __future__ import annotations
 
-__all__ = ["JudgeOutage", "RubricReward"]
+from typing import TYPE_CHECKING
+
+from rubric_integrations._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from rubric_integrations.graders.outage import JudgeOutage
+    from rubric_integrations.training.openrlhf import openrlhf_reward
+    from rubric_integrations.training.reward import RubricReward
+    from rubric_integrations.training.verl import verl_reward
+
+_MODULES = {
+    "JudgeOutage": "reward",
+    "RubricReward": "reward",
+    "openrlhf_reward": "openrlhf",
+    "verl_reward": "verl",
+}
+
+__all__ = ["JudgeOutage", "RubricReward", "openrlhf_reward", "verl_reward"]
+
+__getattr__ = lazy_names(__name__, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,6 +9,7 @@ The README's models are those of a local server, which finds no penalty and that
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import logging
 import os
@@ -50,6 +51,7 @@ def import_public_names(missing_extras_are_faults: bool) -> None:
                 if missing_extras_are_faults or "pip install" not in str(error):
                     raise
                 missing.append(f"{module.__name__}.{name}")
+    assert importlib.util.find_spec("rubric_integrations_judge"), "the wheel lacks the judge plugin of verifiers"
     print(f"{imported} public names imported; of extras that are not installed: {', '.join(missing) or 'none'}")
 
 

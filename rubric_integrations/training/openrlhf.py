@@ -1,0 +1,192 @@
+"""The reward function of OpenRLHF (tested with 0.11.2): `--reward.remote_url` names a file with `reward_func`.
+
+Each vLLM engine of OpenRLHF loads this file and calls the function in threads, once for each sample.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.formats.rubric_like import RubricLike
+from rubric_integrations.results.outcomes import outcomes_of
+from rubric_integrations.results.report import JudgeError
+from rubric_integrations.submission.values import value_text
+from rubric_integrations.training.sample_grader import DEFAULT_CONCURRENCY, Reward, SampleGrader
+
+if TYPE_CHECKING:
+    from rubric_integrations.graders import Grader
+    from rubric_integrations.judges import JudgeLike
+
+RewardFunc = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]
+
+END_TOKENS = (
+    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>",
+    "<end_of_turn>", "<eos>", "<pad>", "</s>", "[/INST]", "<｜end▁of▁sentence｜>",
+)  # fmt: skip
+"""Special tokens with which widely used models end a response or pad it."""
+
+
+def openrlhf_reward(
+    rubric: RubricLike,
+    judge: JudgeLike | None = None,
+    *,
+    grader: Grader | None = None,
+    normalize: bool = True,
+    empty: float | None = None,
+    ledger: str | PathLike[str] | None = None,
+    max_concurrency: int = DEFAULT_CONCURRENCY,
+    failed: Literal["raise", "nan"] = "raise",
+    max_failures: int = 64,
+    end_tokens: Sequence[str] = END_TOKENS,
+) -> RewardFunc:
+    """Return a `reward_func(queries, prompts, labels)` for OpenRLHF, which grades each response by a rubric.
+
+    The response is the query after its prompt, without the special tokens at its end. The judge sees the prompt as the
+    task, and a label that is not empty as the reference.
+
+    The function returns a dictionary: `rewards` and `scores`, which are the same, and `extra_logs` with the same keys
+    for every sample: `rubric/coverage`, the share in [0, 1] of the weights that was assessed, and `rubric.<criterion>`,
+    in [0, 1], where higher is better also for penalties, and NaN if there is no verdict. Each value is a number if
+    there is one sample, as OpenRLHF calls the function, and else a list.
+
+    A failure is a `JudgeOutage`, which ends the run, because OpenRLHF would log any `Exception` at the level INFO and
+    stop later with another error. With `failed="nan"` and `--algo.dynamic_filtering_enable`, OpenRLHF drops the group
+    of a failed sample and takes another prompt.
+
+    Args:
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. A file is read now, in each engine: on
+            several machines, name it by an absolute path.
+        judge: What judges the criteria, such as a model name. Pass either `judge` or `grader`.
+        grader: A configured grader, with settings and limits of its own.
+        normalize: Whether rewards are in [0, 1]; if not, they are raw weighted sums. For `judge` only.
+        empty: The reward of a response without an answer. By default the least reward of the rubric: 0, or with raw
+            scores the sum of the negative weights.
+        ledger: The path of a file, for all engines of one machine, or the URL of a PostgreSQL database, where
+            judgments are stored and not requested a second time.
+        max_concurrency: The largest number of concurrent calls of each vLLM engine, at least 1. For `judge` only.
+        failed: What happens if the judge fails, or abstains so that the score is undefined: `"raise"` ends the run;
+            `"nan"` returns NaN, for dynamic filtering alone: without it, NaN reaches the advantages of all samples.
+        max_failures: With `failed="nan"`, the number of failures in a row, at least 1, that end the run, because
+            OpenRLHF would go on replacing groups until it has no prompts left.
+        end_tokens: The special tokens that are removed from the end of a response.
+
+    Raises:
+        RubricError: The rubric or its file is invalid.
+        TypeError: `ledger` is an open ledger.
+        ValueError: Neither or both of `judge` and `grader` are passed, or a setting is out of range or does not go with
+            `grader`.
+
+    Example:
+        >>> reward_func = openrlhf_reward([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}], "offline")
+        >>> reward_func(["User: 6 x 7? Assistant: It is 42.</s>"], ["User: 6 x 7? Assistant:"], [""])["rewards"]
+        1.0
+    """
+    if failed not in ("raise", "nan"):
+        raise ValueError(f"`failed` must be 'raise' or 'nan', got {failed!r}: no number can stand for a failure")
+    if max_failures < 1:
+        raise ValueError(f"`max_failures` must be at least 1, got {max_failures!r}")
+    samples = SampleGrader(
+        rubric, judge, grader=grader, normalize=normalize, empty=empty, ledger=ledger, max_concurrency=max_concurrency
+    )
+    return _RewardFunction(samples, failed == "nan", max_failures, tuple(end_tokens))
+
+
+class _RewardFunction:
+    """The reward function; an object, because it counts failures, and because it can be pickled."""
+
+    def __init__(self, samples: SampleGrader, failed_is_nan: bool, max_failures: int, end_tokens: tuple[str, ...]):
+        self._samples, self._failed_is_nan, self._max_failures = samples, failed_is_nan, max_failures
+        self._end_tokens = end_tokens
+        # Without a lock: threads that fail at the same moment may be counted as one, which ends the run a little later.
+        self._failures = 0
+
+    def __call__(self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
+        try:
+            rows = list(zip(queries, prompts, labels, strict=True))
+            results = run_sync(self._grade_all(rows))
+        except Exception as error:
+            # Imported here, because the package of graders imports DSPy.
+            from rubric_integrations.graders.outage import JudgeOutage
+
+            raise JudgeOutage(f"no reward: {error}. The run ends here: OpenRLHF cannot train without it") from error
+        rewards = [result.score for result in results]
+        logs = [self._logs(result) for result in results]
+        one = len(results) == 1
+        extra_logs = logs[0] if one else {name: [log[name] for log in logs] for name in self._logs(_NO_REWARD)}
+        return {
+            "rewards": rewards[0] if one else rewards,
+            "scores": rewards[0] if one else list(rewards),
+            "extra_logs": extra_logs,
+        }
+
+    async def _grade_all(self, rows: Sequence[tuple[str, str, Any]]) -> Sequence[Reward]:
+        return await asyncio.gather(*(self._grade(*row) for row in rows))
+
+    async def _grade(self, query: str, prompt: str, label: Any) -> Reward:
+        response = _without_end_tokens(_response_of(query, prompt), self._end_tokens)
+        try:
+            reward = await self._samples.grade(response, prompt, value_text(label))
+        except JudgeError as error:
+            self._failures += 1
+            if not self._failed_is_nan:
+                raise
+            if self._failures >= self._max_failures:
+                raise ValueError(f"{self._failures} samples in a row failed, the last one because {error}") from error
+            return _NO_REWARD
+        self._failures = 0
+        return reward
+
+    def _logs(self, reward: Reward) -> dict[str, float]:
+        report = reward.report
+        scores = {outcome.name: outcome.score for outcome in outcomes_of(report)} if report else {}
+        logs = {"rubric/coverage": report.coverage if report else 0.0}
+        for name in (f"rubric.{key}" for key in self._samples.rubric.keys):
+            score = scores.get(name)
+            # OpenRLHF makes tensors of these, and needs the same names for each sample.
+            logs[name] = math.nan if score is None else score
+        return logs
+
+
+_NO_REWARD = Reward(math.nan, None)
+
+
+def _response_of(query: str, prompt: str) -> str:
+    """Return what follows the prompt in a query.
+
+    Raises:
+        ValueError: The query does not begin with the prompt.
+    """
+    if query.startswith(prompt):
+        return query[len(prompt) :]
+    # Some tokenizers add or drop spaces next to special tokens when they decode them.
+    position = 0
+    for character in prompt:
+        if character.isspace():
+            continue
+        while position < len(query) and query[position].isspace():
+            position += 1
+        if not query.startswith(character, position):
+            raise ValueError(
+                f"the query {query[:60]!r}... does not begin with its prompt {prompt[:60]!r}..., which OpenRLHF cuts "
+                "if it is too long: raise `--data.max_len`, lower `--rollout.max_new_tokens` or leave such prompts "
+                "out; otherwise the judge would grade words of the prompt"
+            )
+        position += 1
+    return query[position:]
+
+
+def _without_end_tokens(response: str, tokens: tuple[str, ...]) -> str:
+    """Return a response without the special tokens and the space at its end."""
+    end = len(response)
+    while True:
+        while end and response[end - 1].isspace():
+            end -= 1
+        token = next((token for token in tokens if token and response.endswith(token, 0, end)), None)
+        if token is None:
+            return response[:end]
+        end -= len(token)

@@ -1,0 +1,169 @@
+"""Grades one completion after another, for trainers that call a reward function with single samples."""
+
+from __future__ import annotations
+
+import threading
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
+from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.submission.submission import Submission
+from rubric_integrations.submission.thinking import split_thinking
+
+if TYPE_CHECKING:
+    from rubric_integrations.graders import Grader
+    from rubric_integrations.judges import JudgeLike
+
+DEFAULT_CONCURRENCY = 64
+
+
+class Reward(NamedTuple):
+    """The reward of one completion.
+
+    Attributes:
+        score: The reward: the score of the report, or the `empty` of the grader.
+        report: The report; None for an empty completion, which no judge was shown.
+    """
+
+    score: float
+    report: EvaluationReport | None
+
+
+class SampleGrader:
+    """Grades completions with one grader for each process, which is made at the first completion.
+
+    A pickle holds the settings and not the grader. Each process that a trainer starts therefore has a concurrency limit
+    of its own, and reads API keys from its own environment.
+
+    Args:
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. A file is read now.
+        judge: What judges the criteria, such as a model name. Pass either `judge` or `grader`.
+        grader: A configured grader, with settings and limits of its own.
+        normalize: Whether rewards are in [0, 1]; if not, they are raw weighted sums. For `judge` only.
+        empty: The reward of a completion without an answer. By default the least reward of the rubric: 0, or with raw
+            scores the sum of the negative weights.
+        ledger: The path of a file, for all processes of one machine, or the URL of a PostgreSQL database, where
+            judgments are stored and not requested a second time.
+        max_concurrency: The largest number of concurrent calls of each process, at least 1. For `judge` only.
+
+    Raises:
+        RubricError: The rubric or its file is invalid.
+        TypeError: `ledger` is an open ledger.
+        ValueError: Neither or both of `judge` and `grader` are passed, or a setting does not go with `grader`.
+
+    Example:
+        >>> from rubric_integrations._util.event_loop import run_sync
+        >>> samples = SampleGrader([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}], "offline")
+        >>> [run_sync(samples.grade(text)).score for text in ("It is 42.", "It is 41.", "")]
+        [1.0, 0.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        rubric: RubricLike,
+        judge: JudgeLike | None = None,
+        *,
+        grader: Grader | None = None,
+        normalize: bool = True,
+        empty: float | None = None,
+        ledger: str | PathLike[str] | None = None,
+        max_concurrency: int = DEFAULT_CONCURRENCY,
+    ):
+        if (judge is None) == (grader is None):
+            passed = "neither" if judge is None else "both"
+            raise ValueError(f"pass either `judge`, such as 'openai/gpt-5-mini', or `grader`, got {passed}")
+        if grader and (not normalize or max_concurrency != DEFAULT_CONCURRENCY):
+            raise ValueError(
+                "`normalize` and `max_concurrency` are settings of the `grader` that was passed: set them there; "
+                "here they would have no effect"
+            )
+        if max_concurrency < 1:
+            raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
+        self.rubric: Rubric = as_rubric(rubric)
+        self._judge, self._configured, self._normalize = judge, grader, normalize
+        self._ledger, self._max_concurrency = _ledger_address(ledger), max_concurrency
+        self.empty = _least_reward(self.rubric, grader.policies.normalize if grader else normalize)
+        if empty is not None:
+            self.empty = float(empty)
+        self._forget_grader()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_grader")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget_grader()
+
+    async def grade(self, completion: str, query: Any = None, reference: Any = None) -> Reward:
+        """Grade one completion. A thinking block at its beginning is not graded.
+
+        A completion that is blank, or is blank after its thinking, or ends within its thinking, is empty.
+
+        Args:
+            completion: What the policy has written after the prompt.
+            query: The task: a text or a list of messages; None or an empty text if there is none.
+            reference: An exemplary answer, in the same forms.
+
+        Raises:
+            JudgeError: A criterion could not be judged, or the judge abstained so that the score is undefined.
+            ValueError: The completion is too long, or the query or the reference cannot be read.
+        """
+        from rubric_integrations.graders.rounds import grade_in_rounds
+        from rubric_integrations.submission.inputs import as_submission
+
+        if not split_thinking(completion).output.strip():
+            return Reward(self.empty, None)
+        submission: Submission = as_submission(completion, query or None, reference or None)
+        report = await grade_in_rounds(self._shared_grader(), self.rubric, submission)
+        if report.score is None:
+            raise JudgeError(
+                f"the score is undefined, because the judge abstained on {report.cannot_assess_count} criteria", report
+            )
+        return Reward(report.score, report)
+
+    def _shared_grader(self) -> Grader:
+        # Threads must share one grader, because the grader holds the concurrency limit.
+        with self._lock:
+            if self._grader is None:
+                self._grader = self._make_grader()
+            return self._grader
+
+    def _make_grader(self) -> Grader:
+        from rubric_integrations.graders import PerCriterionGrader
+        from rubric_integrations.graders.settings import CallLimits
+
+        limits = CallLimits(max_concurrency=self._max_concurrency)
+        grader = self._configured or PerCriterionGrader(self._judge, normalize=self._normalize, limits=limits)
+        grader.check_rubric(self.rubric)
+        if self._ledger is None:
+            return grader
+        from rubric_integrations.runs.ledger import open_ledger
+        from rubric_integrations.runs.stores import RunStore
+
+        return RunStore(open_ledger(self._ledger)).attach(grader)
+
+    def _forget_grader(self) -> None:
+        self._lock, self._grader = threading.Lock(), None
+
+
+def _ledger_address(ledger: object) -> str | None:
+    if ledger is None:
+        return None
+    if not isinstance(ledger, str | PathLike):
+        kind = type(ledger).__name__
+        raise TypeError(
+            f"`ledger` must be an address, got an open {kind}: pass its path or URL, which each process opens for "
+            "itself; a connection cannot be sent to another process"
+        )
+    from rubric_integrations.runs.ledger.addresses import scheme_of
+
+    text = str(ledger)
+    # The processes of a trainer may have other working directories.
+    return text if scheme_of(text) else str(Path(text).absolute())
+
+
+def _least_reward(rubric: Rubric, normalize: bool) -> float:
+    return 0.0 if normalize else -rubric.negative_weight

@@ -1,0 +1,157 @@
+"""Grades the rollouts of verifiers (extra `verifiers`, tested with 0.4.0) for its judge plugin.
+
+The plugin itself is the module `rubric_integrations_judge`: verifiers imports judges by the name of a top-level module.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rubric_integrations._util.extras import install_command
+from rubric_integrations.results.outcomes import outcomes_of
+from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.submission.values import value_text
+from rubric_integrations.training.sample_grader import SampleGrader
+
+SAMPLING = frozenset({"temperature", "max_tokens", "reasoning_effort", "seed"})
+"""The settings of a judge's sampling that are sent to its model."""
+
+
+def import_verifiers() -> Any:
+    """Import `verifiers.v1`.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    try:
+        return import_module("verifiers.v1")
+    except ImportError as error:
+        raise ImportError(f"verifiers 0.4 or newer is not installed: {install_command('verifiers')}") from error
+
+
+def check_config(config: Any) -> None:
+    """Check the settings that the plugin inherits from verifiers.
+
+    Raises:
+        ValueError: A setting would have no effect.
+    """
+    if config.prompt is not None:
+        raise ValueError(
+            f"`prompt` is {str(config.prompt)!r}, which has no effect on this judge: write the instructions as "
+            "`guidelines` in the rubric file"
+        )
+    if unknown := sorted(set(_sampling(config)) - SAMPLING):
+        raise ValueError(f"`sampling` has {unknown!r}, which this judge cannot send: use {sorted(SAMPLING)!r} only")
+
+
+async def score_rollout(config: Any, reward_name: str, task: Any, trace: Any) -> float:
+    """Grade a rollout, and record its metrics, its judge's tokens and the reasons on the trace.
+
+    All rollouts of a process with the same settings share one grader, and so its concurrency limit: verifiers makes
+    a new judge for each rollout.
+
+    Args:
+        config: The `RubricGraderConfig` of the judge.
+        reward_name: The name of the reward, with which the names of the metrics begin.
+        task: The `TaskData`.
+        trace: The `Trace`, to which metrics, usage and reasons are added.
+
+    Raises:
+        JudgeError: A criterion could not be judged, or the score is undefined; verifiers records a `TaskError`.
+        ValueError: The task lacks a field that the configuration names, or the reply cannot be graded.
+    """
+    judge = import_module("verifiers.v1.judge")
+    samples = _sample_grader(_Settings(config))
+    try:
+        score, report = await samples.grade(
+            judge.judge_response(trace, config.view),
+            judge.judge_question(task, config.question_field),
+            value_text(judge.judge_question(task, config.answer_field)) if config.answer_field else None,
+        )
+    except JudgeError as error:
+        _record(trace, reward_name, error.report, str(error))
+        raise
+    if report is not None:
+        _record(trace, reward_name, report)
+        for outcome in outcomes_of(report, reward_name)[1:]:
+            if outcome.score is not None:
+                trace.record_metric(outcome.name, outcome.score)
+        trace.record_metric(f"{reward_name}/coverage", report.coverage)
+    return score
+
+
+class _Settings:
+    """The settings of a configuration that a grader depends on; equal settings have one grader in a process."""
+
+    def __init__(self, config: Any):
+        self.config = config
+        names = {
+            "path", "model", "base_url", "api_key_var", "headers", "headers_from_env", "sampling", "normalize",
+            "empty", "ledger", "max_concurrency",
+        }  # fmt: skip
+        self._key = (str(Path(config.path).absolute()), config.model_dump_json(include=names))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Settings) and self._key == other._key
+
+
+@cache
+def _sample_grader(settings: _Settings) -> SampleGrader:
+    config = settings.config
+    return SampleGrader(
+        config.path,
+        _judge(config),
+        normalize=config.normalize,
+        empty=config.empty,
+        ledger=config.ledger,
+        max_concurrency=config.max_concurrency,
+    )
+
+
+def _judge(config: Any) -> Any:
+    if not config.base_url:
+        return config.model
+    from rubric_integrations.judges import LMJudge
+
+    client = import_module("verifiers.v1.configs.client")
+    # verifiers sends the model's name to its endpoint as it is; LiteLLM takes the part before the first slash off.
+    return LMJudge(
+        f"openai/{config.model}",
+        api_base=config.base_url,
+        api_key=client.resolve_api_key(config),
+        headers=client.resolve_headers(config) or None,
+        **_sampling(config),
+    )
+
+
+def _sampling(config: Any) -> dict[str, Any]:
+    return config.sampling.model_dump(exclude_none=True)
+
+
+def _record(trace: Any, reward_name: str, report: EvaluationReport, error: str | None = None) -> None:
+    """Record what the judge answered, and what it cost."""
+    trace.info[reward_name] = {
+        "score": None if error else report.score,
+        "coverage": report.coverage,
+        "error": error,
+        "criteria": [
+            {"name": row.name, "verdict": row.verdict, "explanation": row.explanation, "error": row.error}
+            for row in report.criteria
+        ],
+    }
+    if report.spend.calls and (tokens := report.token_usage):
+        usage = import_module("verifiers.v1.types").Usage
+        trace.extra_usage.append(
+            usage(
+                prompt_tokens=tokens.prompt_tokens - tokens.cached_tokens,
+                completion_tokens=tokens.completion_tokens,
+                cached_input_tokens=tokens.cached_tokens,
+                cost=report.cost,
+            )
+        )

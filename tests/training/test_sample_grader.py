@@ -1,0 +1,118 @@
+"""`SampleGrader`: one grader a process, empty completions, ledgers, pickles and refused arguments."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, RubricError
+from rubric_integrations.results import JudgeError
+from rubric_integrations.runs.ledger import open_ledger
+from rubric_integrations.training.sample_grader import SampleGrader
+from tests.fakes import FakeJudge
+
+RUBRIC = Rubric([Criterion(name="right", weight=10, requirement="a"), Criterion(weight=-15, requirement="b")])
+
+
+async def rewards(samples: SampleGrader, *completions: str) -> list[float]:
+    return [reward.score for reward in await asyncio.gather(*map(samples.grade, completions))]
+
+
+async def test_concurrent_samples_share_one_grader_and_its_concurrency_limit() -> None:
+    judge = FakeJudge("MET")
+    samples = SampleGrader(RUBRIC, judge, normalize=False, max_concurrency=3)
+    assert await rewards(samples, *"abcdefgh") == [-5.0] * 8
+    assert judge.peak == 3
+
+
+@pytest.mark.parametrize("completion", ["", " \n", "<think>8.4%", "<think>8.4%</think>\n", "<think></think>"])
+async def test_completion_without_an_answer_gets_the_least_reward_and_costs_no_call(completion: str) -> None:
+    judge = FakeJudge("MET")
+    settings: list[dict[str, Any]] = [{}, {"normalize": False}, {"empty": -20.0}]
+    assert [(await SampleGrader(RUBRIC, judge, **each).grade(completion)).score for each in settings] == [
+        0.0, -15.0, -20.0,
+    ]  # fmt: skip
+    assert judge.questions == []
+
+
+async def test_least_reward_follows_the_scores_of_a_configured_grader() -> None:
+    grader = PerCriterionGrader(FakeJudge(), normalize=False)
+    assert await rewards(SampleGrader(RUBRIC, grader=grader), "", "a") == [-15.0, -5.0]
+
+
+async def test_thinking_before_the_answer_is_not_graded() -> None:
+    judge = FakeJudge()
+    await SampleGrader(RUBRIC, judge).grade("<think>plan</think>It was 8.4%.")
+    assert {question.submission.response for question in judge.questions} == {"It was 8.4%."}
+
+
+async def test_completion_with_half_an_emoji_and_a_megabyte_is_graded() -> None:
+    assert await rewards(SampleGrader(RUBRIC, FakeJudge()), "\ud83d" + "a" * 900_000) == [0.0]
+
+
+async def test_completion_that_no_judge_can_read_is_an_error() -> None:
+    with pytest.raises(ValueError, match="characters"):
+        await SampleGrader(RUBRIC, FakeJudge()).grade("a" * 1_000_001)
+
+
+async def test_failed_judge_is_an_error() -> None:
+    grader = PerCriterionGrader(FakeJudge({"a": "MET", "b": ValueError("down")}), max_retries=0)
+    with pytest.raises(JudgeError, match="down"):
+        await SampleGrader(RUBRIC, grader=grader).grade("a")
+
+
+async def test_undefined_score_is_an_error_that_says_so() -> None:
+    with pytest.raises(JudgeError, match="abstained on 2 criteria") as caught:
+        await SampleGrader(RUBRIC, FakeJudge("CANNOT_ASSESS")).grade("a")
+    assert caught.value.report.cannot_assess_count == 2
+
+
+async def test_ledger_requests_no_judgment_twice_in_another_process_or_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    judge = FakeJudge(fingerprint="judge")
+    samples = SampleGrader(RUBRIC, judge, ledger="rewards.sqlite")
+    assert await rewards(samples, "a") == [0.0]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    copy = pickle.loads(pickle.dumps(SampleGrader(RUBRIC, "offline", ledger=tmp_path / "rewards.sqlite")))
+    copy._judge = judge
+    assert await rewards(copy, "a") == [0.0]
+    assert len(judge.questions) == 2, "a ledger in the other folder would be empty"
+
+
+def test_pickle_holds_the_settings_without_the_grader_and_works_in_another_event_loop() -> None:
+    samples = SampleGrader([{"weight": 2, "requirement": "42", "check": {"number": 42}}], "offline", normalize=False)
+    assert asyncio.run(rewards(samples, "It is 42.")) == [2.0]
+    copy = pickle.loads(pickle.dumps(samples))
+    assert asyncio.run(rewards(copy, "It is 42.", "41")) == [2.0, 0.0]
+    assert asyncio.run(rewards(samples, "41")) == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: SampleGrader(RUBRIC), ValueError, "got neither"),
+        (lambda: SampleGrader(RUBRIC, "offline", grader=PerCriterionGrader("offline")), ValueError, "got both"),
+        (lambda: SampleGrader(RUBRIC, grader=PerCriterionGrader("offline"), normalize=False), ValueError, "set them"),
+        (lambda: SampleGrader(RUBRIC, "offline", max_concurrency=0), ValueError, "at least 1, got 0"),
+        (lambda: SampleGrader("no-such-file.yaml", "offline"), RubricError, "no-such-file"),
+    ],
+)
+def test_argument_that_cannot_work_is_refused_at_once(
+    make: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_open_ledger_is_refused_because_it_cannot_be_sent(tmp_path: Path) -> None:
+    ledger: Any = open_ledger(tmp_path / "run.sqlite")
+    with ledger, pytest.raises(TypeError, match="pass its path or URL"):
+        SampleGrader(RUBRIC, "offline", ledger=ledger)
