@@ -42,7 +42,7 @@ def test_five_responses_have_rewards_and_logs_of_the_same_names() -> None:
 def test_failure_ends_the_run_past_a_handler_of_exceptions() -> None:
     reward_func = openrlhf_reward(RUBRIC, grader=make_grader())
     # As OpenRLHF does, which logs an exception at the level INFO.
-    with pytest.raises(JudgeOutage, match="no reward: `right` was not judged"), suppress(Exception):
+    with pytest.raises(JudgeOutage, match=r"no reward: .* was not judged"), suppress(Exception):
         reward_func([PROMPT + ROWS[-1].response], [PROMPT], [""])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -23,6 +25,7 @@ agent: Any = pytest.importorskip(
 # A failed criterion cancels the requests about the others, and LiteLLM leaves a coroutine behind then.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 PROMPT = f"<|im_start|>user\n{QUERY}{END}\n<|im_start|>assistant\n"
+ROOT = Path(__file__).resolve().parents[3]
 REWARD_FILE = """
 from rubric_integrations.training import openrlhf_reward
 reward_func = openrlhf_reward({path!r}, "openai/judge", failed={failed!r})
@@ -92,7 +95,7 @@ async def test_six_responses_get_rewards_and_one_ends_the_run(executor: Any) -> 
         assert experience.rewards.item() == experience.scores.item() == pytest.approx(row.score)
         assert set(logs) == {"rubric/coverage", "rubric.right", "rubric.sourced", "rubric.rude"}
         assert (logs["rubric.right"] != logs["rubric.right"]) == (row.id == "unclear")
-    with pytest.raises(JudgeOutage, match="`right` was not judged") as caught:
+    with pytest.raises(JudgeOutage, match="was not judged") as caught:
         await roll_out(executor, ROWS[-1])
     print(f"| failing | {type(caught.value).__name__}: {str(caught.value)[:100]} |")
 
@@ -115,6 +118,36 @@ async def test_prompt_that_openrlhf_has_cut_ends_the_run(executor: Any) -> None:
 async def test_response_without_an_answer_gets_the_least_reward(executor: Any, judge_server: OpenAIServer) -> None:
     output = await roll_out(executor, Row("empty", "", 0.0))
     assert (output["reward"], judge_server.calls) == (0.0, [])
+
+
+class Engine:
+    """The part of OpenRLHF's engine that computes rewards; it is an actor of Ray."""
+
+    def __init__(self, file: str):
+        self.executor = agent.SingleTurnAgentExecutor([file])
+
+    async def generate_responses(self, number: int) -> list[float]:
+        outputs = await asyncio.gather(*(roll_out(self.executor, ROWS[number]) for _ in range(2)))
+        return [output["reward"] for output in outputs]
+
+
+@pytest.mark.timeout(200)
+def test_failure_in_an_engine_of_ray_reaches_the_driver_at_once(executor: Any) -> None:
+    ray: Any = import_module("ray")
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    names = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "LITELLM_LOCAL_MODEL_COST_MAP")
+    variables = {name: os.environ[name] for name in names} | {"PYTHONPATH": path}
+    ray.init(
+        address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False,
+        runtime_env={"env_vars": variables},
+    )  # fmt: skip
+    try:
+        engine = ray.remote(Engine).remote(executor.reward_endpoints[0])
+        assert ray.get(engine.generate_responses.remote(0)) == [1.0, 1.0]
+        with pytest.raises(Exception, match="was not judged"):
+            ray.get(engine.generate_responses.remote(len(ROWS) - 1))
+    finally:
+        ray.shutdown()
 
 
 @failed_is_nan
