@@ -27,6 +27,7 @@ from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.conditions import has_checks
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import blend_metrics, subtract_penalty
+from rubric_integrations.scoring.least_score import least_score
 from rubric_integrations.scoring.length import LengthPenalty, compute_length_penalty
 from rubric_integrations.scoring.policies import (
     CannotAssess,
@@ -169,6 +170,10 @@ class Grader(ABC):
         """
         require_judges(rubric, self.panel)
 
+    def least_score(self, rubric: Rubric) -> float:
+        """Return the lowest score that this grader can give by a rubric, such as for an empty response."""
+        return least_score(rubric, normalize=self.policies.normalize, length_penalty=self.length_penalty)
+
     @abstractmethod
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Any]:
         """Obtain the answers of each judge, in the order of the panel."""
@@ -188,8 +193,7 @@ class Grader(ABC):
         Args:
             judges: As many as the panel has, usually wrappers of `self.judges`.
         """
-        grader = copy.copy(self)
-        pairs = zip(self.panel, judges, strict=True)
+        grader, pairs = copy.copy(self), zip(self.panel, judges, strict=True)
         grader.panel = tuple(member.with_judge(judge, self.call_limiter) for member, judge in pairs)
         return grader
 
@@ -241,12 +245,8 @@ class Grader(ABC):
 
     def configuration(self) -> dict[str, Any]:
         """Describe this grader as JSON, so that `rescore` can make it again from a ledger."""
-        return {
-            "grader": type(self).__name__,
-            "judges": list(map(describe_judge, self.judges)),
-            "names": [member.name for member in self.panel],
-            "settings": self.settings(),
-        }
+        judges, names = list(map(describe_judge, self.judges)), [member.name for member in self.panel]
+        return {"grader": type(self).__name__, "judges": judges, "names": names, "settings": self.settings()}
 
     def settings(self) -> dict[str, Any]:
         """Return those constructor arguments, as JSON, that questions and scores depend on; a subclass adds its own."""
@@ -270,9 +270,9 @@ class Grader(ABC):
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
         report = await self._with_penalty(rubric, submission, report)
-        if rubric.scale is not None and report.score is not None and self.policies.normalize:
-            return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
-        return report
+        if rubric.scale is None or report.score is None or not self.policies.normalize:
+            return report
+        return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
 
     async def _report(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> EvaluationReport:
         """Make the report; in a thread if it has checks or metrics, which may take a second for each.

@@ -13,9 +13,7 @@ from typing import Any, Literal, cast
 
 from aiohttp import web
 
-from rubric_integrations.results.interpret import extreme_judgment
 from rubric_integrations.results.report import EvaluationReport
-from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.server.access import check_access, check_token
 from rubric_integrations.server.bodies import LabelUse, Sample, read_json, read_samples, read_submission
 from rubric_integrations.server.metrics import metrics_text
@@ -127,7 +125,7 @@ class _Endpoints:
         if self._empty == "error":
             raise RequestProblem(422, "has no text after the prompt and the thinking: there is nothing to grade")
         rubric = await self._service.rubric_of(Row("empty", None, rubric=sample.rubric))
-        return _least_score(rubric, self._service.grader.policies.normalize), _logs(None)
+        return self._service.grader.least_score(rubric), _logs(None)
 
 
 def _guard(service: GradingService, token: str | None) -> Any:
@@ -189,9 +187,3 @@ def _logs(report: EvaluationReport | None, *, has_failed: bool = False) -> dict[
         "rubric/empty": float(report is None and not has_failed),
         "rubric/failed": float(has_failed),
     }
-
-
-def _least_score(rubric: Rubric, normalize: bool) -> float:
-    worst = [extreme_judgment(criterion, "worst").verdict for criterion in rubric.criteria]
-    score = rubric.compute_score(worst, normalize)
-    return 0.0 if score is None else score

@@ -17,8 +17,9 @@ from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 
 from rubric_integrations._util.json_lines import parse_json
 from rubric_integrations.server.problems import RequestProblem
-from rubric_integrations.server.rollouts import has_answer, response_of
+from rubric_integrations.submission.rollout_text import response_of
 from rubric_integrations.submission.rows import Row, read_row
+from rubric_integrations.submission.thinking import split_completion
 
 LabelUse = Literal["reference", "rubric", "ignore"]
 """What the labels of OpenRLHF are: exemplary responses, rubrics, or nothing that grades need."""
@@ -126,18 +127,21 @@ def _sample(query: object, prompt: object, label: object, number: int, label_use
     try:
         response = response_of(cast("str", query), cast("str", prompt))
     except ValueError as error:
-        raise RequestProblem(422, f"`query[{number}]` {error}") from None
+        raise RequestProblem(422, f"`query[{number}]`: {error}: send `query` and `prompts` as OpenRLHF does") from None
     label = None if isinstance(label, float) and math.isnan(label) else label
     rubric = label if label_use == "rubric" and label != "" else None
-    if not has_answer(response):
+    thinking, output, *_ = split_completion(response)
+    if not output.strip():
         return Sample(None, rubric)
-    reference = None
+    parts, reference = {"thinking": thinking, "output": output}, None
     if label_use == "reference" and label not in (None, ""):
         reference = label if isinstance(label, str) else json.dumps(label, ensure_ascii=False)
-    row = read_row({"response": response, "query": prompt or None, "reference": reference}, number)
+    row = read_row({"response": parts, "query": prompt or None, "reference": reference}, number)
     if row.submission is None:
         raise RequestProblem(422, f"`query[{number}]`: {(row.error or '').removeprefix(f'row {number}').lstrip(': ')}")
-    return Sample(row._replace(rubric=rubric), rubric)
+    # A policy could persuade the judge in its thoughts.
+    submission = row.submission.model_copy(update={"hide_thinking": True})
+    return Sample(row._replace(submission=submission, rubric=rubric), rubric)
 
 
 def _list_of(data: Mapping[str, Any], name: str) -> list[object]:

@@ -59,6 +59,26 @@ def split_thinking(text: str) -> SplitResponse:
     return SplitResponse(_join(thinking), _without_output_markers(text[position:].strip()), block)
 
 
+def split_completion(text: str, starts_in_thinking: bool = False) -> SplitResponse:
+    """Split what a policy has written after a prompt, whose end may be the beginning of the thinking.
+
+    Without a beginning, everything before `</think>` is thinking, as parsers of reasoning models take it.
+
+    Args:
+        text: The completion.
+        starts_in_thinking: Whether the prompt ends with `<think>`: a completion without `</think>` is all thinking.
+
+    Example:
+        >>> split_completion("6 x 7</think>It is 42.").output, split_completion("6 x 7", starts_in_thinking=True).output
+        ('It is 42.', '')
+    """
+    begins, ends = _THINKING_BEGINS.search(text), _THINKING_ENDS.search(text)
+    has_no_begin = ends is not None and not (begins and begins.start() < ends.start())
+    if has_no_begin or (starts_in_thinking and not _THINKING_BEGINS.match(text.lstrip())):
+        text = f"<think>{text}"
+    return split_thinking(text)
+
+
 def split_parts(parts: Mapping[str, Any]) -> SplitResponse:
     """Return the parts of `{"thinking": ..., "output": ...}`; the output is split if there is no other thinking.
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from rubric_integrations.submission.dialects.registry import read_conversation
 from rubric_integrations.submission.messages import Respond
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.submission.thinking import SplitResponse, split_thinking
+from rubric_integrations.submission.thinking import SplitResponse, split_completion, split_thinking
 
 # Where parsers of chat templates put the thinking of a message.
 _THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking")
@@ -59,7 +59,7 @@ def read_completion(
     fields |= {"reference": None if reference == "" else reference, "context": () if context is None else context}
     if isinstance(completion, str):
         starts_in_thinking |= isinstance(prompt, str) and prompt.rstrip().lower().endswith(("<think>", "<thinking>"))
-        parts = _split(completion, starts_in_thinking)
+        parts = split_completion(completion, starts_in_thinking)
         _require_answer(parts)
         return _submission(fields, parts.output, parts.thinking)
     if not isinstance(completion, list | tuple):
@@ -95,17 +95,6 @@ def _submission(fields: Mapping[str, Any], response: Any, thinking: str) -> Subm
     return Submission.model_validate({**fields, "response": response, "thinking": thinking or None})
 
 
-def _split(text: str, starts_in_thinking: bool) -> SplitResponse:
-    """Split the thinking from a text, also where its beginning belongs to the prompt."""
-    lower = text.lower()
-    begins, ends = lower.find("<think"), lower.find("</think")
-    # Without a beginning, everything before the end is thinking, as parsers of reasoning models take it.
-    has_no_begin = ends >= 0 and not 0 <= begins < ends
-    if (starts_in_thinking and not lower.lstrip().startswith("<think")) or has_no_begin:
-        text = f"<think>{text}"
-    return split_thinking(text)
-
-
 def _require_answer(parts: SplitResponse) -> None:
     if not parts.is_closed:
         raise NoAnswerError("the thinking has no end")
@@ -125,7 +114,7 @@ def _without_thinking(message: Any, starts_in_thinking: bool) -> Any:
         return fields
     thinking = _thinking_of(fields)
     # What the trainer has parsed does not begin with thinking any more.
-    parts = _split(content, starts_in_thinking and not thinking)
+    parts = split_completion(content, starts_in_thinking and not thinking)
     thinking = "\n\n".join(text for text in (thinking, parts.thinking) if text)
     return {**fields, "content": parts.output, **({_THINKING_FIELDS[0]: thinking} if thinking else {})}
 

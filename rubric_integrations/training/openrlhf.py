@@ -15,6 +15,7 @@ from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.results.outcomes import outcomes_of
 from rubric_integrations.results.report import JudgeError
+from rubric_integrations.submission.rollout_text import response_of
 from rubric_integrations.submission.values import value_text
 from rubric_integrations.training.sample_grader import DEFAULT_CONCURRENCY, Reward, SampleGrader
 
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
 
 RewardFunc = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]
-
-END_TOKENS = (
-    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>",
-    "<end_of_turn>", "<eos>", "<pad>", "</s>", "[/INST]", "<｜end▁of▁sentence｜>",
-)  # fmt: skip
-"""Special tokens with which widely used models end a response or pad it."""
 
 
 def openrlhf_reward(
@@ -42,7 +37,6 @@ def openrlhf_reward(
     max_concurrency: int = DEFAULT_CONCURRENCY,
     failed: Literal["raise", "nan"] = "raise",
     max_failures: int = 64,
-    end_tokens: Sequence[str] = END_TOKENS,
 ) -> RewardFunc:
     """Return a `reward_func(queries, prompts, labels)` for OpenRLHF, which grades each response by a rubric.
 
@@ -73,7 +67,6 @@ def openrlhf_reward(
             `"nan"` returns NaN, for dynamic filtering alone: without it, NaN reaches the advantages of all samples.
         max_failures: With `failed="nan"`, the number of failures in a row, at least 1, that end the run, because
             OpenRLHF would go on replacing groups until it has no prompts left.
-        end_tokens: The special tokens that are removed from the end of a response.
 
     Raises:
         RubricError: The rubric or its file is invalid.
@@ -93,15 +86,14 @@ def openrlhf_reward(
     samples = SampleGrader(
         rubric, judge, grader=grader, normalize=normalize, empty=empty, ledger=ledger, max_concurrency=max_concurrency
     )
-    return _RewardFunction(samples, failed == "nan", max_failures, tuple(end_tokens))
+    return _RewardFunction(samples, failed == "nan", max_failures)
 
 
 class _RewardFunction:
     """The reward function; an object, because it counts failures, and because it can be pickled."""
 
-    def __init__(self, samples: SampleGrader, failed_is_nan: bool, max_failures: int, end_tokens: tuple[str, ...]):
+    def __init__(self, samples: SampleGrader, failed_is_nan: bool, max_failures: int):
         self._samples, self._failed_is_nan, self._max_failures = samples, failed_is_nan, max_failures
-        self._end_tokens = end_tokens
         # Without a lock: threads that fail at the same moment may be counted as one, which ends the run a little later.
         self._failures = 0
 
@@ -128,7 +120,13 @@ class _RewardFunction:
         return await asyncio.gather(*(self._grade(*row) for row in rows))
 
     async def _grade(self, query: str, prompt: str, label: Any) -> Reward:
-        response = _without_end_tokens(_response_of(query, prompt), self._end_tokens)
+        try:
+            response = response_of(query, prompt)
+        except ValueError as error:
+            raise ValueError(
+                f"a query cannot be graded: {error}. OpenRLHF cuts a prompt that is too long: raise `--data.max_len`, "
+                f"lower `--rollout.max_new_tokens` or leave such prompts out; it begins with {query[:60]!r}"
+            ) from None
         try:
             reward = await self._samples.grade(response, prompt, value_text(label))
         except JudgeError as error:
@@ -153,40 +151,3 @@ class _RewardFunction:
 
 
 _NO_REWARD = Reward(math.nan, None)
-
-
-def _response_of(query: str, prompt: str) -> str:
-    """Return what follows the prompt in a query.
-
-    Raises:
-        ValueError: The query does not begin with the prompt.
-    """
-    if query.startswith(prompt):
-        return query[len(prompt) :]
-    # Some tokenizers add or drop spaces next to special tokens when they decode them.
-    position = 0
-    for character in prompt:
-        if character.isspace():
-            continue
-        while position < len(query) and query[position].isspace():
-            position += 1
-        if not query.startswith(character, position):
-            raise ValueError(
-                f"the query {query[:60]!r}... does not begin with its prompt {prompt[:60]!r}..., which OpenRLHF cuts "
-                "if it is too long: raise `--data.max_len`, lower `--rollout.max_new_tokens` or leave such prompts "
-                "out; otherwise the judge would grade words of the prompt"
-            )
-        position += 1
-    return query[position:]
-
-
-def _without_end_tokens(response: str, tokens: tuple[str, ...]) -> str:
-    """Return a response without the special tokens and the space at its end."""
-    end = len(response)
-    while True:
-        while end and response[end - 1].isspace():
-            end -= 1
-        token = next((token for token in tokens if token and response.endswith(token, 0, end)), None)
-        if token is None:
-            return response[:end]
-        end -= len(token)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
 from rubric_integrations.graders import Grader
 from rubric_integrations.results.outcomes import outcomes_of
-from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.submission.files import Row
 from rubric_integrations.submission.messages import Respond
@@ -119,28 +117,12 @@ class RolloutReader(NamedTuple):
                 context=data.get(self.context),
             )
         except NoAnswerError as error:
-            reward = least_reward(rubric, self.grader) if self.empty == "least" else self.empty
+            reward = self.grader.least_score(rubric) if self.empty == "least" else self.empty
             rollout = _ungraded(row, f"the completion has no answer: {error}", group)
             return rollout._replace(is_empty=True, reward=reward)
         except (TypeError, ValueError) as error:
             return _ungraded(row, f"the completion cannot be read: {error_line(error)}", group)
         return Rollout(Graded(row._replace(submission=submission, rubric=own), None), group)
-
-
-def least_reward(rubric: Rubric, grader: Grader) -> float:
-    """Return the lowest score that a grader can give by a rubric.
-
-    Example:
-        >>> from rubric_integrations import Criterion, PerCriterionGrader
-        >>> rubric = Rubric([Criterion(requirement="Says 42", weight=3), Criterion(requirement="Is rude", weight=-2)])
-        >>> least_reward(rubric, PerCriterionGrader("offline", normalize=False))
-        -2.0
-    """
-    if grader.policies.normalize:
-        return 0.0
-    weights = [root.weight for root in rubric.tree] if rubric.tree else [c.full_weight for c in rubric.criteria]
-    penalty = grader.length_penalty.penalty_at_cap if grader.length_penalty else 0.0
-    return math.fsum(min(0.0, weight) for weight in weights) - penalty
 
 
 def _ungraded(row: Row, error: str, group: str) -> Rollout:

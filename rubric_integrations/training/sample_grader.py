@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.least_score import least_score
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.submission.thinking import split_thinking
+from rubric_integrations.submission.thinking import split_completion
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
@@ -85,9 +86,8 @@ class SampleGrader:
         self.rubric: Rubric = as_rubric(rubric)
         self._judge, self._configured, self._normalize = judge, grader, normalize
         self._ledger, self._max_concurrency = _ledger_address(ledger), max_concurrency
-        self.empty = _least_reward(self.rubric, grader.policies.normalize if grader else normalize)
-        if empty is not None:
-            self.empty = float(empty)
+        least = grader.least_score(self.rubric) if grader else least_score(self.rubric, normalize=normalize)
+        self.empty = least if empty is None else float(empty)
         self._forget_grader()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -97,8 +97,10 @@ class SampleGrader:
         vars(self).update(state)
         self._forget_grader()
 
-    async def grade(self, completion: str, query: Any = None, reference: Any = None) -> Reward:
-        """Grade one completion. A thinking block at its beginning is not graded.
+    async def grade(
+        self, completion: str, query: Any = None, reference: Any = None, *, starts_in_thinking: bool = False
+    ) -> Reward:
+        """Grade one completion. The thinking before the answer is not shown to the judge.
 
         A completion that is blank, or is blank after its thinking, or ends within its thinking, is empty.
 
@@ -106,6 +108,7 @@ class SampleGrader:
             completion: What the policy has written after the prompt.
             query: The task: a text or a list of messages; None or an empty text if there is none.
             reference: An exemplary answer, in the same forms.
+            starts_in_thinking: Whether the prompt ends with `<think>`.
 
         Raises:
             JudgeError: A criterion could not be judged, or the judge abstained so that the score is undefined.
@@ -114,9 +117,12 @@ class SampleGrader:
         from rubric_integrations.graders.rounds import grade_in_rounds
         from rubric_integrations.submission.inputs import as_submission
 
-        if not split_thinking(completion).output.strip():
+        thinking, output, *_ = split_completion(completion, starts_in_thinking)
+        if not output.strip():
             return Reward(self.empty, None)
-        submission: Submission = as_submission(completion, query or None, reference or None)
+        parts = {"thinking": thinking, "output": output}
+        submission: Submission = as_submission(parts, query or None, reference or None)
+        submission = submission.model_copy(update={"hide_thinking": True})
         report = await grade_in_rounds(self._shared_grader(), self.rubric, submission)
         if report.score is None:
             raise JudgeError(
@@ -163,7 +169,3 @@ def _ledger_address(ledger: object) -> str | None:
     text = str(ledger)
     # The processes of a trainer may have other working directories.
     return text if scheme_of(text) else str(Path(text).absolute())
-
-
-def _least_reward(rubric: Rubric, normalize: bool) -> float:
-    return 0.0 if normalize else -rubric.negative_weight

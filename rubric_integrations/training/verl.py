@@ -33,6 +33,7 @@ def verl_reward(
     ledger: str | PathLike[str] | None = None,
     max_concurrency: int = DEFAULT_CONCURRENCY,
     query_key: str = "query",
+    starts_in_thinking: bool = False,
 ) -> ComputeScore:
     """Return an asynchronous `compute_score` for verl, which grades each sample by a rubric.
 
@@ -58,6 +59,8 @@ def verl_reward(
             (`reward.num_workers`). For `judge` only.
         query_key: The key of the task in the column `extra_info`: a text or messages. Without it, the judge sees no
             task. The reference is the `ground_truth`, unless it is empty.
+        starts_in_thinking: Whether the chat template ends the prompt with `<think>`, so that the policy writes only the
+            end of its thinking: a completion without `</think>` has no answer then.
 
     Raises:
         RubricError: The rubric or its file is invalid.
@@ -76,12 +79,13 @@ def verl_reward(
     )
     # verl awaits coroutine functions and partial functions of them, but no other callables. A partial function can be
     # pickled, which a function within this one could not.
-    return partial(_compute_score, samples, query_key)
+    return partial(_compute_score, samples, query_key, starts_in_thinking)
 
 
 async def _compute_score(
     samples: SampleGrader,
     query_key: str,
+    starts_in_thinking: bool,
     /,
     data_source: str,
     solution_str: str,
@@ -92,7 +96,9 @@ async def _compute_score(
 ) -> dict[str, float | None]:
     query = _text((extra_info or {}).get(query_key))
     try:
-        score, report = await samples.grade(solution_str, query, _text(ground_truth))
+        score, report = await samples.grade(
+            solution_str, query, _text(ground_truth), starts_in_thinking=starts_in_thinking
+        )
     except JudgeError as error:
         raise JudgeError(
             f"no reward for a sample of {data_source!r}: {error}. Keep the reward manager `naive`, which gives this "

@@ -183,7 +183,7 @@ REWARD_BODIES: dict[str, tuple[object, str]] = {
     "lengths": ({"query": ["x"], "prompts": ["x", "y"], "labels": [""]}, "have 1, 2 and 1 entries"),
     "number": ({"query": [3], "prompts": ["x"]}, "`query[0]` is a number"),
     "boolean": ({"query": ["x"], "prompts": [True]}, "`prompts[0]` is true or false"),
-    "other prompt": ({"query": ["The answer"], "prompts": ["A question"]}, "does not begin with the text"),
+    "other prompt": ({"query": ["The answer"], "prompts": ["A question"]}, "does not begin with its prompt"),
     "unknown": ({"queries": []}, "did you mean `query`?"),
     "too many": ({"query": ["x"] * 2_000, "prompts": [""] * 2_000}, "more than the 1024"),
 }

@@ -75,6 +75,8 @@ def test_undefined_score_is_nan_if_that_was_chosen() -> None:
         (f"{PROMPT}9%<|im_end|>\n<|im_start|>assistant\n8.4%", PROMPT, "9%<|im_end|>\n<|im_start|>assistant\n8.4%"),
         (f"{PROMPT}8.4% \ud83d", PROMPT, "8.4% \\ud83d"),
         ("8.4%", "", "8.4%"),
+        # OpenRLHF cuts a prompt that is too long at its beginning.
+        (f"{PROMPT[9:]}8.4%", PROMPT, "8.4%"),
         (f"{PROMPT}<|im_end|>", PROMPT, None),
         (PROMPT, PROMPT, None),
     ],
@@ -90,12 +92,8 @@ def test_megabyte_of_end_tokens_is_removed() -> None:
     assert graded_response(f"{PROMPT}8.4%" + "<|im_end|>\n" * 100_000, PROMPT) == "8.4%"
 
 
-def test_end_tokens_of_another_model_can_be_named() -> None:
-    assert graded_response("Q:8.4%[STOP]", "Q:", end_tokens=["[STOP]"]) == "8.4%"
-
-
-@pytest.mark.parametrize("query", [PROMPT[9:] + "8.4%", "8.4%", "", "\ufffd" + PROMPT[1:] + "8.4%"])
-def test_prompt_that_was_cut_ends_the_run_instead_of_being_graded(query: str) -> None:
+@pytest.mark.parametrize("query", ["8.4%", "", "\ufffd" + PROMPT[1:] + "8.4%"])
+def test_query_that_does_not_begin_with_its_prompt_ends_the_run_instead_of_being_graded(query: str) -> None:
     with pytest.raises(JudgeOutage, match=r"does not begin with its prompt.*--data\.max_len"):
         graded_response(query, PROMPT, failed="nan")
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubric_integrations.server.rollouts import has_answer, response_of
+from rubric_integrations.submission.rollout_text import response_of
+from rubric_integrations.submission.thinking import split_completion
 
 PROMPT = (
     "<|im_start|>system\nYou are brief.<|im_end|>\n<|im_start|>user\n6 x 7?  Think.<|im_end|>\n<|im_start|>assistant\n"
@@ -65,5 +66,5 @@ def test_texts_of_a_megabyte_take_no_quadratic_time(text: str) -> None:
 def test_thinking_that_the_prompt_has_begun_is_no_part_of_the_answer() -> None:
     response = response_of(f"{PROMPT}<think>\n6 x 7 is 42</think>It is 42.", f"{PROMPT}<think>\n")
     assert response == "<think>\n6 x 7 is 42</think>It is 42."
-    assert has_answer(response)
-    assert not has_answer(response_of(f"{PROMPT}<think>\nlet me see", f"{PROMPT}<think>\n"))
+    assert split_completion(response).output == "It is 42."
+    assert not split_completion(response_of(f"{PROMPT}<think>\nlet me see", f"{PROMPT}<think>\n")).output

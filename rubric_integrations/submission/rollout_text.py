@@ -1,15 +1,14 @@
-"""The response in a rollout of OpenRLHF, which is one text: the prompt, the response and their special tokens."""
+"""The response in a rollout that is one text, as OpenRLHF has it: the prompt, the response and their special tokens."""
 
 from __future__ import annotations
 
 import re
 
-from rubric_integrations.submission.thinking import split_thinking
-
 # Special tokens that end a turn, of the chat templates in use. In the middle of a response they are kept: whether a
 # policy writes them there is for the judge to see.
-_END_TOKENS = re.compile(r"(?:\s*(?:<\|[\w▁ -]{1,40}\|>|<｜[\w▁ -]{1,40}｜>|</s>|<eos>|<pad>|<end_of_turn>))+\s*\Z")
-_LAST_CHARACTERS = 2_000
+_END_TOKEN = re.compile(r"(?:<\|[\w▁ -]{1,40}\|>|<｜[\w▁ -]{1,40}｜>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
+_LONGEST_TOKEN = 44
+_LAST_CHARACTERS = 100
 # A template that makes models think ends the prompt with this marker, so that it is missing in the response.
 _OPENS_THINKING = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
 # Characters of a prompt that was cut at its beginning, by which it is recognized, and attempts to find them.
@@ -34,26 +33,21 @@ def response_of(query: str, prompt: str) -> str:
     """
     begin = _end_of_prompt(query, prompt)
     if begin is None:
-        raise ValueError(
-            "does not begin with the text of the same number in `prompts`: send both as OpenRLHF does, because without "
-            "the prompt the response cannot be recognized"
-        )
-    text = query[begin:]
-    # Only the end is searched, so that a text full of white space takes no quadratic time.
-    head, tail = text[:-_LAST_CHARACTERS], text[-_LAST_CHARACTERS:]
-    response = head + _END_TOKENS.sub("", tail)
+        raise ValueError("it does not begin with its prompt, without which the response cannot be recognized")
+    response = _without_end_tokens(query[begin:])
     opening = _OPENS_THINKING.search(prompt[-_LAST_CHARACTERS:])
     return opening[0] + response if opening else response
 
 
-def has_answer(response: str) -> bool:
-    """Whether a response has any text after its thinking; one that was cut off while it was thinking has none.
-
-    Example:
-        >>> has_answer("<think>6 x 7"), has_answer("<think>6 x 7</think>42")
-        (False, True)
-    """
-    return bool(split_thinking(response).output.strip())
+def _without_end_tokens(text: str) -> str:
+    end = len(text)
+    while True:
+        while end and text[end - 1].isspace():
+            end -= 1
+        token = _END_TOKEN.search(text, max(0, end - _LONGEST_TOKEN), end)
+        if token is None:
+            return text[:end]
+        end = token.start()
 
 
 def _end_of_prompt(query: str, prompt: str) -> int | None:
