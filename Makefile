@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # One process more than there are cores: many tests wait for a server, a lease or another process.
 PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
 # The frameworks with many requirements, whose tests have environments of their own.
-HOSTS :=
+HOSTS := mlflow inspect
 PYTEST := -m pytest -q --ignore tests/ray $(HOSTS:%=--ignore tests/hosts/%) --numprocesses $(PROCESSES) --dist worksteal
 # Without byte code, each worker and each process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE

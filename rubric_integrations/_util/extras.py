@@ -6,12 +6,15 @@ import shlex
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "agreement": ("scipy",),
+    "inspect": ("inspect-ai",),
     "langchain": ("langchain",),
     "langchain-classic": ("langchain-classic",),
     "metrics": ("rapidfuzz", "rouge-score", "sacrebleu"),
+    "mlflow": ("mlflow",),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
     "postgres": ("psycopg[binary]",),
+    "pydantic-evals": ("pydantic-evals",),
     "ray": ("ray[data]",),
     "report": ("jinja2", "scipy"),
 }
