@@ -7,6 +7,8 @@ concurrency limit holds for all of them.
 from __future__ import annotations
 
 import re
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +109,8 @@ class RubricScorer(_Scorer):
         submission = submission_of(outputs, inputs, reference)
         failure = None
         try:
-            report = self._grader.grade_sync(rubric, submission)
+            with _without_traces_of_judges():
+                report = self._grader.grade_sync(rubric, submission)
         except JudgeError as error:
             report, failure = error.report, error
         total, *criteria = outcomes_of(report, self.name, failure)
@@ -142,6 +145,20 @@ def _check_names(rubric: Rubric) -> None:
 def _totals(report: EvaluationReport) -> dict[str, str]:
     totals = {"passed": report.passed, "coverage": report.coverage, "cost": report.cost}
     return {name: str(value) for name, value in totals.items() if value is not None}
+
+
+def _without_traces_of_judges() -> AbstractContextManager[None]:
+    """Leave MLflow's callback out of the calls of a judge.
+
+    `mlflow.genai.evaluate` switches the tracing of DSPy on, for programs that it runs itself. Each call of a judge
+    would be a trace among those of the program, and would take the ordinary path through DSPy, which is slower.
+    """
+    # Not imported: a grader whose judge has a model has imported it.
+    dspy: Any = sys.modules.get("dspy")
+    if dspy is None:
+        return nullcontext()
+    callbacks = [item for item in dspy.settings.callbacks if not type(item).__module__.startswith("mlflow.")]
+    return dspy.context(callbacks=callbacks)
 
 
 def _import_entities() -> Any:

@@ -10,11 +10,17 @@ import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
 from rubric_integrations.graders import CallLimits
+from rubric_integrations.judges import LMJudge
 from rubric_integrations.mlflow import RubricScorer
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, judge, make_grader
 from tests.hosts.tables import COLUMNS, print_arrivals
+from tests.openai_server import Call, OpenAIServer, Reply
 
 SAYS_42 = [{"name": "answer", "requirement": "Says 42", "check": {"number": 42}}]
+
+
+def always_met(call: Call) -> Reply:
+    return Reply("MET")
 
 
 def row(outputs: Any, expectations: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -140,6 +146,16 @@ def test_grade_that_is_slower_than_the_time_limit_of_mlflow_is_not_given_up(
 
     metrics, _ = evaluate(mlflow, [row(ROWS[0].response)], RubricScorer(RUBRIC, slow_judge))
     assert metrics["rubric/mean"] == 1.0
+
+
+def test_requests_of_the_judge_are_not_recorded_as_traces_of_the_program(mlflow: Any) -> None:
+    with OpenAIServer(always_met) as server:
+        grader = PerCriterionGrader(LMJudge("openai/mock", api_base=server.url, api_key="unused"))
+        rows = [row(f"{number}: {ROWS[0].response}") for number in range(4)]
+        before = len(mlflow.search_traces(return_type="list", max_results=1000))
+        evaluate(mlflow, rows, RubricScorer(RUBRIC, grader=grader))
+        mlflow.flush_trace_async_logging()
+    assert len(mlflow.search_traces(return_type="list", max_results=1000)) - before == len(rows)
 
 
 def test_rows_graded_in_threads_stay_below_the_cap_of_the_grader(mlflow: Any) -> None:
