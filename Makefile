@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # One process more than there are cores: many tests wait for a server, a lease or another process.
 PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
 # The frameworks with many requirements, whose tests have environments of their own.
-HOSTS := openrlhf trl verifiers verl
+HOSTS := inspect mlflow openrlhf trl verifiers verl
 # What verl and OpenRLHF need to compute rewards: all of their requirements would need a GPU.
 TRAINERS := verl==0.9.1 openrlhf==0.11.2
 TRAINER_LIBRARIES := torch==2.13.0 tensordict==0.10.0 transformers==5.10.4 hydra-core==1.3.8 codetiming==1.4.0 \

@@ -45,7 +45,20 @@ LAYERS: Layers = (
     ("graders",),
     ("runs",),
     ("agreement",),
-    ("dspy", "langchain", "pytest_plugin", "ray", "reporting", "redteam", "server", "tracing", "training"),
+    (
+        "dspy",
+        "langchain",
+        "pytest_plugin",
+        "ray",
+        "mlflow",
+        "inspect_ai",
+        "pydantic_evals",
+        "reporting",
+        "redteam",
+        "server",
+        "tracing",
+        "training",
+    ),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -58,8 +71,8 @@ MAX_LINES = 300
 
 # The packages from which users import.
 PUBLIC_PACKAGES = (
-    "", "agreement", "checks", "dspy", "formats", "graders", "judges", "langchain", "ray", "redteam", "reporting",
-    "results", "runs", "server", "submission", "tracing", "training",
+    "", "agreement", "checks", "dspy", "formats", "graders", "inspect_ai", "judges", "langchain", "mlflow",
+    "pydantic_evals", "ray", "redteam", "reporting", "results", "runs", "server", "submission", "tracing", "training",
 )  # fmt: skip
 MAX_PARAMETERS = 15
 VARIADIC = {
@@ -251,13 +264,17 @@ def imported(module: str) -> Any:
 
 
 def public_objects() -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of each public class and function of ours."""
+    """Yield the name and the value of each public class and function of ours.
+
+    The second class of one name, as of the evaluators of two frameworks, has the name of its package before it.
+    """
+    values: dict[str, Any] = {}
     for package in PUBLIC_PACKAGES:
         loaded = imported(package)
         for name in loaded.__all__:
             value = getattr(loaded, name)
             if inspect.isclass(value) or inspect.isfunction(value):
-                yield name, value
+                yield (name if values.setdefault(name, value) is value else f"{package}.{name}"), value
 
 
 PUBLIC = dict(public_objects())

@@ -6,13 +6,16 @@ import shlex
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "agreement": ("scipy",),
+    "inspect": ("inspect-ai",),
     "langchain": ("langchain",),
     "langchain-classic": ("langchain-classic",),
     "metrics": ("rapidfuzz", "rouge-score", "sacrebleu"),
+    "mlflow": ("mlflow",),
     "otel": ("opentelemetry-api",),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
     "postgres": ("psycopg[binary]",),
+    "pydantic-evals": ("pydantic-evals",),
     "ray": ("ray[data]",),
     "report": ("jinja2", "scipy"),
     "trl": ("trl",),

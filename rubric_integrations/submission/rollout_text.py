@@ -16,7 +16,7 @@ _MIN_KEPT, _MAX_ATTEMPTS = 64, 100
 
 
 def response_of(query: str, prompt: str) -> str:
-    r"""Return the response in a rollout, without the special tokens at its end.
+    r"""Return the response in a rollout, without the special tokens and the white space at its end.
 
     Args:
         query: The prompt and the response. Of a prompt that was too long, OpenRLHF keeps the end; and some tokenizers

@@ -1,0 +1,140 @@
+"""Scores the samples of an Inspect AI evaluation, or those of its log (extra `inspect`).
+
+Inspect scores samples side by side on one event loop. All scorers of a process with the same name of a judge share one
+grader, whose concurrency limit holds for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rubric_integrations._util.extras import install_command
+from rubric_integrations.formats.row_rubrics import RowRubrics
+from rubric_integrations.formats.rubric_like import RubricLike
+from rubric_integrations.graders.shared import shared_grader
+from rubric_integrations.results.outcomes import Outcome, outcomes_of
+from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.submission.inputs import as_submission
+from rubric_integrations.submission.messages import Respond, check_respond
+from rubric_integrations.submission.submission import Submission
+from rubric_integrations.submission.untyped import own_rubric_of
+
+if TYPE_CHECKING:
+    from rubric_integrations.graders import Grader
+    from rubric_integrations.judges import JudgeLike
+
+__all__ = ["rubric_scorer"]
+
+Score = Callable[[Any, Any], Any]
+"""The asynchronous function of a `TaskState` and a `Target` that Inspect calls for each sample."""
+
+_NOT_SCORED = float("nan")
+
+
+def _registered(make_scorer: Callable[..., Score]) -> Any:
+    """Register a scorer with Inspect; without Inspect, leave a function that says how to install it."""
+    try:
+        scorers: Any = import_module("inspect_ai.scorer")
+    except ImportError:
+        return make_scorer
+    return scorers.scorer(metrics={"*": [scorers.mean(), scorers.stderr()]})(make_scorer)
+
+
+@_registered
+def rubric_scorer(
+    rubric: RubricLike | None = None,
+    judge: JudgeLike | None = None,
+    *,
+    grader: Grader | None = None,
+    name: str = "rubric",
+    respond: Respond = "last",
+) -> Score:
+    """Return a scorer of an Inspect task that grades samples against a rubric.
+
+    The value of a sample is a dictionary: `rubric` is the score, and `rubric.<criterion>` that of a criterion, in
+    [0, 1]. Each has a mean and a standard error, and epochs are reduced key by key. Higher is better: a penalty has 0
+    if the error was committed. An abstention is NaN, which metrics and reducers leave out and `unscored_samples`
+    counts. A sample whose grade failed is `Score.unscored` with the reason `grader_failed`, and one without a response
+    with `no_response`. `passed`, the coverage, the cost and each criterion with its reason are in the metadata.
+
+    Inspect keeps the arguments in the log, from which `inspect score` makes the scorer again: use the path of a rubric
+    file and the name of a judge, since the log keeps only the names of functions and graders.
+
+    Args:
+        rubric: The path of a rubric file, a list, a dictionary or a `Rubric`. A sample that has a rubric of its own
+            under `rubric` in its metadata is graded by both; None if each sample has one. Inspect needs the same keys
+            for all samples: the criteria of a sample's own rubric are in the score and the metadata, and have no key.
+        judge: What judges the criteria, such as the name of a model. Pass either `judge` or `grader`.
+        grader: A configured grader.
+        name: The key of the score, and the part before the dot in the keys of the criteria.
+        respond: What is graded: the `"last"` answer, with the input of the sample as its task, or all messages, as a
+            `"transcript"` or with numbered steps as a `"trajectory"`.
+
+    Raises:
+        ImportError: Inspect is not installed.
+        RubricError: The rubric, its file or its data is invalid.
+        TypeError: `rubric` or `grader` is of no accepted type.
+        ValueError: Neither or both of `judge` and `grader` are passed, or `respond` is unknown.
+
+    Example:
+        >>> from inspect_ai import Task  # doctest: +SKIP
+        >>> Task(dataset=samples, scorer=rubric_scorer("rubric.yaml", "openai/gpt-5-mini"))  # doctest: +SKIP
+    """
+    unscored = _import_scorers().Score.unscored
+    make_score = _import_scorers().Score
+    check_respond(respond)
+    rubrics, judging = RowRubrics(rubric), shared_grader(judge, grader, "rubric_scorer")
+    keys = [name, *(f"{name}.{key}" for key in (rubrics.shared.keys if rubrics.shared else ()))]
+
+    async def score(state: Any, target: Any) -> Any:
+        answer = state.output.completion
+        if respond == "last" and not answer.strip():
+            return unscored(reason="no_response", explanation="not graded: the completion is empty")
+        rubric_of_sample = rubrics.of(state, own_rubric_of(state.metadata))
+        try:
+            report = await judging.grade(rubric_of_sample, _submission(state, target, respond))
+        except JudgeError as error:
+            return unscored(
+                reason="grader_failed", answer=answer, explanation=f"not graded: {error}",
+                metadata=_metadata(error.report, name, error),
+            )  # fmt: skip
+        outcomes = outcomes_of(report, name)
+        scores = {outcome.name: outcome.score for outcome in outcomes if outcome.score is not None}
+        return make_score(
+            value={key: scores.get(key, _NOT_SCORED) for key in keys},
+            answer=answer,
+            explanation=_explanation(outcomes),
+            metadata=_metadata(report, name),
+        )
+
+    return score
+
+
+def _submission(state: Any, target: Any, respond: Respond) -> Submission:
+    if respond == "last":
+        return as_submission(state.output.completion, state.input_text or None, target.text or None)
+    return as_submission({"messages": state.messages, "respond": respond}, None, target.text or None)
+
+
+def _explanation(outcomes: list[Outcome]) -> str:
+    total, *criteria = outcomes
+    lines = [f"{outcome.name}: {outcome.label or 'judge failed'}. {outcome.explanation}" for outcome in criteria]
+    return "\n\n".join([total.explanation, *lines])
+
+
+def _metadata(report: EvaluationReport, name: str, failure: Exception | None = None) -> dict[str, Any]:
+    fields = {"label", "score", "explanation", "error"}
+    criteria = outcomes_of(report, name, failure)[1:]
+    return {
+        "passed": report.passed, "coverage": report.coverage, "cost": report.cost,
+        "criteria": {outcome.name: outcome.model_dump(include=fields, exclude_none=True) for outcome in criteria},
+    }  # fmt: skip
+
+
+def _import_scorers() -> Any:
+    try:
+        return import_module("inspect_ai.scorer")
+    except ImportError as error:
+        raise ImportError(f"Inspect is not installed: {install_command('inspect')}") from error
