@@ -6,12 +6,20 @@ USER_STAMP := $(VENV)/.installed-report
 STAMP := $(VENV)/.installed
 # One process more than there are cores: many tests wait for a server, a lease or another process.
 PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
-# The frameworks with many requirements, whose tests have environments of their own.
-HOSTS := inspect mlflow openrlhf trl verifiers verl
-# What verl and OpenRLHF need to compute rewards: all of their requirements would need a GPU.
-TRAINERS := verl==0.9.1 openrlhf==0.11.2
+# The frameworks with many requirements, whose tests have environments of their own. Most are an extra of the project.
+HOSTS := clients inspect mlflow openrlhf trl verifiers verl
+# Without constraints.txt, because they need other versions of the same libraries. What verl and OpenRLHF need to compute
+# rewards is less than what they require, which would need a GPU.
 TRAINER_LIBRARIES := torch==2.13.0 tensordict==0.10.0 transformers==5.10.4 hydra-core==1.3.8 codetiming==1.4.0 \
   einops==0.8.2 pylatexenc==2.11 ray==2.60.0 sympy==1.14.0
+LIBRARIES_clients := deepeval==4.3.1 langfuse==5.0.4 arize-phoenix-client==3.5.0
+LIBRARIES_openrlhf := $(TRAINER_LIBRARIES)
+LIBRARIES_verl := $(TRAINER_LIBRARIES)
+ALONE_openrlhf := openrlhf==0.11.2
+ALONE_verl := verl==0.9.1
+IMPORTS_clients := deepeval, langfuse, phoenix.client
+IMPORTS_inspect := inspect_ai
+TEST_TOOLS := hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist
 PYTEST := -m pytest -q --ignore tests/ray $(HOSTS:%=--ignore tests/hosts/%) --numprocesses $(PROCESSES) --dist worksteal
 # Without byte code, each worker and each process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -55,19 +63,18 @@ test-hosts: $(HOSTS:%=test-host-%) ## Run the tests with the real MLflow, TRL, .
 
 test-training: test-host-trl ## Run the tests with the real trainers of TRL, on random weights
 
+# The import fails if a framework is not there after all: its tests would be skipped.
 test-host-%:
 	$(PYTHON) -m venv build/hosts/$*
-	build/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]' \
-	  hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist
+	build/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]' $(TEST_TOOLS)
+	build/hosts/$*/bin/python -c 'import $(or $(IMPORTS_$*),$*)'
 	build/hosts/$*/bin/python -m pytest -q tests/hosts/$*
 
-# Without constraints.txt: trainers need other versions of the same libraries.
-test-host-verl test-host-openrlhf: test-host-%:
+test-host-clients test-host-openrlhf test-host-verl: test-host-%:
 	$(PYTHON) -m venv build/hosts/$*
-	build/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check $(TRAINER_LIBRARIES)
-	build/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check --editable . \
-	  hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist
-	build/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(filter $*==%,$(TRAINERS))
+	build/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check --editable . $(LIBRARIES_$*) $(TEST_TOOLS)
+	$(ALONE_$*:%=build/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps %)
+	build/hosts/$*/bin/python -c 'import $(or $(IMPORTS_$*),$*)'
 	build/hosts/$*/bin/python -m pytest -q tests/hosts/$*
 
 simulate: $(STAMP) ## Play 20,000 simulated runs with faults, crashes and pauses (about ten minutes)

@@ -1,4 +1,4 @@
-"""The examples of deepeval, promptfoo, Langfuse and Phoenix on the page of the hosts.
+"""The examples of deepeval, Langfuse and Phoenix on the page of the hosts, with the real clients.
 
 The clients of Langfuse and Phoenix send to a server of the test.
 """
@@ -6,8 +6,6 @@ The clients of Langfuse and Phoenix send to a server of the test.
 from __future__ import annotations
 
 import json
-import os
-import runpy
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,17 +14,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import yaml
 
-from rubric_integrations import JudgeError
-from rubric_integrations.graders import Grader
 from tests.hosts.page import run_example
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, make_grader
 from tests.hosts.tables import print_arrivals
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples/promptfoo"
 VERDICTS = [row for row in ROWS if row.score is not None]
-FAILING = ROWS[-1]
 
 
 class Recorder(BaseHTTPRequestHandler):
@@ -67,7 +60,6 @@ def test_deepeval_metric_has_the_scores_and_fails_the_case_whose_judge_failed(
 ) -> None:
     monkeypatch.setenv("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
     monkeypatch.chdir(tmp_path)
-    pytest.importorskip("deepeval", reason="deepeval is not installed: pip install deepeval")
     metric = run_example("deepeval")["RubricMetric"](RUBRIC, make_grader())
     deepeval: Any = import_module("deepeval")
     configs: Any = import_module("deepeval.evaluate")
@@ -92,7 +84,6 @@ def test_deepeval_metric_has_the_scores_and_fails_the_case_whose_judge_failed(
 def test_langfuse_gets_a_score_for_each_outcome_and_a_category_for_an_abstention(
     recorder: tuple[str, list[tuple[str, Any]]],
 ) -> None:
-    pytest.importorskip("langfuse", reason="Langfuse is not installed: pip install langfuse")
     url, received = recorder
     langfuse: Any = import_module("langfuse").Langfuse(public_key="pk-test", secret_key="sk-test", base_url=url)
     send_scores = run_example("langfuse")["send_scores"]
@@ -112,7 +103,6 @@ def test_langfuse_gets_a_score_for_each_outcome_and_a_category_for_an_abstention
 def test_phoenix_gets_an_annotation_for_each_outcome_and_a_label_alone_for_an_abstention(
     recorder: tuple[str, list[tuple[str, Any]]],
 ) -> None:
-    pytest.importorskip("phoenix.client", reason="Phoenix is not installed: pip install arize-phoenix-client")
     url, received = recorder
     client: Any = import_module("phoenix.client").Client(base_url=url)
     annotate = run_example("phoenix")["annotate"]
@@ -125,50 +115,3 @@ def test_phoenix_gets_an_annotation_for_each_outcome_and_a_label_alone_for_an_ab
     }  # fmt: skip
     [abstention] = [cell["result"] for cell in sent if "score" not in cell["result"]]
     assert abstention["label"] == "CANNOT_ASSESS"
-
-
-@pytest.fixture
-def promptfoo(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names of the assertion, which is loaded by its path as promptfoo does it."""
-    monkeypatch.chdir(EXAMPLE)
-    return runpy.run_path("rubric_assert.py")
-
-
-def test_promptfoo_assertion_grades_the_examples_of_its_configuration(promptfoo: dict[str, Any]) -> None:
-    configuration = yaml.safe_load(Path("promptfooconfig.yaml").read_text(encoding="utf-8"))
-    [assertion] = configuration["defaultTest"]["assert"]
-    assert assertion["value"] == "file://rubric_assert.py"
-    right, wrong = (
-        promptfoo["get_assert"](test["vars"]["response"], {"vars": test["vars"], "config": assertion["config"]})
-        for test in configuration["tests"]
-    )
-    assert (right["pass"], wrong["pass"]) == (True, False)
-    assert right["namedScores"]["rubric.margin"] == 1.0
-    assert len(right["componentResults"]) == len(right["namedScores"])
-    assert json.loads(json.dumps(right)) == right
-
-
-def test_promptfoo_assertion_about_six_responses_raises_for_the_one_whose_judge_failed(
-    promptfoo: dict[str, Any], tmp_path: Path
-) -> None:
-    (tmp_path / "rubric.json").write_text(json.dumps(RUBRIC.to_dict()))
-    get_assert = promptfoo["get_assert"]
-
-    def six_grader(_judge: str, _ledger: str | None) -> Grader:
-        return make_grader()
-
-    get_assert.__globals__["grader_of"] = six_grader
-    context = {"vars": {"query": QUERY}, "config": {"rubric": str(tmp_path / "rubric.json"), "judge": "unused"}}
-    for row in VERDICTS:
-        assert get_assert(row.response, context)["score"] == pytest.approx(row.score)
-    unclear = get_assert(ROWS[4].response, context)
-    assert set(unclear["namedScores"]) == {"rubric.sourced", "rubric.rude"}
-    with pytest.raises(JudgeError, match="`right` was not judged"):
-        get_assert(FAILING.response, context)
-
-
-def test_promptfoo_assertion_with_a_ledger_stores_its_judgments(promptfoo: dict[str, Any], tmp_path: Path) -> None:
-    ledger = tmp_path / "judgments.sqlite"
-    config = {"rubric": "../quarterly_margin/rubric.yaml", "judge": "offline", "ledger": os.fspath(ledger)}
-    promptfoo["get_assert"]("The operating margin was 17.2%.", {"vars": {}, "config": config})
-    assert ledger.stat().st_size > 0
