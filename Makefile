@@ -19,7 +19,7 @@ ALONE_openrlhf := openrlhf==0.11.2
 ALONE_verl := verl==0.9.1
 IMPORTS_clients := deepeval, langfuse, phoenix.client
 IMPORTS_inspect := inspect_ai
-TEST_TOOLS := hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist
+TEST_TOOLS := hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist uv
 PYTEST := -m pytest -q --ignore tests/ray $(HOSTS:%=--ignore tests/hosts/%) --numprocesses $(PROCESSES) --dist worksteal
 # Without byte code, each worker and each process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE

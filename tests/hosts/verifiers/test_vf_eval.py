@@ -66,7 +66,7 @@ def serve(call: Call) -> Reply:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    uv = shutil.which("uv") or shutil.which("uv", path=str(ROOT / ".venv/bin"))
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if uv is None:
         pytest.skip("`uv` is not on the path, with which verifiers runs its harness")
     paths = {"PATH": f"{Path(uv).parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
