@@ -164,8 +164,9 @@ class RubricReward:
         `rubric/empty` are shares of the completions, `rubric/coverage` and `rubric/passed` are means over the graded
         ones. `rubric/right` is the mean score of the criterion `right` in [0, 1], for which higher is better, also for
         a penalty: 0 if the error was committed. Only the criteria of a rubric that all rows share have one.
-        `rubric/informative_criteria` is the share of criteria whose scores differ within a group: a criterion that all
-        completions of a group meet, or none, changes no advantage in this step. It is part of the reward all the same.
+        `rubric/informative_criteria` is the share of criteria whose scores differ within a group, as far as this process
+        has it: a criterion that all completions of a group meet, or none, changes no advantage in this step. It is part
+        of the reward all the same.
 
         Args:
             prompts: The prompts, texts or lists of messages; the completions of a group are side by side.
