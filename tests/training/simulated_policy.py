@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from rubric_integrations.training.health.columns import make_columns
 from rubric_integrations.training.health.result import RewardReport
@@ -24,7 +24,8 @@ RateOf = Callable[[str, float], float]
 """Returns the rate of a criterion at a progress from 0, the first step, to 1, the last one."""
 
 
-class Policy(NamedTuple):
+@dataclass(frozen=True)
+class Policy:
     """How a policy behaves in the course of its training.
 
     Attributes:

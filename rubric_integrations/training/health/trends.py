@@ -147,9 +147,13 @@ def measure_shortfall(judge: Any, second: Any, thirds: Thirds, level: float) -> 
     influences = x_rise * x_apart * residuals / spread - residuals / sizes
     sums = np.bincount(np.unique(clusters, return_inverse=True)[1], influences)
     fewest = min(counts)
-    variance = float(sums @ sums) * fewest / max(1, fewest - 1)
-    if fewest < FEWEST_GROUPS or variance <= ROUNDING**2:
+    if fewest < FEWEST_GROUPS:
         return Estimate(shortfall, None, None, len(x)), None
+    variance = float(sums @ sums)
+    if any(np.ptp(residuals[is_in]) <= ROUNDING for is_in in (~is_last, is_last)):
+        # As for other changes: a cluster more at either bound, for judges that differ in nothing but the last third.
+        variance += sum(2 / (count + 2) ** 2 for count in counts)
+    variance *= fewest / (fewest - 1)
     error = math.sqrt(variance)
     half = student_quantile(fewest - 1, level) * error
     p_value = 2 * float(special().stdtr(fewest - 1, -abs(shortfall) / error))
