@@ -282,6 +282,17 @@ def test_criteria_of_single_prompts_are_left_out_with_a_warning() -> None:
     assert any(warning.startswith("6 criteria are left out") for warning in report.warnings)
 
 
+def test_texts_with_half_an_emoji_are_written_as_json() -> None:
+    rubric = Rubric([Criterion(name="n", requirement="x\ud83d", weight=1)])
+    rows = [{"response": "8.4%", "metadata": {"step": step, "group": "\ud83d"}} for step in range(3) for _ in range(3)]
+    report = reward_report(
+        grade_many(rows, rubric, PerCriterionGrader(FakeJudge("MET"))), second=FakeJudge("UNMET"), sample=3
+    )
+    assert RewardReport.model_validate_json(report.model_dump_json()) == report
+    assert report.criteria["n"].requirement == "x\\ud83d"
+    assert len(report.to_dataframe()) == 3
+
+
 def test_rewards_that_are_weighted_sums_have_an_interval_beyond_one() -> None:
     rows = graded([(step, "x") for step in range(9) for _ in range(3)])
     rows = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rubric_integrations._util.notebook import data_frame, html_table
-from rubric_integrations._util.records import Record
+from rubric_integrations._util.records import EncodableText, Record
 from rubric_integrations._util.terminal import spend_text
 from rubric_integrations.results.estimate import Estimate
 from rubric_integrations.results.usage import Spend
@@ -48,7 +48,7 @@ class StepFigures(NamedTuple):
     failed: float | None
     ungraded: float | None
     equal_groups: float | None
-    criteria: dict[str, float | None]
+    criteria: dict[EncodableText, float | None]
     judge: float | None = None
     second: float | None = None
 
@@ -69,7 +69,7 @@ class CriterionTrend(NamedTuple):
             teaches the policy nothing any more. None if neither holds.
     """
 
-    requirement: str
+    requirement: EncodableText
     weight: float
     score: Trend
     lead: Trend | None
@@ -86,8 +86,8 @@ class JudgeGap(NamedTuple):
         second: The scores of the second judge.
         gap: The former less the latter.
         shortfall: How far the scores of the second judge in the last third are below those that its agreement with the
-            judge lets expect. A second judge that errs at random never follows in full; this figure allows for it.
-            Undefined if the judge's scores do not vary.
+            judge within the thirds predicts. A second judge that errs at random never follows in full; this figure
+            allows for it. Undefined if the judge's scores do not vary.
         p_value: The two-sided p-value of the shortfall; None if it has no interval.
     """
 
@@ -113,7 +113,7 @@ class SecondJudge(NamedTuple):
     sampled: int
     compared: int
     score: JudgeGap
-    criteria: dict[str, JudgeGap]
+    criteria: dict[EncodableText, JudgeGap]
     spend: Spend
 
 
@@ -151,10 +151,10 @@ class RewardReport(Record):
     failed: Trend
     ungraded: Trend
     equal_groups: Trend
-    criteria: dict[str, CriterionTrend]
+    criteria: dict[EncodableText, CriterionTrend]
     second: SecondJudge | None = None
-    signs: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    signs: tuple[EncodableText, ...] = ()
+    warnings: tuple[EncodableText, ...] = ()
 
     def summary(self) -> str:
         """Return the signs and the figures as text."""
@@ -177,7 +177,7 @@ class RewardReport(Record):
                 f"on {self.second.compared:,} completions, the judge: {self.second.score.judge.text}",
                 f"and the second judge: {self.second.score.second.text}",
                 f"the gap between them: {self.second.score.gap.text}",
-                f"the second judge falls short of what its agreement lets expect by {self.second.score.shortfall}",
+                f"shortfall of the second judge from what its agreement predicts: {self.second.score.shortfall}",
                 f"cost of the second judge: {spend}",
             ]
         return "\n".join([*lines, *self.warnings])

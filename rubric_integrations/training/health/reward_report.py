@@ -125,7 +125,8 @@ def measure_rewards(
     rewards = columns.rewards[~np.isnan(columns.rewards)]
     are_bounded = bool(len(rewards)) and bool(((rewards >= 0) & (rewards <= 1)).all())
     reward, words = trend(columns.rewards, UNIT if are_bounded else None), trend(columns.words, None)
-    (correlation, p_value), failed = length_correlation(columns, level), trend(columns.failed)
+    correlation, p_value = length_correlation(columns, level)
+    abstained, failed = trend(columns.abstained), trend(columns.failed)
     criteria = criterion_trends(columns, reward.change.low is not None and reward.change.low > 0, level)
     judge = second = np.full(len(completions), math.nan)
     comparison = None
@@ -138,13 +139,13 @@ def measure_rewards(
         words=words,
         length_correlation=correlation,
         coverage=trend(columns.coverage),
-        abstained=trend(columns.abstained),
+        abstained=abstained,
         failed=failed,
         ungraded=trend(columns.ungraded),
         equal_groups=trend(columns.equal_groups),
         criteria=criteria,
         second=comparison,
-        signs=find_signs(criteria, words, correlation, p_value, failed, comparison, level),
+        signs=find_signs(criteria, words, correlation, p_value, abstained, failed, comparison, level),
         warnings=(*_warnings(columns, without_step), *(second_warnings(grades) if grades else ())),
     )
 

@@ -12,7 +12,7 @@ from rubric_integrations.training.health.result import CriterionTrend, JudgeGap,
 from rubric_integrations.training.health.trends import Trend
 
 # The part of the gain that a criterion must explain for it to be the one that carries the gain: more than half, and
-# about twice as much as its weight lets expect.
+# about twice its share of the weights.
 _LEAST_PART, _MOST_PART = 0.5, 0.9
 
 
@@ -33,6 +33,7 @@ def find_signs(
     words: Trend,
     correlation: Estimate,
     correlation_p_value: float | None,
+    abstained: Trend,
     failed: Trend,
     second: SecondJudge | None,
     level: float,
@@ -45,6 +46,7 @@ def find_signs(
     total = math.fsum(abs(row.weight) for row in criteria.values()) or 1.0
     findings = [
         *_length(words, correlation, correlation_p_value),
+        *_of_rise(abstained, "the judge abstains more often", "the policy may learn to be unassessable"),
         *_of_rise(failed, "grades fail more often", "read the answers on which the judge fails"),
         *(finding for name, row in criteria.items() for finding in _of_criterion(name, row, abs(row.weight) / total)),
     ]
@@ -65,7 +67,7 @@ def _of_gap(scores: JudgeGap, criterion: str | None = None) -> Iterator[Finding]
     yield Finding(
         max(gap.p_value, scores.p_value),
         f"{where} does not follow: the judge's mean score was {scores.judge.text}, that of the second judge "
-        f"{scores.second.text}, which is less by {shortfall} than its agreement with the judge lets expect",
+        f"{scores.second.text}, which is {shortfall} less than its agreement with the judge predicts",
     )
 
 

@@ -114,7 +114,7 @@ def measure_trend(values: Any, thirds: Thirds, level: float, bounds: tuple[float
 
 
 def measure_shortfall(judge: Any, second: Any, thirds: Thirds, level: float) -> tuple[Estimate, float | None]:
-    """Estimate how far a second judge falls short of what its agreement with the judge lets expect, and a p-value.
+    """Estimate how far a second judge falls short of what its agreement with the judge predicts, and a p-value.
 
     A second judge that errs rises by less than the judge does even if a policy improves honestly. Therefore its scores
     are regressed on those of the judge and on the third of the steps: the result is the effect of the last third, with
