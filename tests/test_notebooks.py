@@ -63,8 +63,8 @@ def outdated_cells(notebook: Any, folder: Path) -> dict[int, Any]:
     return {number: (before, after) for number, (before, after) in enumerate(pairs) if before != after}
 
 
-def test_notebooks_folder_has_all_five() -> None:
-    assert len(NOTEBOOKS) >= 5
+def test_notebooks_folder_has_all_six() -> None:
+    assert len(NOTEBOOKS) >= 6
 
 
 @each_notebook

@@ -47,6 +47,7 @@ class GradedRow(NamedTuple):
         criterion_tags: The tags of each criterion, in the order of the report; empty if there is no report.
         attachments: The submission's attachments, as the line has them.
         labels: People's answers, by the name of the criterion; None if the row brought none.
+        metadata: What else the row says about itself, such as the step of a training run; None if it says nothing.
     """
 
     id: str
@@ -57,6 +58,7 @@ class GradedRow(NamedTuple):
     criterion_tags: tuple[tuple[str, ...], ...] = ()
     attachments: tuple[StoredAttachment, ...] = ()
     labels: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
 
     @property
     def is_graded(self) -> bool:
@@ -264,10 +266,9 @@ def _row(fields: dict[str, Any]) -> GradedRow:
         report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
     report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
     criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
-    labels = fields.get("labels")
     return GradedRow(
         str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments,
-        cast("dict[str, Any]", labels) if isinstance(labels, dict) else None,
+        _mapping(fields.get("labels")), _mapping(fields.get("metadata")),
     )  # fmt: skip
 
 
@@ -275,6 +276,10 @@ def _submission(fields: dict[str, Any]) -> tuple[Submission, tuple[StoredAttachm
     attachments = tuple(StoredAttachment.model_validate(entry) for entry in fields.get("attachments") or ())
     others = {name: value for name, value in fields.items() if name != "attachments"}
     return Submission.model_validate(others), attachments
+
+
+def _mapping(value: object) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def _text(value: object) -> str | None:
