@@ -6,7 +6,7 @@ import pytest
 
 from tests.training.simulated_policy import RATES, Policy, simulate
 
-NULL_RUNS = 400
+NULL_RUNS = 160
 HACKED_RUNS = 10
 
 
