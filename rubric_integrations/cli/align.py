@@ -12,6 +12,7 @@ from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, err, refuse
 from rubric_integrations.cli.figures import print_json, print_lines, print_warnings
 from rubric_integrations.cli.interrupts import sigterm_interrupts
+from rubric_integrations.cli.judge_arguments import ApiBaseOption, ApiKeyOption, JudgeSettingsOption
 from rubric_integrations.cli.judge_option import has_model, make_judge
 from rubric_integrations.cli.output_checks import ledger_files
 from rubric_integrations.cli.output_file import OutputFile
@@ -48,16 +49,9 @@ def align(
         str | None,
         typer.Option(help="The model that proposes instructions, on the same server; by default that of --judge."),
     ] = None,
-    api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            help="Key of that server. The variable RUBRIC_INTEGRATIONS_API_KEY keeps it out of the shell's history."
-        ),
-    ] = None,
-    judge_option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the model, such as temperature=0.")
-    ] = None,
+    api_base: ApiBaseOption = None,
+    api_key: ApiKeyOption = None,
+    judge_option: JudgeSettingsOption = None,
     rubric: RubricOption = None,
     ledger: Annotated[
         Path | None,

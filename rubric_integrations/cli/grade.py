@@ -15,6 +15,14 @@ from rubric_integrations.cli.grade_output import print_how_to_resume, warn_of_ba
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
 from rubric_integrations.cli.interrupts import sigterm_interrupts
+from rubric_integrations.cli.judge_arguments import (
+    ApiBaseOption,
+    ApiKeyOption,
+    EscalateBelowOption,
+    EscalateToOption,
+    JudgeSettingsOption,
+    StrategyOption,
+)
 from rubric_integrations.cli.judge_option import has_model, make_judges
 from rubric_integrations.cli.ledger_option import open_ledger_of_run
 from rubric_integrations.cli.parquet_output import ParquetOutput
@@ -47,33 +55,12 @@ def grade(
             "judge.json; or offline, without a model, the default. Several are a panel, which votes.",
         ),
     ] = None,
-    escalate_to: Annotated[
-        str | None,
-        typer.Option(help="Ask --judge first, and this expensive model where it is not sure; several must agree."),
-    ] = None,
-    escalate_below: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="The confidence below which it is not: see the command `certify`."),
-    ] = None,
-    api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            help="Key of that server. The variable RUBRIC_INTEGRATIONS_API_KEY keeps it out of the shell's history."
-        ),
-    ] = None,
-    judge_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="A setting of the model: temperature, max_tokens, seed, reasoning_effort, service_tier, "
-            "system_prompt, confidence, name or header.NAME.",
-        ),
-    ] = None,
-    strategy: Annotated[
-        Literal["per-criterion", "one-shot", "holistic"],
-        typer.Option(help="One call per criterion, one call for all criteria, or one score of the whole."),
-    ] = "per-criterion",
+    escalate_to: EscalateToOption = None,
+    escalate_below: EscalateBelowOption = None,
+    api_base: ApiBaseOption = None,
+    api_key: ApiKeyOption = None,
+    judge_option: JudgeSettingsOption = None,
+    strategy: StrategyOption = "per-criterion",
     query: Annotated[str | None, typer.Option(help="The task, for rows without a `query`.")] = None,
     response_column: Annotated[str | None, typer.Option(help="The column of the responses, if not `response`.")] = None,
     query_column: Annotated[str | None, typer.Option(help="The column of the tasks, if not `query`.")] = None,

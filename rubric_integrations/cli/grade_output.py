@@ -66,7 +66,7 @@ class FirstResults:
         return [graded for _, graded in sorted(self._first, key=lambda entry: entry[0])]
 
     def with_tables(self) -> list[Graded]:
-        """Return the results that get a table: all of a small run, else the worst, without those that lack nothing."""
+        """Return the results that get a table: all of a small run; of a larger one, the worst that lack anything."""
         if self._count <= MAX_TABLES:
             return self.results
         return [graded for *_, graded in sorted(self._worst, reverse=True)]

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rubric_integrations.cli.console import Exit, out, refuse
+from rubric_integrations.cli.judge_arguments import ApiBaseOption, ApiKeyOption, JudgeSettingsOption
 from rubric_integrations.cli.judge_option import make_judge
 from rubric_integrations.cli.output_file import OutputFile
 
@@ -17,16 +18,9 @@ def probe(
     judge: Annotated[
         str, typer.Option(help="The model to probe, such as openai/gpt-5-mini, or the file of an aligned judge.")
     ],
-    api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            help="Key of that server. The variable RUBRIC_INTEGRATIONS_API_KEY keeps it out of the shell's history."
-        ),
-    ] = None,
-    judge_option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the model, such as temperature=0.")
-    ] = None,
+    api_base: ApiBaseOption = None,
+    api_key: ApiKeyOption = None,
+    judge_option: JudgeSettingsOption = None,
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the full report to this file (JSON).")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False,
     max_concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent calls to the judge.")] = 64,

@@ -13,6 +13,14 @@ from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, err, out, refuse
 from rubric_integrations.cli.grader_options import GraderOptions
 from rubric_integrations.cli.import_option import import_modules
+from rubric_integrations.cli.judge_arguments import (
+    ApiBaseOption,
+    ApiKeyOption,
+    EscalateBelowOption,
+    EscalateToOption,
+    JudgeSettingsOption,
+    StrategyOption,
+)
 from rubric_integrations.cli.judge_option import has_model, make_judges
 from rubric_integrations.cli.ledger_option import ledger_address, open_ledger_of_run
 
@@ -33,26 +41,12 @@ def serve(
         list[str] | None,
         typer.Option(help="A model, the file of an aligned judge, or offline, the default. Several are a panel."),
     ] = None,
-    escalate_to: Annotated[
-        str | None, typer.Option(help="Ask --judge first, and this expensive model where it is not sure.")
-    ] = None,
-    escalate_below: Annotated[
-        float | None, typer.Option(min=0, max=1, help="The confidence below which it is not: see `certify`.")
-    ] = None,
-    api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            help="Key of that server. The variable RUBRIC_INTEGRATIONS_API_KEY keeps it out of the shell's history."
-        ),
-    ] = None,
-    judge_option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the model, as for `grade`.")
-    ] = None,
-    strategy: Annotated[
-        Literal["per-criterion", "one-shot", "holistic"],
-        typer.Option(help="One call per criterion, one call for all criteria, or one score of the whole."),
-    ] = "per-criterion",
+    escalate_to: EscalateToOption = None,
+    escalate_below: EscalateBelowOption = None,
+    api_base: ApiBaseOption = None,
+    api_key: ApiKeyOption = None,
+    judge_option: JudgeSettingsOption = None,
+    strategy: StrategyOption = "per-criterion",
     normalize: Annotated[
         bool, typer.Option("--normalize/--raw", help="Scores in [0, 1], or sums of weights, which may be negative.")
     ] = True,

@@ -129,7 +129,9 @@ class Cascade:
         )
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer several criteria about one submission: one request to each cheap judge, and one about the escalated.
+        """Answer several criteria about one submission, with one request to each judge.
+
+        The request to the expensive judge is about the criteria that are escalated.
 
         Raises:
             JudgeFailure: All questions were escalated, and the expensive judge has no answer to any.
