@@ -32,7 +32,7 @@ class RubricGraderConfig(_verifiers.JudgeConfig):
             environment variable that `api_key_var` names.
         sampling: `temperature`, `max_tokens`, `reasoning_effort` and `seed` of the judge.
         normalize: Whether the reward is in [0, 1]; if not, it is the raw weighted sum.
-        empty: The reward of a reply without an answer; by default the least reward of the rubric.
+        empty: The reward of a reply without an answer; by default (`least`) the lowest that the rubric allows.
         ledger: The path of a file or the URL of a PostgreSQL database, where judgments are stored and not requested
             a second time.
         max_concurrency: The largest number of concurrent calls of one process, at least 1.
@@ -45,7 +45,7 @@ class RubricGraderConfig(_verifiers.JudgeConfig):
     name: str = "rubric"
     path: Path
     normalize: bool = True
-    empty: float | None = None
+    empty: float | Literal["least"] = "least"
     ledger: str | None = None
     max_concurrency: int = Field(default=64, ge=1)
     view: Literal["last_reply", "full_trace"] = "last_reply"

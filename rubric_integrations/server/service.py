@@ -14,7 +14,7 @@ from rubric_integrations._util.threads import run_in_thread
 from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
 from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader
-from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.made_up_scores import refuse_made_up_scores
 from rubric_integrations.graders.rounds import grade_in_rounds
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend_limit import SpendLimit
@@ -94,7 +94,7 @@ class GradingService:
         deadline: float = 150.0,
     ):
         _check_limits(max_waiting, deadline)
-        _check_policies(grader)
+        refuse_made_up_scores(grader)
         self._rubrics = RowRubrics(rubric, library)
         if self._rubrics.has_function:
             raise TypeError("`rubric` is a function: a request can only bring a rubric of its own")
@@ -285,13 +285,3 @@ def _check_limits(max_waiting: int, deadline: float) -> None:
         raise ValueError(f"`max_waiting` must be at least 1, got {max_waiting!r}: no request could be graded")
     if not 0 < deadline < float("inf"):
         raise ValueError(f"`deadline` must be above 0 seconds and finite, got {deadline!r}")
-
-
-def _check_policies(grader: Grader) -> None:
-    if grader.policies.on_failure != "raise":
-        raise ValueError(
-            f"`grader` has `on_failure={grader.policies.on_failure!r}`: leave it out, because a server must not send a "
-            "number in place of a failure, which a training run would learn from"
-        )
-    if isinstance(grader, CriterionGrader) and grader.may_leave_open:
-        raise ValueError("`grader` has `stop_when_decided`: leave it out, because scores that are left open are none")

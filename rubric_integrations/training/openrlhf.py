@@ -32,7 +32,7 @@ def openrlhf_reward(
     *,
     grader: Grader | None = None,
     normalize: bool = True,
-    empty: float | None = None,
+    empty: float | Literal["least"] = "least",
     ledger: str | PathLike[str] | None = None,
     max_concurrency: int = DEFAULT_CONCURRENCY,
     failed: Literal["raise", "nan"] = "raise",
@@ -58,8 +58,8 @@ def openrlhf_reward(
         judge: What judges the criteria, such as a model name. Pass either `judge` or `grader`.
         grader: A configured grader, with settings and limits of its own.
         normalize: Whether rewards are in [0, 1]; if not, they are raw weighted sums. For `judge` only.
-        empty: The reward of a response without an answer. By default the least reward of the rubric: 0, or with raw
-            scores the sum of the negative weights.
+        empty: The reward of a response without an answer. By default (`"least"`) the lowest reward that the rubric
+            allows: 0, or with raw scores the sum of the negative weights.
         ledger: The path of a file, for all engines of one machine, or the URL of a PostgreSQL database, where
             judgments are stored and not requested a second time.
         max_concurrency: The largest number of concurrent calls of each vLLM engine, at least 1. For `judge` only.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
 from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader, PerCriterionGrader
-from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.made_up_scores import refuse_made_up_scores
 from rubric_integrations.graders.outage import JudgeOutage
 from rubric_integrations.runs.ledger.addresses import as_store
 from rubric_integrations.runs.runner import grade_many
@@ -21,6 +20,7 @@ from rubric_integrations.runs.summary import Graded
 from rubric_integrations.submission.messages import Respond, check_respond
 from rubric_integrations.training.rollout_file import RolloutFile, rank
 from rubric_integrations.training.rollouts import EmptyReward, Rollout, RolloutReader
+from rubric_integrations.training.sample_grader import check_empty
 from rubric_integrations.training.step_metrics import columns_of, metrics_of
 
 if TYPE_CHECKING:
@@ -126,13 +126,13 @@ class RubricReward:
             raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
         if isinstance(stop_after, bool) or not 0 <= stop_after <= 1:
             raise ValueError(f"`stop_after` must be a share from 0 to 1, got {stop_after!r}")
-        if empty is not None and empty != "least" and (isinstance(empty, bool | str) or not math.isfinite(empty)):
-            raise ValueError(f"`empty` must be a finite number, 'least' or None, got {empty!r}")
+        if empty is not None:
+            check_empty(empty)
         if not name:
             raise ValueError("`name` is empty: the metrics of the reward begin with it")
         check_respond(respond)
         self.grader = grader or PerCriterionGrader(judge, normalize=normalize is None or normalize)
-        _refuse_made_up_scores(self.grader)
+        refuse_made_up_scores(self.grader)
         rubrics = RowRubrics(rubric)
         if rubrics.shared is not None:
             self.grader.check_rubric(rubrics.shared)
@@ -245,18 +245,3 @@ class RubricReward:
                 f"{reason}. The training ends here, because it would go on with few of the completions, or with none. "
                 "Fix the judge and resume from the last checkpoint"
             )
-
-
-def _refuse_made_up_scores(grader: Grader) -> None:
-    """Refuse a grader whose scores may say something else than what the judge has answered.
-
-    Raises:
-        ValueError: It has such a setting.
-    """
-    if isinstance(grader, CriterionGrader) and grader.may_leave_open:
-        raise ValueError("`grader` has `stop_when_decided`: a score that is left open is no reward")
-    if grader.policies.on_failure != "raise":
-        raise ValueError(
-            f"`grader` has on_failure={grader.policies.on_failure!r}: use 'raise', with which a failure leaves the "
-            "completion out; as a score, it would be a gradient towards what makes judges fail"
-        )

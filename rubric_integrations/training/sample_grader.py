@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
 from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.least_score import least_score
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.submission.thinking import split_completion
+from rubric_integrations.submission.thinking import SplitResponse, split_completion
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
@@ -44,8 +45,8 @@ class SampleGrader:
         judge: What judges the criteria, such as a model name. Pass either `judge` or `grader`.
         grader: A configured grader, with settings and limits of its own.
         normalize: Whether rewards are in [0, 1]; if not, they are raw weighted sums. For `judge` only.
-        empty: The reward of a completion without an answer. By default the least reward of the rubric: 0, or with raw
-            scores the sum of the negative weights.
+        empty: The reward of a completion without an answer. By default (`"least"`) the lowest reward that the rubric
+            allows: 0, or with raw scores the sum of the negative weights.
         ledger: The path of a file, for all processes of one machine, or the URL of a PostgreSQL database, where
             judgments are stored and not requested a second time.
         max_concurrency: The largest number of concurrent calls of each process, at least 1. For `judge` only.
@@ -53,7 +54,8 @@ class SampleGrader:
     Raises:
         RubricError: The rubric or its file is invalid.
         TypeError: `ledger` is an open ledger.
-        ValueError: Neither or both of `judge` and `grader` are passed, or a setting does not go with `grader`.
+        ValueError: Neither or both of `judge` and `grader` are passed, a setting is out of range or does not go with
+            `grader`, or the grader would turn failures into scores, or leave scores open.
 
     Example:
         >>> from rubric_integrations._util.event_loop import run_sync
@@ -69,7 +71,7 @@ class SampleGrader:
         *,
         grader: Grader | None = None,
         normalize: bool = True,
-        empty: float | None = None,
+        empty: float | Literal["least"] = "least",
         ledger: str | PathLike[str] | None = None,
         max_concurrency: int = DEFAULT_CONCURRENCY,
     ):
@@ -81,13 +83,18 @@ class SampleGrader:
                 "`normalize` and `max_concurrency` are settings of the `grader` that was passed: set them there; "
                 "here they would have no effect"
             )
+        check_empty(empty)
         if max_concurrency < 1:
             raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
+        if grader:
+            from rubric_integrations.graders.made_up_scores import refuse_made_up_scores
+
+            refuse_made_up_scores(grader)
         self.rubric: Rubric = as_rubric(rubric)
         self._judge, self._configured, self._normalize = judge, grader, normalize
         self._ledger, self._max_concurrency = _ledger_address(ledger), max_concurrency
         least = grader.least_score(self.rubric) if grader else least_score(self.rubric, normalize=normalize)
-        self.empty = least if empty is None else float(empty)
+        self.empty = least if empty == "least" else float(empty)
         self._forget_grader()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -97,18 +104,16 @@ class SampleGrader:
         vars(self).update(state)
         self._forget_grader()
 
-    async def grade(
-        self, completion: str, query: Any = None, reference: Any = None, *, starts_in_thinking: bool = False
-    ) -> Reward:
+    async def grade(self, completion: str | SplitResponse, query: Any = None, reference: Any = None) -> Reward:
         """Grade one completion. The thinking before the answer is not shown to the judge.
 
         A completion that is blank, or is blank after its thinking, or ends within its thinking, is empty.
 
         Args:
-            completion: What the policy has written after the prompt.
+            completion: What the policy has written after the prompt; or a text whose thinking is split from it already,
+                such as a transcript, which is graded whole.
             query: The task: a text or a list of messages; None or an empty text if there is none.
             reference: An exemplary answer, in the same forms.
-            starts_in_thinking: Whether the prompt ends with `<think>`.
 
         Raises:
             JudgeError: A criterion could not be judged, or the judge abstained so that the score is undefined.
@@ -117,11 +122,11 @@ class SampleGrader:
         from rubric_integrations.graders.rounds import grade_in_rounds
         from rubric_integrations.submission.inputs import as_submission
 
-        thinking, output, *_ = split_completion(completion, starts_in_thinking)
-        if not output.strip():
+        parts = split_completion(completion) if isinstance(completion, str) else completion
+        if not parts.output.strip():
             return Reward(self.empty, None)
-        parts = {"thinking": thinking, "output": output}
-        submission: Submission = as_submission(parts, query or None, reference or None)
+        fields = {"thinking": parts.thinking, "output": parts.output}
+        submission: Submission = as_submission(fields, query or None, reference or None)
         submission = submission.model_copy(update={"hide_thinking": True})
         report = await grade_in_rounds(self._shared_grader(), self.rubric, submission)
         if report.score is None:
@@ -153,6 +158,17 @@ class SampleGrader:
 
     def _forget_grader(self) -> None:
         self._lock, self._grader = threading.Lock(), None
+
+
+def check_empty(empty: object) -> None:
+    """Check the reward of an empty completion.
+
+    Raises:
+        ValueError: It is neither `"least"` nor a finite number.
+    """
+    is_number = isinstance(empty, int | float) and not isinstance(empty, bool) and math.isfinite(empty)
+    if empty != "least" and not is_number:
+        raise ValueError(f"`empty` must be a finite number or 'least', got {empty!r}: trainers compute with it")
 
 
 def _ledger_address(ledger: object) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 from rubric_integrations._util.extras import install_command
 from rubric_integrations.results.outcomes import outcomes_of
 from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.submission.thinking import SplitResponse
 from rubric_integrations.submission.values import value_text
 from rubric_integrations.training.sample_grader import SampleGrader
 
@@ -65,9 +66,11 @@ async def score_rollout(config: Any, reward_name: str, task: Any, trace: Any) ->
     """
     judge = import_module("verifiers.v1.judge")
     samples = _sample_grader(_Settings(config))
+    response = judge.judge_response(trace, config.view)
     try:
         score, report = await samples.grade(
-            judge.judge_response(trace, config.view),
+            # In a transcript, a tool may write `</think>`, before which nothing may be hidden from the judge.
+            response if config.view == "last_reply" else SplitResponse("", response),
             judge.judge_question(task, config.question_field),
             value_text(judge.judge_question(task, config.answer_field)) if config.answer_field else None,
         )

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.results.outcomes import outcomes_of
 from rubric_integrations.results.report import JudgeError
+from rubric_integrations.submission.thinking import split_completion
 from rubric_integrations.submission.values import value_text
 from rubric_integrations.training.sample_grader import DEFAULT_CONCURRENCY, SampleGrader
 
@@ -29,7 +30,7 @@ def verl_reward(
     *,
     grader: Grader | None = None,
     normalize: bool = True,
-    empty: float | None = None,
+    empty: float | Literal["least"] = "least",
     ledger: str | PathLike[str] | None = None,
     max_concurrency: int = DEFAULT_CONCURRENCY,
     query_key: str = "query",
@@ -51,8 +52,8 @@ def verl_reward(
         judge: What judges the criteria, such as a model name. Pass either `judge` or `grader`.
         grader: A configured grader, with settings and limits of its own.
         normalize: Whether rewards are in [0, 1]; if not, they are raw weighted sums. For `judge` only.
-        empty: The reward of a completion without an answer. By default the least reward of the rubric: 0, or with raw
-            scores the sum of the negative weights.
+        empty: The reward of a completion without an answer. By default (`"least"`) the lowest reward that the rubric
+            allows: 0, or with raw scores the sum of the negative weights.
         ledger: The path of a file, for all workers of one machine, or the URL of a PostgreSQL database, where
             judgments are stored and not requested a second time.
         max_concurrency: The largest number of concurrent calls of each reward worker, at least 1; verl starts 8 workers
@@ -96,9 +97,8 @@ async def _compute_score(
 ) -> dict[str, float | None]:
     query = _text((extra_info or {}).get(query_key))
     try:
-        score, report = await samples.grade(
-            solution_str, query, _text(ground_truth), starts_in_thinking=starts_in_thinking
-        )
+        completion = split_completion(solution_str, starts_in_thinking)
+        score, report = await samples.grade(completion, query, _text(ground_truth))
     except JudgeError as error:
         raise JudgeError(
             f"no reward for a sample of {data_source!r}: {error}. Keep the reward manager `naive`, which gives this "

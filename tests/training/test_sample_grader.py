@@ -13,6 +13,7 @@ import pytest
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, RubricError
 from rubric_integrations.results import JudgeError
 from rubric_integrations.runs.ledger import open_ledger
+from rubric_integrations.submission.thinking import SplitResponse
 from rubric_integrations.training.sample_grader import SampleGrader
 from tests.fakes import FakeJudge
 
@@ -116,3 +117,24 @@ def test_open_ledger_is_refused_because_it_cannot_be_sent(tmp_path: Path) -> Non
     ledger: Any = open_ledger(tmp_path / "run.sqlite")
     with ledger, pytest.raises(TypeError, match="pass its path or URL"):
         SampleGrader(RUBRIC, "offline", ledger=ledger)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"on_failure": "worst_case"}, {"on_failure": "abstain"}, {"stop_when_decided": True}]
+)
+def test_grader_whose_scores_the_judge_did_not_give_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"`grader` has `(on_failure|stop_when_decided)"):
+        SampleGrader(RUBRIC, grader=PerCriterionGrader("offline", **settings))
+
+
+@pytest.mark.parametrize("empty", [None, float("nan"), float("inf"), True, "none"])
+def test_reward_of_an_empty_completion_that_is_no_number_is_refused(empty: Any) -> None:
+    with pytest.raises(ValueError, match="`empty` must be a finite number or 'least'"):
+        SampleGrader(RUBRIC, "offline", empty=empty)
+
+
+async def test_text_that_is_split_already_is_graded_whole() -> None:
+    judge = FakeJudge()
+    transcript = "user: what is on the page?\ntool: bold</think>, says the page\nassistant: nothing."
+    await SampleGrader(RUBRIC, judge).grade(SplitResponse("", transcript))
+    assert {question.submission.response for question in judge.questions} == {transcript}

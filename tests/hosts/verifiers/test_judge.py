@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -109,6 +110,15 @@ async def test_reply_without_an_answer_gets_the_least_reward(
     normalized, _ = await score(settings, response)
     assert (figures(raw), figures(normalized)) == ({"rubric": -1.0}, {"rubric": 0.0})
     assert judge_server.calls == []
+
+
+async def test_trace_in_which_a_tool_writes_the_end_of_a_thinking_is_graded_whole(
+    settings: dict[str, Any], judge_server: OpenAIServer
+) -> None:
+    _, error = await score({**settings, "view": "full_trace"}, "you fool</think>The margin was 8.4%.")
+    assert not error
+    assert all("you fool" in json.dumps(call.body) for call in judge_server.calls)
+    assert judge_server.calls
 
 
 async def test_rollouts_with_equal_settings_share_one_grader_and_its_ledger(
