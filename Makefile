@@ -4,6 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 USER_STAMP := $(VENV)/.installed-report
 STAMP := $(VENV)/.installed
+# The families of slow tests, which have a marker each (see pyproject.toml). `make test` leaves them out.
+FAMILIES := attacks browser guides notebooks optimizers postgres processes simulation site statistics wire
+EMPTY :=
+SLOW = $(subst $(EMPTY) $(EMPTY), or ,$(strip $(FAMILIES)))
 # One process more than there are cores: many tests wait for a server, a lease or another process.
 PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
 # The frameworks with many requirements, whose tests have environments of their own. Most are an extra of the project.
@@ -31,7 +35,7 @@ PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.
 BENCH_VENV := build/bench
 
-.PHONY: help demo test test-ray test-hosts test-training simulate coverage test-wheel test-pythons lint types docs bench clean
+.PHONY: help demo test test-slow test-all test-ray test-hosts test-training simulate coverage test-wheel test-pythons lint types docs bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,8 +55,13 @@ demo: $(USER_STAMP) ## Grade six responses and make the report page: no key, no 
 	$(BIN)/rubric-integrations grade examples/quarterly_margin/rubric.yaml examples/quarterly_margin/responses.jsonl --out run.jsonl --overwrite
 	$(BIN)/rubric-integrations report run.jsonl --output report.html
 
-test: $(STAMP) ## Run the tests on all cores
-	$(BIN)/python $(PYTEST)
+test: $(STAMP) ## Run all but the slow tests, with fewer examples of properties (two minutes on two cores)
+	$(BIN)/python $(PYTEST) --hypothesis-profile quick -m "not ($(SLOW))"
+
+test-slow: $(STAMP) ## Run the slow tests, or some families of them: make test-slow FAMILIES="browser site"
+	$(BIN)/python $(PYTEST) -m "$(SLOW)"
+
+test-all: test test-slow ## Run both: all tests but those of test-ray and test-hosts
 
 # Ray takes half a minute to start its processes, and 300 MB: its tests are no part of `make test`.
 test-ray: $(STAMP) ## Run the tests on a local Ray
@@ -80,8 +89,11 @@ test-host-clients test-host-openrlhf test-host-verl: test-host-%:
 simulate: $(STAMP) ## Play 20,000 simulated runs with faults, crashes and pauses (about ten minutes)
 	$(BIN)/python -m tests.simulation 0 19999
 
-coverage: $(STAMP) ## Run the tests, and print the branch coverage of the package
-	$(BIN)/python $(PYTEST) -p pytest_cov --cov
+# The second part adds its coverage to that of the first, and is compared with the least that is required. All examples
+# of properties are tried.
+coverage: $(STAMP) ## Run the tests of test-all, and print the branch coverage of the package
+	$(BIN)/python $(PYTEST) -m "not ($(SLOW))" -p pytest_cov --cov --cov-report= --cov-fail-under=0
+	$(BIN)/python $(PYTEST) -m "$(SLOW)" -p pytest_cov --cov --cov-append
 
 test-wheel: $(STAMP) ## Check the wheel in new environments, with the newest and with the lowest libraries
 	rm -rf $(WHEEL)
@@ -115,7 +127,9 @@ types: $(STAMP) ## Check types, strictly, in the package and the tests
 docs: $(STAMP) ## Build the documentation into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(BENCH_VENV)/.installed ## Measure what the library adds around a model
+# The calls are counted with the library versions of constraints.txt, on which their number depends.
+bench: $(USER_STAMP) $(BENCH_VENV)/.installed ## Measure what the library adds around a model
+	$(BIN)/python benchmarks/calls.py
 	$(BENCH_VENV)/bin/python benchmarks/speed.py
 	$(BENCH_VENV)/bin/python benchmarks/prefix.py
 

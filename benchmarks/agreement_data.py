@@ -22,10 +22,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rubric_integrations.agreement.correction import Stratum, corrected_mean, corrected_rate
-from rubric_integrations.agreement.intervals import estimate_mean, estimate_rate
-from rubric_integrations.agreement.kappa import cohen_kappa, level_distances
-from rubric_integrations.results.estimate import Estimate
+from rubric_integrations.scoring.labels import Estimate
+from rubric_integrations.trust.calibration import Stratum, corrected_mean, corrected_rate
+from rubric_integrations.trust.statistics import cohen_kappa, estimate_mean, estimate_rate, level_distances
 
 SIZES = (20, 50, 100, 200)
 PAIR_JUDGES = ("GPT-4/CoT", "PaLM2/Vanilla", "Falcon/Vanilla", "ChatGPT/CoT")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rubric_integrations.agreement.alignment.keeping import estimate_gain, is_kept, smallest_gain
+from rubric_integrations.trust.alignment.keeping import estimate_gain, is_kept, smallest_gain
 
 ALPHA = 0.05
 CANDIDATES = 12

@@ -29,9 +29,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rubric_integrations.agreement import Certificate, certify
-from rubric_integrations.agreement.confidence.fixed_sequence import SureAnswer, fixed_sequence_steps, thresholds_of
-from rubric_integrations.results import CriterionReport, EvaluationReport
+from rubric_integrations.scoring import CriterionReport, EvaluationReport
+from rubric_integrations.trust import Certificate, certify
+from rubric_integrations.trust.certification import SureAnswer, fixed_sequence_steps, thresholds_of
 
 SIZES = (100, 200, 400, 1000)
 DELTA = 0.1

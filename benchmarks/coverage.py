@@ -1,4 +1,4 @@
-"""How often the intervals of `rubric_integrations.agreement` contain the truth, and how often its decisions are wrong.
+"""How often the intervals of `rubric_integrations.trust` contain the truth, and how often its decisions are wrong.
 
     python benchmarks/coverage.py [--draws 2000]
 
@@ -16,14 +16,25 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rubric_integrations.agreement.clusters import Count, estimate_clustered_difference, estimate_clustered_rate
-from rubric_integrations.agreement.confidence.figures import StatedJudgment, estimate_loss, squared_error
-from rubric_integrations.agreement.correction import Stratum, corrected_mean, corrected_rate, rogan_gladen_rate
-from rubric_integrations.agreement.gates import SequentialGate, decide_mean
-from rubric_integrations.agreement.intervals import difference_p_value, estimate_rate_difference
-from rubric_integrations.agreement.kappa import cohen_kappa, level_distances
-from rubric_integrations.agreement.weighting import weight_table
-from rubric_integrations.results.estimate import Estimate
+from rubric_integrations.scoring.labels import Estimate
+from rubric_integrations.trust.calibration import (
+    Stratum,
+    corrected_mean,
+    corrected_rate,
+    rogan_gladen_rate,
+    weight_table,
+)
+from rubric_integrations.trust.confidence import StatedJudgment, estimate_loss, squared_error
+from rubric_integrations.trust.gates import SequentialGate, decide_mean
+from rubric_integrations.trust.statistics import (
+    Count,
+    cohen_kappa,
+    difference_p_value,
+    estimate_clustered_difference,
+    estimate_clustered_rate,
+    estimate_rate_difference,
+    level_distances,
+)
 
 JUDGES = {".99/.99": (0.99, 0.99), ".95/.90": (0.95, 0.90), ".80/.70": (0.80, 0.70), ".55/.50": (0.55, 0.50)}
 """The sensitivity and the specificity of the simulated judges."""

@@ -38,8 +38,8 @@ def work(address: str, log: str, milliseconds: float, first_row: int) -> None:
     """Grade all rows in this process, and log the begin of each call, and when its judgment is stored."""
     from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
     from rubric_integrations.judges import Question
-    from rubric_integrations.results import Judgment
-    from rubric_integrations.runs.ledger import leasing, open_ledger
+    from rubric_integrations.runs.ledger import base, open_ledger
+    from rubric_integrations.scoring import Judgment
 
     file = os.open(f"{log}/{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -53,14 +53,14 @@ def work(address: str, log: str, milliseconds: float, first_row: int) -> None:
             await asyncio.sleep(milliseconds / 1000)
             return Judgment(verdict="MET", value=1.0, reason="It says so, in the second sentence of the text.")
 
-    store = leasing._Lease.store
+    store = base._Lease.store
 
     async def store_and_log(lease: Any, judgments: Any) -> Any:
         kept = await store(lease, judgments)
         os.write(file, b"end\n" * len(judgments))
         return kept
 
-    leasing._Lease.store = store_and_log
+    base._Lease.store = store_and_log
     rubric = Rubric([Criterion(requirement=f"r{number}") for number in range(CRITERIA)])
     # Imports what a run needs, and makes the tables, before the time begins.
     with open_ledger(address):

@@ -35,7 +35,7 @@ ACTORS, CRITERIA, CAP = 2, 4, 32
 def make_grader(log: str, milliseconds: float, is_varied: bool) -> Any:
     """Make a grader whose judge writes each of its calls to a log of its process: its begin, and its end."""
     from rubric_integrations import PerCriterionGrader
-    from rubric_integrations.results import Judgment
+    from rubric_integrations.scoring import Judgment
 
     class LoggingJudge:
         file = 0

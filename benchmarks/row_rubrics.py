@@ -71,6 +71,7 @@ def by_metric(path: Path, url: str) -> list[float | None]:
     """Grade the rows with `dspy.Evaluate(metric=RubricMetric(judge=...))`."""
     import dspy
 
+    from rubric_integrations import Fields
     from rubric_integrations.dspy import RubricMetric
     from rubric_integrations.judges import LMJudge
 
@@ -88,7 +89,7 @@ def by_metric(path: Path, url: str) -> list[float | None]:
         )
         for row in rows
     ]
-    metric = RubricMetric(judge=LMJudge("openai/mock", api_base=url), query="prompt")
+    metric = RubricMetric(judge=LMJudge("openai/mock", api_base=url), fields=Fields(query="prompt"))
     evaluate = dspy.Evaluate(devset=examples, metric=metric, num_threads=64, display_progress=False)
     return [float(score) for _, _, score in evaluate(Recorded()).results]
 
@@ -100,6 +101,7 @@ def by_langsmith(path: Path, url: str) -> list[float | None]:
     from langsmith import evaluate
     from langsmith.schemas import Example
 
+    from rubric_integrations import Fields
     from rubric_integrations.judges import LMJudge
     from rubric_integrations.langchain import RubricEvaluator, offline_client
 
@@ -110,7 +112,7 @@ def by_langsmith(path: Path, url: str) -> list[float | None]:
         )
         for number, row in enumerate(rows)
     ]
-    evaluator = RubricEvaluator(judge=LMJudge("openai/mock", api_base=url), input_key="prompt")
+    evaluator = RubricEvaluator(judge=LMJudge("openai/mock", api_base=url), fields=Fields(query="prompt"))
     results = evaluate(
         lambda inputs: {"output": rows[inputs["number"]]["response"]},
         data=examples, evaluators=[evaluator], upload_results=False, client=offline_client(), max_concurrency=64,

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rubric_integrations import Check, Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.judges import Question
-from rubric_integrations.results import Judgment
 from rubric_integrations.runs import Graded, write_parquet
+from rubric_integrations.scoring import Judgment
 
 
 class InstantJudge:

@@ -35,19 +35,19 @@ def floor_aiohttp(url: str, cap: int) -> Grade:
     return grade
 
 
-def ours(url: str, cap: int, ledger: bool = False) -> Grade:
+def ours(url: str, cap: int, ledger: bool = False, model: str = "openai/mock", max_cost: float | None = None) -> Grade:
     """Make the subject of this library: `grade_many` with all its parts."""
     from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
     from rubric_integrations.judges import LMJudge
 
     rubric = Rubric([Criterion(requirement=text) for text in CRITERIA])
-    grader = PerCriterionGrader(LMJudge("openai/mock", api_base=url))
+    grader = PerCriterionGrader(LMJudge(model, api_base=url))
 
     async def grade(texts: list[str]) -> int:
         submissions = [Submission(response=text, query=QUERY) for text in texts]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.ledger" if ledger else None
-            run = grade_many(submissions, rubric, grader, max_concurrency=cap, ledger=path)
+            run = grade_many(submissions, rubric, grader, max_concurrency=cap, ledger=path, max_cost=max_cost)
             return sum([len(graded.report.criteria) async for graded in run if graded.report])
 
     return grade
@@ -56,6 +56,11 @@ def ours(url: str, cap: int, ledger: bool = False) -> Grade:
 def ours_with_ledger(url: str, cap: int) -> Grade:
     """Make the same subject, with each judgment stored in a ledger."""
     return ours(url, cap, ledger=True)
+
+
+def ours_with_max_cost(url: str, cap: int) -> Grade:
+    """Make the same subject, with a spend limit that is not reached, and a model whose price is known."""
+    return ours(url, cap, model="openai/gpt-4.1-nano", max_cost=1_000.0)
 
 
 def dspy_predict(url: str, cap: int) -> Grade:

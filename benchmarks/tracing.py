@@ -25,8 +25,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rubric_integrations import Criterion, EvaluationReport, PerCriterionGrader, Rubric
-from rubric_integrations.graders.observer import observed
-from rubric_integrations.results import Judgment
+from rubric_integrations.graders.grader import observed
+from rubric_integrations.scoring import Judgment
 from rubric_integrations.tracing import instrument, uninstrument
 
 RUBRIC = Rubric([Criterion(name=f"c{number}", requirement=f"Is {number}") for number in range(4)], name="benchmark")

@@ -28,39 +28,43 @@ from typing import Any, NamedTuple
 os.environ.setdefault("DSPY_CACHEDIR", tempfile.mkdtemp())
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dspy.utils.exceptions import AdapterParseError
 
 from rubric_integrations import Check, Criterion, LengthPenalty, Rubric, RubricError, Submission
-from rubric_integrations._util.dates import read_date
-from rubric_integrations._util.numbers import read_quantities
 from rubric_integrations._util.records import encodable
-from rubric_integrations.agreement import LabelsError, read_labels
-from rubric_integrations.checks import run_check, similarity
-from rubric_integrations.checks.fenced import fenced_blocks
-from rubric_integrations.checks.metrics import MAX_CHARS
-from rubric_integrations.formats.documents import read_text
-from rubric_integrations.formats.positions import Positions
-from rubric_integrations.judges._direct.capture import encode_json_text
-from rubric_integrations.judges._direct.reply import _parse_plain
-from rubric_integrations.judges.models.error_responses import server_message
-from rubric_integrations.judges.prompts.decoding import compact_forms
-from rubric_integrations.judges.prompts.parse import parse_reply
-from rubric_integrations.judges.prompts.quotation import looks_quotable, may_be_completed, prose_problem
+from rubric_integrations._util.text import read_date, read_quantities
+from rubric_integrations.checks import metrics, run_check
+from rubric_integrations.checks.metrics import MAX_METRIC_CHARS
+from rubric_integrations.checks.structure import fenced_blocks
+from rubric_integrations.formats.parsing import Positions
+from rubric_integrations.formats.registry import read_text
+from rubric_integrations.judges.http import _parse_plain, encode_json_text
+from rubric_integrations.judges.models.errors import server_message
+from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_reply
 from rubric_integrations.judges.prompts.render import render_inputs
-from rubric_integrations.judges.prompts.sanitize import fence, fence_code, fold, neutralize
+from rubric_integrations.judges.prompts.sanitize import (
+    compact_forms,
+    fence,
+    fence_code,
+    fold,
+    looks_quotable,
+    may_be_completed,
+    neutralize,
+    prose_problem,
+)
 from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOverall
 from rubric_integrations.reporting.page.render import report_page
-from rubric_integrations.results.judgment import JudgeFailure, normalize_word
-from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric import Metric
-from rubric_integrations.runs.run_files import RunFileError, read_run
+from rubric_integrations.runs.files import RunFileError, read_run
 from rubric_integrations.scoring import compute_length_penalty
+from rubric_integrations.scoring.judgment import JudgeFailure, normalize_word
+from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.files import ResponsesError, read_responses
 from rubric_integrations.submission.inputs import as_submission, parse_thinking_output
+from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.steps import Step, ToolCall
 from rubric_integrations.submission.thinking import split_thinking
 from rubric_integrations.submission.trajectory import Trajectory
-from rubric_integrations.submission.values import value_text
+from rubric_integrations.trust import LabelsError, read_labels
 
 SIZE = 1_000_000
 
@@ -253,7 +257,7 @@ def measuring(metric: str, **config: Any) -> Callable[[str], object]:
     run_check(check, Submission(response="a", reference="a"))  # the first call imports the library
 
     def compute(text: str) -> object:
-        text = text[:MAX_CHARS]
+        text = text[:MAX_METRIC_CHARS]
         return run_check(check, Submission.model_construct(response=text, reference=text[::-1], logprobs=None))
 
     return compute
@@ -365,7 +369,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case("check fields, from a reference", from_reference(fields={"expected": [{"path": "0"}], "require": "all"})),
     Case("check similarity", from_reference(similarity={"min_ratio": 0.5})),
-    Case("check similarity of the longest texts", from_reference(length=similarity.MAX_CHARS, similarity={})),
+    Case("check similarity of the longest texts", from_reference(length=metrics.MAX_SIMILARITY_CHARS, similarity={})),
     Case("check type_checks, fenced blocks", lambda text: list(fenced_blocks(text))),
     Case("check type_checks, long code", checking(type_checks={})),
     Case("read_date", read_date, ValueError),
@@ -378,16 +382,16 @@ CASES: tuple[Case, ...] = (
     Case("metric rouge2", measuring("rouge", variant="rouge2")),
     Case("metric rougeL", measuring("rouge", variant="rougeL")),
     Case("metric accuracy", measuring("accuracy")),
-    Case("parse_reply, strict", parsing(JudgeCriterion, quotable=True), AdapterParseError),
-    Case("parse_reply, lenient", parsing(JudgeCriterion, quotable=False), AdapterParseError),
-    Case("parse_reply of a batch, strict", parsing(JudgeBatch, quotable=True), AdapterParseError),
-    Case("parse_reply of a batch, lenient", parsing(JudgeBatch, quotable=False), AdapterParseError),
-    Case("parse_reply of a score", parsing(JudgeOverall, quotable=False), AdapterParseError),
+    Case("parse_reply, strict", parsing(JudgeCriterion, quotable=True), UnreadableReply),
+    Case("parse_reply, lenient", parsing(JudgeCriterion, quotable=False), UnreadableReply),
+    Case("parse_reply of a batch, strict", parsing(JudgeBatch, quotable=True), UnreadableReply),
+    Case("parse_reply of a batch, lenient", parsing(JudgeBatch, quotable=False), UnreadableReply),
+    Case("parse_reply of a score", parsing(JudgeOverall, quotable=False), UnreadableReply),
     Case("parse_plain", lambda text: _parse_plain(text.encode("utf-8", "replace"))),
     Case(
         "parse_reply, unknown end",
         lambda text: parse_reply(JudgeCriterion, text, quotable=False, completing_texts=[text]),
-        AdapterParseError,
+        UnreadableReply,
     ),
     Case("may_be_completed", lambda text: may_be_completed(text, [text])),
     Case("prose_problem", lambda text: prose_problem(text + "\n", "\n" + text, ["MET"])),

@@ -1,8 +1,8 @@
 """Grade LLM output against weighted rubrics, and use that grade in DSPy, LangChain, LangSmith and RL.
 
-`submission + rubric -> judgments -> score`: a `Rubric` says what is asked, a grader asks a judge, one aggregator
-turns the answers into an `EvaluationReport`. Importing this package loads neither DSPy nor LangChain; each name is
-fetched when it is first used.
+`submission + rubric -> judgments -> score`: a `Rubric` lists the criteria, a grader asks a judge about each of them,
+and the answers become an `EvaluationReport`. Importing this package loads neither DSPy nor LangChain. Each name is
+imported when it is first used.
 """
 
 from __future__ import annotations
@@ -13,29 +13,31 @@ from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import PerCriterionGrader
-    from rubric_integrations.results.report import EvaluationReport, JudgeError
+    from rubric_integrations.rubric.answers import Option, Scale
     from rubric_integrations.rubric.check import Check
-    from rubric_integrations.rubric.criterion import Criterion, Option, Scale
-    from rubric_integrations.rubric.errors import RubricError
-    from rubric_integrations.rubric.rubric import Rubric
-    from rubric_integrations.runs.runner import grade_many
+    from rubric_integrations.rubric.criterion import Criterion
+    from rubric_integrations.rubric.rubric import Rubric, RubricError
+    from rubric_integrations.runs.run import grade_many
     from rubric_integrations.scoring.length import LengthPenalty
+    from rubric_integrations.scoring.report import EvaluationReport, JudgeError
     from rubric_integrations.scoring.vectorized import score_many
+    from rubric_integrations.submission.messages import Fields
     from rubric_integrations.submission.submission import Submission
 
 _MODULES = {
     "Check": "rubric.check",
     "Criterion": "rubric.criterion",
-    "EvaluationReport": "results.report",
-    "JudgeError": "results.report",
+    "EvaluationReport": "scoring.report",
+    "Fields": "submission.messages",
+    "JudgeError": "scoring.report",
     "LengthPenalty": "scoring.length",
     "Option": "rubric.criterion",
     "PerCriterionGrader": "graders",
     "Rubric": "rubric.rubric",
-    "RubricError": "rubric.errors",
+    "RubricError": "rubric.rubric",
     "Scale": "rubric.criterion",
     "Submission": "submission.submission",
-    "grade_many": "runs.runner",
+    "grade_many": "runs.run",
     "score_many": "scoring.vectorized",
 }
 
@@ -43,6 +45,7 @@ __all__ = [
     "Check",
     "Criterion",
     "EvaluationReport",
+    "Fields",
     "JudgeError",
     "LengthPenalty",
     "Option",

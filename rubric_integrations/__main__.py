@@ -1,4 +1,4 @@
-"""`python -m rubric_integrations`."""
+"""Runs the command line as `python -m rubric_integrations`."""
 
 from rubric_integrations.cli import main
 

@@ -1,7 +1,7 @@
-"""Scores the samples of an Inspect AI evaluation, or those of its log (extra `inspect`).
+"""Scores the samples of an Inspect AI evaluation, or the samples of its log (extra `inspect`).
 
-Inspect scores samples side by side on one event loop. All scorers of a process with the same name of a judge share one
-grader, whose concurrency limit holds for all of them.
+Inspect scores samples concurrently on one event loop. All scorers of a process with the same name of a judge share one
+grader and its concurrency limit.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rubric_integrations._util.extras import install_command
+from rubric_integrations._host import HostGrader
+from rubric_integrations._util.lazy import install_command
+from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics
-from rubric_integrations.formats.rubric_like import RubricLike
-from rubric_integrations.graders.shared import shared_grader
-from rubric_integrations.results.outcomes import Outcome, outcomes_of
-from rubric_integrations.results.report import EvaluationReport, JudgeError
-from rubric_integrations.submission.inputs import as_submission
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError, NamedScore, outcomes_of
+from rubric_integrations.submission.inputs import as_submission, own_rubric_of
 from rubric_integrations.submission.messages import Respond, check_respond
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.submission.untyped import own_rubric_of
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.runs.ledger import LedgerLike
 
 __all__ = ["rubric_scorer"]
 
@@ -48,6 +47,7 @@ def rubric_scorer(
     judge: JudgeLike | None = None,
     *,
     grader: Grader | None = None,
+    ledger: LedgerLike | None = None,
     name: str = "rubric",
     respond: Respond = "last",
 ) -> Score:
@@ -68,6 +68,8 @@ def rubric_scorer(
             for all samples: the criteria of a sample's own rubric are in the score and the metadata, and have no key.
         judge: What judges the criteria, such as the name of a model. Pass either `judge` or `grader`.
         grader: A configured grader.
+        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+            database, or an open ledger. By default they are not stored.
         name: The key of the score, and the part before the dot in the keys of the criteria.
         respond: What is graded: the `"last"` answer, with the input of the sample as its task, or all messages, as a
             `"transcript"` or with numbered steps as a `"trajectory"`.
@@ -85,7 +87,7 @@ def rubric_scorer(
     unscored = _import_scorers().Score.unscored
     make_score = _import_scorers().Score
     check_respond(respond)
-    rubrics, judging = RowRubrics(rubric), shared_grader(judge, grader, "rubric_scorer")
+    rubrics, judging = RowRubrics(rubric), HostGrader("rubric_scorer", judge, grader, ledger, is_shared=True)()
     keys = [name, *(f"{name}.{key}" for key in (rubrics.shared.keys if rubrics.shared else ()))]
 
     async def score(state: Any, target: Any) -> Any:
@@ -118,7 +120,7 @@ def _submission(state: Any, target: Any, respond: Respond) -> Submission:
     return as_submission({"messages": state.messages, "respond": respond}, None, target.text or None)
 
 
-def _explanation(outcomes: list[Outcome]) -> str:
+def _explanation(outcomes: list[NamedScore]) -> str:
     total, *criteria = outcomes
     lines = [f"{outcome.name}: {outcome.label or 'judge failed'}. {outcome.explanation}" for outcome in criteria]
     return "\n\n".join([total.explanation, *lines])

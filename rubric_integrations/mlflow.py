@@ -1,7 +1,7 @@
 """Grades the rows of `mlflow.genai.evaluate` (extra `mlflow`).
 
-MLflow scores rows in threads. All scorers of a process with the same name of a judge share one grader, whose
-concurrency limit holds for all of them.
+MLflow scores rows in threads. All scorers of a process with the same name of a judge share one grader and its
+concurrency limit.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
 
-from rubric_integrations._util.extras import install_command
+from rubric_integrations._host import HostGrader
+from rubric_integrations._util.lazy import install_command
+from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics
-from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader
-from rubric_integrations.graders.shared import shared_grader
-from rubric_integrations.results.outcomes import Outcome, outcomes_of
-from rubric_integrations.results.report import EvaluationReport, JudgeError
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.submission.untyped import submission_of
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError, NamedScore, outcomes_of
+from rubric_integrations.submission.inputs import submission_of
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.runs.ledger import LedgerLike
 
 __all__ = ["RubricScorer"]
 
@@ -52,7 +52,7 @@ class RubricScorer(_Scorer):
     coverage and the cost are in the metadata of the score.
 
     The response is `outputs` of the row, the task its `inputs`, and the exemplary answer `expected_response` of its
-    expectations: a text, a conversation, or any other value, as JSON.
+    expectations. A mapping is read by the names of its keys, as in every host, and any other value is JSON.
 
     Characters of names that MLflow refuses, all but letters, digits, spaces and `_.-`, are written as `_`.
 
@@ -65,6 +65,8 @@ class RubricScorer(_Scorer):
             by their names, so that one with the name `rubric` would hide the score.
         judge: What judges the criteria, such as the name of a model. Pass either `judge` or `grader`.
         grader: A configured grader.
+        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+            database, or an open ledger. By default they are not stored.
         name: The name of the score, and the part before the dot in the names of the criteria.
 
     Raises:
@@ -89,11 +91,13 @@ class RubricScorer(_Scorer):
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
+        ledger: LedgerLike | None = None,
         name: str = "rubric",
     ):
         _import_entities()
+        opened = HostGrader("RubricScorer", judge, grader, ledger, is_shared=True)
         super().__init__(name=name, timeout=0)
-        self._rubrics, self._grader = RowRubrics(rubric), shared_grader(judge, grader, "RubricScorer")
+        self._rubrics, self._grader = RowRubrics(rubric), opened()
         if self._rubrics.shared:
             _check_names(self._rubrics.shared)
 
@@ -116,7 +120,7 @@ class RubricScorer(_Scorer):
         total, *criteria = outcomes_of(report, self.name, failure)
         return [self._feedback(total, _totals(report)), *(self._feedback(outcome) for outcome in criteria)]
 
-    def _feedback(self, outcome: Outcome, metadata: dict[str, str] | None = None) -> Any:
+    def _feedback(self, outcome: NamedScore, metadata: dict[str, str] | None = None) -> Any:
         entities = _import_entities()
         source = entities.AssessmentSource("LLM_JUDGE", ", ".join(member.model for member in self._grader.panel))
         name = _metric_name(outcome.name)

@@ -1,7 +1,7 @@
 """Grades the cases of a pydantic-evals dataset (extra `pydantic-evals`).
 
-pydantic-evals awaits evaluators side by side. All evaluators of a process with the same name of a judge share one
-grader, whose concurrency limit holds for all of them.
+pydantic-evals awaits evaluators concurrently. All evaluators of a process with the same name of a judge share one
+grader and its concurrency limit.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Annotated, Any
 
 from pydantic import WithJsonSchema
 
-from rubric_integrations._util.extras import install_command
+from rubric_integrations._host import HostGrader
+from rubric_integrations._util.lazy import install_command
+from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics
-from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader
-from rubric_integrations.graders.shared import shared_grader
-from rubric_integrations.results.outcomes import Outcome, outcomes_of
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.submission.untyped import own_rubric_of, submission_of
+from rubric_integrations.runs.ledger import LedgerLike
+from rubric_integrations.scoring.report import NamedScore, outcomes_of
+from rubric_integrations.submission.inputs import own_rubric_of, submission_of
 
 try:
     from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext
@@ -31,6 +32,7 @@ __all__ = ["RubricEvaluator"]
 
 # A grader has no form in a file.
 _NotInFiles = WithJsonSchema({"type": "null"})
+_Address = WithJsonSchema({"type": ["string", "null"]})
 
 
 @dataclass(init=False, repr=False)
@@ -42,8 +44,8 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
     committed. An abstention is the label `CANNOT_ASSESS`, which averages leave out. A grade that fails is an
     `EvaluatorFailure` of the case, and has no scores at all.
 
-    The response is `output` of the context, the task its `inputs`, and the exemplary answer its `expected_output`: a
-    text, a conversation, or any other value, as JSON.
+    The response is `output` of the context, the task its `inputs`, and the exemplary answer its `expected_output`. A
+    mapping is read by the names of its keys, as in every host, and any other value is JSON.
 
     Args:
         rubric: The path of a rubric file, a list, a dictionary or a `Rubric`. A case that has a rubric of its own
@@ -53,6 +55,8 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
             `judge` or `grader`.
         name: The name of the score, and the part before the dot in the names of the criteria.
         grader: A configured grader, which a dataset file cannot hold.
+        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+            database, or an open ledger, which a dataset file cannot hold. By default they are not stored.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
@@ -72,6 +76,7 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
     rubric: RubricLike | None = None
     judge: Any = None
     name: str = "rubric"
+    ledger: Any = None
 
     # Not that of the dataclass: its fields are what pydantic-evals writes to files, and a grader cannot be written.
     def __init__(
@@ -79,12 +84,13 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
         rubric: RubricLike | None = None,
         judge: Any = None,
         *,
-        name: str = "rubric",
         grader: Annotated[Grader | None, _NotInFiles] = None,
+        ledger: Annotated[LedgerLike | None, _Address] = None,
+        name: str = "rubric",
     ):
-        self.rubric, self.judge, self.name = rubric, judge, name
+        self.rubric, self.judge, self.ledger, self.name = rubric, judge, ledger, name
         self._rubrics = RowRubrics(rubric)
-        self._grader = shared_grader(judge, grader, "RubricEvaluator")
+        self._grader = HostGrader("RubricEvaluator", judge, grader, ledger, is_shared=True)()
 
     async def evaluate(self, ctx: EvaluatorContext[Any, Any, Any]) -> dict[str, EvaluationReason]:
         """Grade one case; pydantic-evals calls this.
@@ -107,10 +113,12 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
             arguments["rubric"] = self.rubric.to_dict()
         elif isinstance(self.rubric, PathLike):
             arguments["rubric"] = str(self.rubric)
+        if isinstance(self.ledger, PathLike):
+            arguments["ledger"] = str(self.ledger)
         return arguments
 
 
-def _result(outcome: Outcome) -> EvaluationReason:
+def _result(outcome: NamedScore) -> EvaluationReason:
     """Return the score of an outcome, or its label; the error of one criterion can only be a label here."""
     label = "JUDGE_FAILED" if outcome.label is None else outcome.label
     return EvaluationReason(label if outcome.score is None else outcome.score, outcome.explanation or None)

@@ -1,4 +1,4 @@
-"""A pytest plugin that gates a release on a run: the fixture `rubric_gate`, and a marker with its settings.
+"""A pytest plugin with a release gate on a run: the fixture `rubric_gate`, and a marker with its settings.
 
 pytest imports this module in every project where the library is installed. Therefore it imports the rest of the library
 only when a test calls the gate.
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from rubric_integrations.agreement import GateResult
-    from rubric_integrations.agreement.rows import RunLike
-    from rubric_integrations.results.labels import LabelledJudgment
     from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.scoring.labels import LabelledJudgment
+    from rubric_integrations.trust import GateResult
+    from rubric_integrations.trust.matching import RunLike
 
 _MARKER = "rubric_gate"
 _SETTINGS = ("min_score", "alpha", "margin", "allow_inconclusive")
@@ -44,7 +44,7 @@ class RubricGate:
         alpha: float | None = None,
         allow_inconclusive: bool | None = None,
     ) -> GateResult:
-        """Decide as `rubric_integrations.agreement.gate` does, and fail unless the decision is `pass`.
+        """Decide as `rubric_integrations.trust.gate` does, and fail unless the decision is `pass`.
 
         Args:
             run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
@@ -65,7 +65,7 @@ class RubricGate:
             ValueError: There is no threshold, a setting is out of range, the run is empty, or labels are too few.
         """
         __tracebackhide__ = True  # pytest then shows the line of the test as the place of the failure.
-        from rubric_integrations.agreement import fewest_to_pass, gate
+        from rubric_integrations.trust import fewest_to_pass, gate
 
         values = {"min_score": min_score, "margin": margin, "alpha": alpha, "allow_inconclusive": allow_inconclusive}
         settings: dict[str, Any] = {**self._settings, **{name: v for name, v in values.items() if v is not None}}

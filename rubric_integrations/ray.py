@@ -1,7 +1,7 @@
 """Grades Ray datasets, on one machine or on a cluster (extra `ray`).
 
-Ray distributes the rows. Where it repeats the work of a lost actor, the ledger has the judgments that were made.
-`runs/arrow_batches.py` is the core, which knows nothing of Ray.
+Ray distributes the rows, and may repeat the work of a lost actor. With a ledger, the judgments that were made before
+are not requested again.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from rubric_integrations._util.extras import install_command
+from rubric_integrations._host import HostGrader, portable_ledger
+from rubric_integrations._util.lazy import install_command
+from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics
-from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader
-from rubric_integrations.runs.arrow_batches import grade_batches
-from rubric_integrations.runs.parquet import import_arrow
+from rubric_integrations.runs.tables import grade_batches, import_arrow
+
+if TYPE_CHECKING:
+    from rubric_integrations.runs.ledger import LedgerLike
 
 __all__ = ["GradeBatches", "grade_dataset"]
 
@@ -46,7 +48,8 @@ class GradeBatches:
         grader: The grader, of which each actor gets a copy from a pickle: with the keys that were passed in code, and
             without those of environment variables.
         library: As for `grade_batches`.
-        ledger: The path of a file, for the actors of one machine; or the URL of a PostgreSQL database.
+        ledger: The path of a file, for the actors of one machine; the URL of a PostgreSQL database; or an open ledger,
+            which each actor opens for itself.
         max_concurrency: The largest number of concurrent calls of this actor, at least 1.
         columns: As for `grade_batches`.
         max_cost: As for `grade_batches`, for each batch; with `run`, for all batches of all actors.
@@ -55,7 +58,7 @@ class GradeBatches:
 
     Raises:
         LedgerError: The ledger cannot be used.
-        TypeError: `ledger` is an open ledger.
+        TypeError: There is a ledger, and the judge has no `fingerprint`.
 
     Example:
         >>> import pyarrow as pa
@@ -72,18 +75,14 @@ class GradeBatches:
         grader: Grader,
         *,
         library: Mapping[str, RubricLike] | str | Path | None = None,
-        ledger: str | PathLike[str] | None = None,
+        ledger: LedgerLike | None = None,
         max_concurrency: int = 64,
         columns: Sequence[str] = (),
         max_cost: float | None = None,
         max_calls: int | None = None,
         run: str | None = None,
     ):
-        store = None
-        if ledger is not None:
-            from rubric_integrations.runs.ledger import open_ledger
-
-            store = open_ledger(_ledger_address(ledger))
+        store = HostGrader("GradeBatches", None, grader, ledger).store
         self._settings: dict[str, Any] = {
             "rubric": rubric, "grader": grader, "library": library, "ledger": store,
             "max_concurrency": max_concurrency, "columns": columns, "max_cost": max_cost, "max_calls": max_calls,
@@ -101,7 +100,7 @@ def grade_dataset(
     grader: Grader,
     *,
     library: Mapping[str, RubricLike] | str | Path | None = None,
-    ledger: str | PathLike[str] | None = None,
+    ledger: LedgerLike | None = None,
     max_concurrency: int = 64,
     actors: int | None = None,
     columns: Sequence[str] = (),
@@ -126,7 +125,8 @@ def grade_dataset(
         grader: The grader, which is sent to each actor as a pickle: with the keys that were passed in code, and without
             those of environment variables.
         library: As for `grade_many`. A file is read here.
-        ledger: The path of a file, if Ray runs on one machine; or the URL of a PostgreSQL database.
+        ledger: The path of a file, if Ray runs on one machine; the URL of a PostgreSQL database; or an open ledger,
+            which each actor opens for itself.
         max_concurrency: The largest number of concurrent calls of all actors together, of which each has an equal part.
         actors: The number of actors, at least 1; by default one for each 256 of `max_concurrency`. Each takes half a
             CPU.
@@ -142,7 +142,7 @@ def grade_dataset(
 
     Raises:
         ImportError: Ray is not installed.
-        TypeError: `ledger` is an open ledger, or `rubric` is a function.
+        TypeError: `rubric` is a function.
         ValueError: A number is out of range, a limit has no ledger, the rubric is invalid or the grader cannot use it,
             or the ledger is a file and Ray runs on several machines. When the dataset is executed, Ray raises an error
             of its own if the ledger or the judge cannot be used.
@@ -156,7 +156,8 @@ def grade_dataset(
         raise ValueError(
             f"`actors` must be from 1 to `max_concurrency` ({max_concurrency}), got {size!r}: each makes a call"
         )
-    address = None if ledger is None else _ledger_address(ledger)
+    # An actor has a working directory of its own.
+    address = None if ledger is None else portable_ledger(ledger)
     if address is None and (max_cost is not None or max_calls is not None or run is not None):
         raise ValueError(
             "`max_cost`, `max_calls` and `run` need a `ledger`, which counts what all actors spend: name one, or each "
@@ -207,24 +208,13 @@ def import_ray_data() -> Any:
         raise ImportError(f"Ray Data is not installed: {install_command('ray')}") from error
 
 
-def _ledger_address(ledger: object) -> str:
-    from rubric_integrations.runs.ledger.addresses import scheme_of
-
-    if not isinstance(ledger, str | PathLike):
-        kind = type(ledger).__name__
-        raise TypeError(
-            f"`ledger` must be an address, got an open {kind}: pass its path or URL, which each actor opens for itself"
-        )
-    text = str(ledger)
-    # An actor has a working directory of its own.
-    return text if scheme_of(text) else str(Path(text).absolute())
-
-
-def _refuse_file_of_several_machines(address: str) -> None:
-    from rubric_integrations.runs.ledger.addresses import scheme_of
+def _refuse_file_of_several_machines(ledger: LedgerLike) -> None:
+    from rubric_integrations.runs.ledger import Ledger
+    from rubric_integrations.runs.ledger.addresses import path_of
 
     ray: Any = import_module("ray")
-    if scheme_of(address) or not ray.is_initialized():
+    address = ledger.path if isinstance(ledger, Ledger) else ledger
+    if not isinstance(address, str | Path) or path_of(address) is None or not ray.is_initialized():
         return
     machines = sum(node["Alive"] for node in ray.nodes())
     if machines > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import shutil
@@ -26,7 +27,7 @@ os.environ["COLUMNS"] = "120"
 # No test uses TLS, but each client of a model would read all certificates that the machine trusts: this is only one.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("certificate.pem"))
 
-from rubric_integrations.graders import endpoint, limits
+from rubric_integrations.graders import endpoint, scheduler
 from tests.openai_server import OpenAIServer
 
 
@@ -54,6 +55,8 @@ if sys.version_info < (3, 12):
 # A slow machine is no fault of the code.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+# For `make test`. Tests that name their number of examples have as many in each profile.
+settings.register_profile("quick", deadline=None, max_examples=25)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -73,7 +76,7 @@ def _short_wait(_state: object) -> float:
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     monkeypatch.setattr(socket.socket, "connect", _loopback_only)
-    monkeypatch.setattr(limits, "_backoff", _short_wait)
+    monkeypatch.setattr(scheduler, "_backoff", _short_wait)
     monkeypatch.setattr(endpoint, "FIRST_PROBE", 0.01)
     monkeypatch.setattr(endpoint, "LONGEST_PROBE", 0.02)
     monkeypatch.setattr(endpoint, "_LONGEST_LOOK", 0.02)
@@ -107,17 +110,40 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
         yield url
 
 
-# Not for the whole session: while Playwright runs, its event loop makes `asyncio.run` fail in other tests.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+@pytest.fixture(scope="session")
+def _chromium() -> Iterator[tuple[Any, asyncio.AbstractEventLoop]]:  # pyright: ignore[reportUnusedFunction]
+    """Chromium, started once in each worker, and the event loop in which Playwright runs."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if binary is None:
         pytest.skip("Chromium is not installed")
     with playwright.sync_playwright() as running:
         started = running.chromium.launch(executable_path=binary, args=["--no-sandbox"])
-        yield started
+        yield started, asyncio.get_running_loop()
         started.close()
+
+
+@pytest.fixture
+def browser(_chromium: tuple[Any, asyncio.AbstractEventLoop]) -> Iterator[Any]:
+    """The worker's Chromium.
+
+    Playwright marks its event loop as running until it is stopped, and `asyncio.run` fails meanwhile. The loop is
+    therefore marked only during tests that use the browser.
+    """
+    started, loop = _chromium
+    asyncio._set_running_loop(loop)
+    yield started
+    asyncio._set_running_loop(None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Mark each test that uses the browser or PostgreSQL, before the options of pytest select tests by marker."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        for fixture, marker in (("browser", "browser"), ("postgres_server", "postgres")):
+            if fixture in fixtures:
+                item.add_marker(marker)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -139,6 +165,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     properties = [pair for report in passed for pair in report.user_properties]
     agreed = sum(name == "conformance" for name, _ in properties)
     reasons = [value for name, value in properties if name == "inexpressible"]
-    terminalreporter.write_line(f"recorded scoring cases: {agreed} agree, {len(reasons)} cannot be expressed here")
+    if agreed or reasons:
+        terminalreporter.write_line(f"recorded scoring cases: {agreed} agree, {len(reasons)} cannot be expressed here")
     for line in [*(f"  {reason}" for reason in reasons), *(value for name, value in properties if name == "shown")]:
         terminalreporter.write_line(line)

@@ -9,13 +9,17 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, cast
 
 from rubric_integrations.judges import BatchResult, OverallResult, Question
-from rubric_integrations.judges.stored import Lease
-from rubric_integrations.results import JudgeFailure, Judgment, Spend, to_judgment
+from rubric_integrations.judges.store import Lease
 from rubric_integrations.rubric import Rubric
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend, to_judgment
 from rubric_integrations.submission import Submission
+
+if TYPE_CHECKING:
+    from rubric_integrations.judges import LMJudge
 
 ONE_CALL = Spend(calls=1)
 
@@ -195,3 +199,11 @@ class FakeStore:
     def replace_all(self, verdict: str) -> None:
         """Replace every stored verdict, as if the file had been changed."""
         self.rows = {key: row.model_copy(update={"verdict": verdict, "value": None}) for key, row in self.rows.items()}
+
+
+def judge_with(model: Any, **arguments: Any) -> LMJudge:
+    """Make an `LMJudge`; settings of the model are passed as its `ModelSettings`."""
+    from rubric_integrations.judges import LMJudge, ModelSettings
+
+    names = [field.name for field in fields(ModelSettings) if field.name in arguments]
+    return LMJudge(model, settings=ModelSettings(**{name: arguments.pop(name) for name in names}), **arguments)

@@ -27,6 +27,7 @@ class Call:
         raw: The bytes of its body.
         headers: Its headers, by lower-case name.
         client: The address of the connection.
+        path: The path of its URL.
     """
 
     number: int
@@ -34,6 +35,7 @@ class Call:
     raw: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     client: object = None
+    path: str = ""
 
     @property
     def prompt(self) -> str:
@@ -151,7 +153,8 @@ class OpenAIServer:
         length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
         raw = await reader.readexactly(int(length[1]) if length else 0)
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head.split("\r\n")[1:])}
-        call = Call(len(self.calls), json.loads(raw), raw, headers, writer.get_extra_info("peername"))
+        path = head.split(" ", 2)[1]
+        call = Call(len(self.calls), json.loads(raw), raw, headers, writer.get_extra_info("peername"), path)
         self.calls.append(call)
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)

@@ -1,7 +1,7 @@
-"""The rules of the architecture: layers, import cycles, module size, public names, registries, names and wording.
+"""The rules of the architecture: rings, import cycles, public names, registries, names and wording.
 
-The functions that read the source (`layer_faults`, `import_cycle`, `length_faults`) are also run by `test_guides.py`,
-on copies of the package.
+The functions that read the source (`ring_faults`, `import_cycle`) are also run by `test_guides.py`, on copies of the
+package.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tokenize
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -33,47 +34,30 @@ def modules_of(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py"))
 
 
+def package_of(module: str) -> str:
+    return module.removesuffix(".py").split("/")[0]
+
+
 MODULES = modules_of(ROOT)
 
-# A package imports itself and packages of lower layers. `docs/architecture.md` shows the same table.
-Layers: TypeAlias = tuple[tuple[str, ...], ...]
-LAYERS: Layers = (
-    ("_util",),
-    ("rubric", "submission", "results"),
-    ("scoring", "formats", "checks"),
-    ("judges",),
-    ("graders",),
-    ("runs",),
-    ("agreement",),
-    (
-        "dspy",
-        "langchain",
-        "pytest_plugin",
-        "ray",
-        "mlflow",
-        "inspect_ai",
-        "pydantic_evals",
-        "reporting",
-        "redteam",
-        "server",
-        "tracing",
-        "training",
-    ),
-    ("cli",),
-    ("__init__", "__main__"),
-)
-LAYER_OF = {package: number for number, layer in enumerate(LAYERS) for package in layer}
-# In these layers a package may also import those before it: a submission knows nothing of results.
-ORDERED_LAYERS = (1, 2)
-# `Rubric.from_file` and `Rubric.compute_score` are methods where users look for them; they import when called.
-LAZY_EXCEPTIONS = {"rubric": {"formats", "scoring"}, "submission": {"results"}}
-MAX_LINES = 300
+# A package imports its own ring and those before it. Every other package is a host, in the outermost ring.
+Rings: TypeAlias = dict[str, tuple[str, ...]]
+RINGS: Rings = {
+    "core": ("rubric", "submission", "scoring", "formats", "checks", "judges", "graders", "runs"),
+    "trust": ("trust", "redteam"),
+}
+# A host never imports another, but these, and the command line imports all.
+SHARED_BY_HOSTS = {"_host", "reporting"}
 
-# The packages from which users import.
-PUBLIC_PACKAGES = (
-    "", "agreement", "checks", "dspy", "formats", "graders", "inspect_ai", "judges", "langchain", "mlflow",
-    "pydantic_evals", "ray", "redteam", "reporting", "results", "runs", "server", "submission", "tracing", "training",
-)  # fmt: skip
+# The packages and modules from which users import: those with `__all__`. A nested package is a part of the one above
+# it, and users of the command line import nothing.
+PUBLIC_PACKAGES = tuple(
+    module.removesuffix(".py").removesuffix("__init__").rstrip("/")
+    for module in MODULES
+    if re.fullmatch(r"(?:\w+/)?__init__\.py|\w+\.py", module)
+    and package_of(module) != "cli"
+    and re.search(r"^__all__ = ", (ROOT / module).read_text(encoding="utf-8"), re.MULTILINE)
+)
 MAX_PARAMETERS = 15
 VARIADIC = {
     "LMJudge.forward": "DSPy's optimizers pass the fields of a signature as keyword arguments",
@@ -105,15 +89,31 @@ BANNED_WORDS = re.compile(
 )
 
 
+# Users of each framework look for this name.
+CLASSES_OF_FRAMEWORKS = {"RubricEvaluator": ["langchain/evaluator.py", "pydantic_evals.py"]}
+FILE_NAME = re.compile(r"`([\w./]+\.py)`")
+
+
+# Where an object of DSPy is made or read. A folder ends with a slash.
+DSPY_MODULES = {
+    "judges/lm_judge.py": "a judge is a `dspy.Module`",
+    "judges/prompts/signatures.py": "the signatures and the adapter",
+    "judges/fast_path.py": "the form of a request depends on the `dspy.LM` and the `dspy.Predict`",
+    "judges/http.py": "captures the requests of DSPy, and is imported lazily",
+    "judges/models/": "makes and describes a `dspy.LM`, and sorts its errors",
+    "judges/metric_score.py": "reads the `dspy.Prediction` of a metric",
+    "submission/predictions.py": "reads a `dspy.Prediction`, and is imported only for one",
+    "dspy/": "the host",
+    "trust/alignment/": "optimizes a judge with the optimizers of DSPy",
+    "redteam/": "attacks the prompt as DSPy renders it",
+}
+
+
 class Import(NamedTuple):
     """One import of our own package: the module imported, and whether it happens only when a function is called."""
 
     module: str
     is_lazy: bool
-
-
-def package_of(module: str) -> str:
-    return module.removesuffix(".py").split("/")[0]
 
 
 # By the source and not by the path: the copies of the package that `test_guides.py` makes have nearly the same sources.
@@ -155,25 +155,24 @@ def imports_of(module: str, root: Path) -> list[Import]:
     return imports
 
 
-def layer_faults(root: Path, layers: Layers) -> list[str]:
-    """Return one message for each import that does not point to a lower layer."""
-    layer_of = {package: number for number, layer in enumerate(layers) for package in layer}
+def ring_faults(root: Path, rings: Rings) -> list[str]:
+    """Return one message for each import that its ring forbids."""
+    ring_of = {package: number for number, packages in enumerate(rings.values()) for package in packages}
+    # `_util` is inside of all rings, and so is the top level, from which only names are imported at first use.
+    ring_of |= {"_util": -1, "": -1}
+    hosts = len(rings)
     faults: list[str] = []
     for module in modules_of(root):
         package = package_of(module)
-        if package not in layer_of:
-            faults.append(f"{module} is in a package without a layer: add it to LAYERS and docs/architecture.md")
+        if package in ("__init__", "__main__"):
             continue
-        layer = layer_of[package]
-        allowed = {package, *(other for lower in layers[:layer] for other in lower)}
-        if layer in ORDERED_LAYERS:
-            allowed |= set(layers[layer][: layers[layer].index(package)])
-        faults += [
-            f"{module} imports {target}"
-            for target, is_lazy in imports_of(module, root)
-            if package_of(target) not in allowed
-            and not (is_lazy and package_of(target) in LAZY_EXCEPTIONS.get(package, ()))
-        ]
+        ring = ring_of.get(package, hosts)
+        for target, _ in imports_of(module, root):
+            other = package_of(target)
+            ring_of_other = ring_of.get(other, hosts)
+            is_beside = ring_of_other == ring and (ring != hosts or package == "cli" or other in SHARED_BY_HOSTS)
+            if other != package and not (ring_of_other < ring or is_beside):
+                faults.append(f"{module} imports {target}")
     return faults
 
 
@@ -194,36 +193,84 @@ def import_cycle(root: Path) -> list[str]:
     return []
 
 
-def length_faults(root: Path) -> list[str]:
-    """Return one message for each module that is longer than the limit."""
-    lengths = {module: len((root / module).read_text(encoding="utf-8").splitlines()) for module in modules_of(root)}
-    return [f"{module} has {lines} lines: split it by topic" for module, lines in lengths.items() if lines > MAX_LINES]
+def test_imports_of_all_modules_obey_the_rings() -> None:
+    assert ring_faults(ROOT, RINGS) == []
 
 
-def test_imports_of_all_modules_point_to_lower_layers() -> None:
-    assert layer_faults(ROOT, LAYERS) == []
+def test_import_of_another_host_or_of_an_outer_ring_is_a_fault(tmp_path: Path) -> None:
+    sources = {
+        "rubric/rubric.py": "from rubric_integrations.dspy.metric import RubricMetric",
+        "dspy/metric.py": "from rubric_integrations.langchain.runnable import RubricRunnable",
+        "langchain/runnable.py": "from rubric_integrations.reporting.grades import junit",
+        "cli/grade.py": "from rubric_integrations.langchain.runnable import RubricRunnable",
+        "scoring/formula.py": "from rubric_integrations.other.module import name",
+        "other/module.py": "from rubric_integrations.scoring.formula import score_values",
+    }
+    for name, source in sources.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(source)
+    assert ring_faults(tmp_path, RINGS) == [
+        "dspy/metric.py imports langchain/runnable",
+        "rubric/rubric.py imports dspy/metric",
+        "scoring/formula.py imports other/module",
+    ]
 
 
 def test_imports_between_modules_have_no_cycle() -> None:
     assert import_cycle(ROOT) == []
 
 
-def test_modules_are_not_longer_than_the_limit() -> None:
-    assert length_faults(ROOT) == []
+def test_architecture_page_has_a_row_for_each_package() -> None:
+    from docs.packages import PAGE, architecture_page
+
+    assert PAGE.read_text(encoding="utf-8") == architecture_page(), "write it with: python -m docs.packages"
 
 
-def test_architecture_page_names_every_package_in_its_layer_and_only_modules_that_exist() -> None:
+def test_architecture_page_names_only_files_that_exist() -> None:
     page = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d) \| (.+?) \| .*? \| (.*) \|$", page, re.MULTILINE)
-    packages = {name: int(layer) for layer, names, _ in rows for name in re.findall(r"`(\w+)/?`", names)}
-    assert packages == {name: layer for name, layer in LAYER_OF.items() if not name.endswith("__")}
-    for _, names, modules in rows:
-        folder = ROOT / re.findall(r"`(\w+)/?`", names)[0]
-        for name in re.findall(r"`([\w/]+)`", modules):
-            paths = [folder / f"{name}.py", folder / name, *folder.glob(f"*/{name}.py")]
-            assert any(path.exists() for path in paths), f"docs/architecture.md names `{name}`, which is not there"
+    names = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", page)
+    missing = [name for name in names if not (ROOT / name).exists() and not (REPOSITORY / name).exists()]
+    assert names
+    assert missing == []
 
 
+def test_docstrings_and_comments_name_only_files_that_exist() -> None:
+    missing: list[str] = []
+    for module in MODULES:
+        for line, text in prose(ROOT / module, in_package=False, pattern=FILE_NAME):
+            for name in FILE_NAME.findall(text):
+                folders = (ROOT, REPOSITORY, (ROOT / module).parent)
+                if not any((folder / name).exists() for folder in folders):
+                    missing.append(f"{module}:{line}: {name}")
+    assert missing == []
+
+
+def test_architecture_page_is_read_in_ten_minutes() -> None:
+    page = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
+    assert len(re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL).split()) <= 1500
+
+
+def imports_dspy(path: Path) -> bool:
+    """Whether a module imports DSPy when it runs, also in a function."""
+    nodes = nodes_of(path)
+    type_checking = [block for block in nodes if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)]
+    typing_only = {id(node) for block in type_checking for node in ast.walk(block)}
+    names = [
+        name
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in typing_only
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+    ]
+    return any(name.split(".")[0] == "dspy" for name in names)
+
+
+def test_dspy_is_imported_only_where_its_objects_are_made_or_read() -> None:
+    importing = [module for module in MODULES if imports_dspy(ROOT / module)]
+    assert [module for module in importing if not module.startswith(tuple(DSPY_MODULES))] == []
+    assert [place for place in DSPY_MODULES if not any(module.startswith(place) for module in importing)] == []
+
+
+@pytest.mark.processes
 def test_importing_the_package_and_the_command_line_imports_no_framework() -> None:
     code = (
         "import sys, rubric_integrations as r; r.Rubric; r.Criterion; r.RubricError; import rubric_integrations.cli;"
@@ -235,6 +282,7 @@ def test_importing_the_package_and_the_command_line_imports_no_framework() -> No
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.processes
 def test_importing_the_package_configures_no_logging_and_reads_no_files_of_the_user(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("OPENAI_API_KEY=leaked\n")
     code = (
@@ -376,7 +424,7 @@ def test_every_concrete_grader_is_registered_for_rescoring() -> None:
 
 
 def test_every_module_that_makes_a_model_is_a_source_of_models() -> None:
-    from rubric_integrations.judges.models import MODEL_SOURCES
+    from rubric_integrations.judges.models.names import MODEL_SOURCES
 
     modules = [imported(module) for module in MODULES if module.startswith("judges/models/")]
     makers = {value for module in modules for name, value in vars(module).items() if name.startswith("lm_from_")}
@@ -385,6 +433,20 @@ def test_every_module_that_makes_a_model_is_a_source_of_models() -> None:
 
 
 # Names and wording.
+
+
+def test_every_public_class_has_a_name_of_its_own() -> None:
+    modules: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in ast.parse((ROOT / module).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(module)
+    assert {name: files for name, files in modules.items() if len(files) > 1} == CLASSES_OF_FRAMEWORKS
+
+
+def test_no_file_name_occurs_three_times() -> None:
+    names = Counter(name for module in MODULES if (name := module.split("/")[-1]) != "__init__.py")
+    assert [name for name, count in names.items() if count > 2] == []
 
 
 def bound_names(path: Path) -> Iterator[tuple[int, str]]:
@@ -404,15 +466,18 @@ def bound_names(path: Path) -> Iterator[tuple[int, str]]:
                 pass
 
 
-def prose(path: Path, in_package: bool) -> Iterator[tuple[int, str]]:
-    """Yield every docstring and comment of a file and, in the package, every text, which may be part of a message."""
+def prose(path: Path, in_package: bool, pattern: re.Pattern[str] = BANNED_WORDS) -> Iterator[tuple[int, str]]:
+    """Yield every docstring and comment of a file and, in the package, every text, which may be part of a message.
+
+    Those without a match of `pattern` may be left out.
+    """
     source = path.read_text(encoding="utf-8")
     # A file in which the pattern matches nowhere has no comment with a match, whatever its comments are.
-    for token in tokenize.generate_tokens(io.StringIO(source).readline) if BANNED_WORDS.search(source) else ():
+    for token in tokenize.generate_tokens(io.StringIO(source).readline) if pattern.search(source) else ():
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
     # The same holds for texts, of which neighbouring parts are one text.
-    nodes = nodes_in(source) if BANNED_WORDS.search(re.sub(r"""["']\s*[a-zA-Z]*["']""", "", source)) else []
+    nodes = nodes_in(source) if pattern.search(re.sub(r"""["']\s*[a-zA-Z]*["']""", "", source)) else []
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and (in_package or id(node) in docstrings):
@@ -439,7 +504,7 @@ def test_variables_are_called_by_what_they_hold() -> None:
 
 def test_docstrings_comments_and_messages_use_the_words_of_the_field() -> None:
     # The texts of attacks and of the replies to them imitate anything that people write.
-    data = {"attack_texts.py", "reply_check.py"}
+    data = {"attacks.py", "structural.py"}
 
     def check(path: Path) -> Iterator[tuple[int, str]]:
         in_package = path.is_relative_to(ROOT) and path.name not in data

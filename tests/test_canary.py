@@ -11,7 +11,7 @@ import subprocess
 import sys
 import traceback
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,15 +29,16 @@ from rubric_integrations import (
     Submission,
     grade_many,
 )
-from rubric_integrations.agreement import align
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import BatchResult, LMJudge, OverallResult, Question
-from rubric_integrations.results import JudgeFailure, Judgment, Spend
 from rubric_integrations.runs import Ledger
-from tests.agreement.runs import binary_rubric, labels_of
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
+from rubric_integrations.trust import align
+from tests.fakes import judge_with
 from tests.judges.questions import question_about
 from tests.judges.test_judge_file import record
 from tests.openai_server import Call, OpenAIServer, Reply
+from tests.trust.runs import binary_rubric, labels_of
 
 CANARY = f"canary-{secrets.token_hex(12)}"
 RUBRIC = Rubric([Criterion(name="a", requirement="first"), Criterion(name="b", requirement="second")])
@@ -49,7 +50,7 @@ def base_url(server: OpenAIServer, *, user: str = "", query: str = "") -> str:
 
 def named(server: OpenAIServer, **settings: Any) -> LMJudge:
     defaults: dict[str, Any] = {"api_base": server.url, "api_key": "plain-key"}
-    return LMJudge("openai/m", **{**defaults, **settings})
+    return judge_with("openai/m", **{**defaults, **settings})
 
 
 def lm(server: OpenAIServer, **settings: Any) -> dspy.LM:
@@ -91,10 +92,6 @@ PLACES: dict[str, Callable[[OpenAIServer], Any]] = {
 """Makes a judge whose settings contain the canary in one place."""
 
 
-TABLE: dict[str, tuple[int, int, int]] = {}
-"""For each place, the requests, the texts that were searched, and their bytes."""
-
-
 def forms(secret: str) -> list[bytes]:
     """The forms in which a secret may be written: plain, in a URL, in hex, and in Base64 at each of its offsets."""
     encoded = [base64.b64encode(b"x" * offset + secret.encode())[4:-4] for offset in range(3)]
@@ -118,7 +115,10 @@ def unpacked(content: bytes) -> Iterator[bytes]:
                 continue
 
 
-def assert_clean(contents: dict[str, bytes]) -> None:
+def assert_clean(contents: dict[str, bytes], written: Collection[str]) -> None:
+    """Check that the canary is in none of the contents, and that those which must be written are not empty."""
+    missing = {name for name in written if not contents.get(name)}
+    assert not missing, f"nothing was searched in {sorted(missing)}"
     faults = {
         name
         for name, content in contents.items()
@@ -171,8 +171,8 @@ def test_key_is_in_nothing_that_is_written(
     contents = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     contents |= {"stdout": output.out.encode(), "stderr": output.err.encode(), "log": caplog.text.encode()}
     assert "***" in (tmp_path / "report.json").read_text()
-    assert_clean(contents)
-    TABLE[place] = (len(server.calls), len(contents), sum(map(len, contents.values())))
+    assert_clean(contents, {"judge.json", "fingerprint", "repr", "run.sqlite", "report.json", "result", "summary",
+                            "failure"})  # fmt: skip
 
 
 class OwnJudge:
@@ -225,8 +225,7 @@ def test_key_is_in_nothing_that_a_judge_of_the_users_own_leaves(
         (tmp_path / "report.json").write_text(graded.report.model_dump_json())
         assert "***" in graded.report.model_dump_json()
     contents = {file.name: file.read_bytes() for file in tmp_path.iterdir()} | {"log": caplog.text.encode()}
-    assert_clean(contents)
-    TABLE[name] = (0, len(contents), sum(map(len, contents.values())))
+    assert_clean(contents, {"run.sqlite", "report.json"})
 
 
 def test_failure_of_the_users_own_judge_has_no_cause_that_quotes_the_key() -> None:
@@ -249,6 +248,7 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.processes
 def test_key_of_the_command_line_is_in_no_file_and_no_output(server: OpenAIServer, tmp_path: Path) -> None:
     server.script = echo
     (tmp_path / "rubric.yaml").write_text("- {name: a, requirement: first}\n- {name: b, requirement: second}\n")
@@ -274,9 +274,8 @@ def test_key_of_the_command_line_is_in_no_file_and_no_output(server: OpenAIServe
     outputs = {"stdout": done.stdout, "stderr": done.stderr}
     assert done.returncode == 0, outputs
     assert [done.stdout.count(word) for word in (b"exit code 4", b"exit code 0")] == [1, 2]
-    files = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    assert {"run.sqlite", "run.jsonl", "junit.xml", "page.html"} <= {Path(name).name for name in files}, outputs
-    assert_clean(files | outputs)
+    files = {str(file.relative_to(tmp_path)): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert_clean(files | outputs, {"run.sqlite", "run.jsonl", "junit.xml", "page.html", "stdout", "stderr"})
 
 
 def quote_the_key(call: Call) -> Reply:
@@ -298,11 +297,9 @@ def test_key_is_in_no_file_of_an_alignment(server: OpenAIServer, tmp_path: Path)
     alignment.judge.save(tmp_path / "judge.json")
     (tmp_path / "result").write_text(f"{alignment.summary()} {alignment} {lines}")
     contents = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    assert {"judge.json", "labels.lock", "ledger.sqlite"} <= contents.keys()
     assert b"The key is ***." in contents["judge.json"]
     assert server.url.encode() not in contents["judge.json"] + contents["labels.lock"]
-    assert_clean(contents)
-    TABLE["align"] = (len(server.calls), len(contents), sum(map(len, contents.values())))
+    assert_clean(contents, {"judge.json", "labels.lock", "ledger.sqlite", "result"})
 
 
 def test_password_of_a_ledger_is_in_no_file_no_output_and_no_table(
@@ -341,8 +338,9 @@ def test_password_of_a_ledger_is_in_no_file_no_output_and_no_table(
         tables = [row[0] for row in db.execute(query)]
         assert len(tables) == 10
         rows = {name: repr(db.execute(f"SELECT t::text FROM {name} AS t".encode()).fetchall()) for name in tables}
-    files = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    assert_clean(files | outputs | {name: text.encode() for name, text in rows.items()})
+    files = {str(file.relative_to(tmp_path)): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    contents = files | outputs | {name: text.encode() for name, text in rows.items()}
+    assert_clean(contents, {"run.jsonl", "stdout", "stderr", *tables})
 
 
 def test_whole_program_is_not_saved(tmp_path: Path) -> None:
@@ -362,9 +360,3 @@ def test_text_is_not_sent_to_where_a_server_redirects_langchain(server: OpenAISe
         assert server.calls
         assert not other.calls
         assert model.root_client._client.follow_redirects  # pyright: ignore[reportPrivateUsage] -- the user's own client is as it was
-
-
-def test_table_of_the_places_that_were_searched() -> None:
-    rows = [f"{place:<20} {requests:>8} {texts:>6} {size:>8,}" for place, (requests, texts, size) in TABLE.items()]
-    total = f"{len(TABLE)} places, {sum(row[2] for row in TABLE.values()):,} bytes, without the canary"
-    sys.stdout.write("\n".join(["", f"{'place':<20} requests  texts    bytes", *rows, total, ""]))

@@ -13,10 +13,21 @@ import pytest
 import yaml
 
 from rubric_integrations import Rubric
-from tests.test_architecture import PUBLIC_PACKAGES, nodes_of
+from tests.test_architecture import MODULES, PUBLIC_PACKAGES, imported, nodes_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+# What a nested package, and the command line, exports for other packages of ours.
+INTERNAL_NAMES = {
+    ("cli/__init__.py", "COMMANDS"),
+    ("cli/__init__.py", "app"),
+    ("cli/__init__.py", "main"),
+    ("runs/batches/__init__.py", "Batch"),
+    ("runs/ledger/__init__.py", "FailureRecord"),
+    ("runs/ledger/__init__.py", "LedgerLike"),
+    ("runs/ledger/__init__.py", "use_ledger"),
+    ("runs/ledger/postgres/__init__.py", "PostgresLedger"),
+}
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 
 
@@ -24,6 +35,7 @@ def blocks(page: str, language: str = "python") -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
+@pytest.mark.guides
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_code_on_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
@@ -88,6 +100,21 @@ def test_api_page_has_every_public_name_once_and_no_other() -> None:
     objects = {(name, id(getattr(package, name))) for package in packages for name in package.__all__}
     assert sorted(name for _, _, name in directives) == sorted(name for name, _ in objects)
     assert [name for package, _, name in directives if name not in public[package]] == []
+
+
+def test_name_that_a_package_exports_is_in_the_reference_or_internal() -> None:
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^::: .+\.(\w+)$", page, re.MULTILINE))
+    packages = [module for module in MODULES if module.endswith("__init__.py")]
+    exported = {(package, name) for package in packages for name in getattr(imported(package), "__all__", ())}
+    undocumented = {(package, name) for package, name in exported if name not in documented}
+    assert undocumented <= INTERNAL_NAMES
+
+
+def test_api_page_is_generated_from_the_public_names() -> None:
+    from docs.packages import API, api_page
+
+    assert API.read_text(encoding="utf-8") == api_page(), "write it with: python -m docs.packages"
 
 
 def readme_blocks() -> list[str]:

@@ -1,4 +1,4 @@
-"""The releases of DSPy that the fast path was tested with: those that are declared, and that the tests run with."""
+"""The releases of DSPy that CI tests: those that are declared, and that the tests run with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
-from rubric_integrations.judges._direct.template import TESTED_DSPY
+from rubric_integrations.judges.fast_path import TESTED_DSPY
 
 ROOT = Path(__file__).resolve().parents[1]
 

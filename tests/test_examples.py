@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.guides
 def test_optimize_script_with_simulated_models_improves_the_score_and_saves_calls() -> None:
     done = subprocess.run(
         [sys.executable, "examples/optimize/optimize.py"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -51,6 +52,7 @@ def test_agent_script_grades_six_runs_and_refuses_the_step_that_the_hostile_one_
     assert "the judge cites the step 9, and the submission has steps 1 to 2" in " ".join(printed.split())
 
 
+@pytest.mark.guides
 @pytest.mark.filterwarnings("ignore:Passing OpenAI-style message:DeprecationWarning")
 def test_align_script_with_a_simulated_judge_keeps_what_each_optimizer_gained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -67,6 +67,7 @@ def test_notebooks_folder_has_all_six() -> None:
     assert len(NOTEBOOKS) >= 6
 
 
+@pytest.mark.notebooks
 @each_notebook
 def test_notebook_that_is_run_has_the_stored_outputs(path: Path, tmp_path: Path) -> None:
     assert outdated_cells(read(path), tmp_path) == {}
@@ -101,6 +102,7 @@ def test_notebook_explains_how_to_use_a_real_model(path: Path) -> None:
     assert re.search(r"```python\n.*gpt-5-mini.*```", prose, re.DOTALL)
 
 
+@pytest.mark.notebooks
 def test_comparison_finds_each_outdated_output(tmp_path: Path) -> None:
     cells: list[tuple[str, dict[str, Any]]] = [
         ("6 * 7", {"output_type": "execute_result", "data": {"text/plain": "42"}}),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,9 +19,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.cli.test_doctor import DEVELOPMENT_EXTRAS
+from tests.counts import total
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
 # Each release of pydantic requires exactly one of pydantic-core, so that a bound of our own would say nothing.
 PART_OF = {"pydantic-core": "pydantic"}
 # pytest imports the plugin, so that it is installed wherever the plugin is used.
@@ -96,3 +101,39 @@ def test_page_imports_only_what_is_declared_or_what_it_says_how_to_install(page:
     }
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert {name for block in blocks for name in third_party(block)} - DECLARED - installed == set()
+
+
+def selections(target: str) -> list[str]:
+    """Return the markers with which a target of the Makefile selects tests, one for each run of pytest."""
+    make = ["make", "--dry-run", "--always-make", "PROCESSES=2", target]
+    # If make runs the tests, it passes its own options on to every make below it.
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("FAMILIES", "MAKEFLAGS", "MAKEOVERRIDES")
+    }
+    done = subprocess.run(make, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return re.findall(r'-m pytest .* -m "(.*?)"', done.stdout)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_slow_tests_are_those_of_all_declared_families_and_no_test_is_in_both_parts() -> None:
+    declared = [marker.partition(":")[0] for marker in SETTINGS["tool"]["pytest"]["ini_options"]["markers"]]
+    slow = " or ".join(declared[1:])
+    assert declared[0] == "rubric_gate"
+    assert sorted(declared[1:]) == declared[1:]
+    assert selections("test") == [f"not ({slow})"]
+    assert selections("test-slow") == [slow]
+    assert selections("test-all") == selections("coverage") == [f"not ({slow})", slow]
+
+
+def test_each_declared_family_marks_a_test() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    # Tests with these fixtures are marked by `conftest.py`.
+    by_fixture = {"browser", "postgres"}
+    for marker in SETTINGS["tool"]["pytest"]["ini_options"]["markers"]:
+        name = marker.partition(":")[0]
+        assert name in by_fixture or re.search(rf"mark\.{name}\b", sources), name
+
+
+def test_counts_of_two_runs_of_pytest_are_added() -> None:
+    log = "7 passed, 1 skipped in 2.50s\n5 failed\n=== 2 failed, 3 passed, 1 warning in 61.25s (0:01:01) ===\n"
+    assert total(log) == "10 passed, 1 skipped, 2 failed, 1 warnings in 63.75s"

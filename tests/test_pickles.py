@@ -28,21 +28,20 @@ from rubric_integrations import (
     Submission,
     grade_many,
 )
-from rubric_integrations.agreement import AlignmentError
-from rubric_integrations.agreement.alignment.calls import AlignmentStopped
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.judges import LMJudge
-from rubric_integrations.judges.models.from_function import lm_from_fn
+from rubric_integrations.judges import LMJudge, lm_from_fn
 from rubric_integrations.judges.protocol import RunStopped
-from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitReached
-from rubric_integrations.judges.stored import LeaseExpired
+from rubric_integrations.judges.spend import SpendLimit, SpendLimitReached
+from rubric_integrations.judges.store import LeaseExpired
 from rubric_integrations.langchain import RubricEvaluator, RubricMiddleware, RubricRunnable, RubricStringEvaluator
-from rubric_integrations.results import JudgeFailure, Spend
-from rubric_integrations.rubric.errors import Fault
+from rubric_integrations.rubric import Fault
 from rubric_integrations.runs import Ledger
-from rubric_integrations.server.problems import RequestProblem
-from rubric_integrations.submission.dialects.parts import UnknownBlockError
+from rubric_integrations.scoring import JudgeFailure, Spend
+from rubric_integrations.server.service import RequestProblem
+from rubric_integrations.submission.dialects.blocks import UnknownBlockError
+from rubric_integrations.trust import AlignmentError
+from rubric_integrations.trust.alignment.calls import AlignmentStopped
 from tests.openai_server import OpenAIServer
 from tests.runs.processes import call_in_process
 
@@ -134,7 +133,7 @@ def test_pickles_of_a_ledger_open_it_once(tmp_path: Path, library: Any) -> None:
 def test_pickled_metric_and_evaluators_grade(server: OpenAIServer, library: Any, tmp_path: Path) -> None:
     judge = LMJudge("openai/m", api_base=server.url)
     example, prediction = dspy.Example(question="q").with_inputs("question"), dspy.Prediction(answer="Please.")
-    metric = RubricMetric(RUBRIC, judge=judge, store=Ledger(tmp_path / "run.sqlite"))
+    metric = RubricMetric(RUBRIC, judge=judge, ledger=Ledger(tmp_path / "run.sqlite"))
     evaluator = RubricEvaluator(RUBRIC, judge=chat_model(server.url))
     uses: list[tuple[Any, Callable[[Any], Any]]] = [
         (metric, lambda metric: float(metric(example, prediction))),

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations._util.extras import EXTRAS
-from rubric_integrations.agreement import fewest_to_pass
+from rubric_integrations._util.lazy import EXTRAS
 from rubric_integrations.pytest_plugin import RubricGate
-from rubric_integrations.runs.run_files import GradedRow
-from tests.agreement.runs import binary_rubric, run_of
+from rubric_integrations.runs import GradedRow
+from rubric_integrations.trust import fewest_to_pass
+from tests.trust.runs import binary_rubric, run_of
 
 pytest_plugins = ["pytester"]
 
@@ -59,8 +59,7 @@ def test_plugin_imports_nothing_of_the_library_before_a_gate_is_called() -> None
         "print(sorted(ours | ({'numpy', 'scipy', 'pydantic', 'dspy', 'langsmith'} & set(sys.modules))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    light = ["rubric_integrations", "rubric_integrations._util", "rubric_integrations._util.extras",
-             "rubric_integrations._util.lazy", PLUGIN]  # fmt: skip
+    light = ["rubric_integrations", "rubric_integrations._util", "rubric_integrations._util.lazy", PLUGIN]
     assert done.stdout.strip() == repr(light)
 
 

@@ -17,16 +17,16 @@ import pytest
 import typer.main
 import yaml
 
-from rubric_integrations._util.extras import EXTRAS
+from rubric_integrations._util.lazy import EXTRAS
 from rubric_integrations.checks.text import PATTERN_SECONDS
 from rubric_integrations.cli import app
 from rubric_integrations.cli.console import Exit
-from rubric_integrations.cli.judge_option import JUDGE_OPTIONS
+from rubric_integrations.cli.options import JUDGE_OPTIONS
 from rubric_integrations.formats.parsing import MAX_BYTES, MAX_DEPTH, MAX_NODES
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
-from rubric_integrations.rubric.rules import MAX_CRITERIA, MAX_LEAVES
+from rubric_integrations.rubric.rubric import MAX_CRITERIA, MAX_LEAVES
 from rubric_integrations.submission.files import READERS, UNSUPPORTED
-from rubric_integrations.submission.rows import COLUMNS, Columns
+from rubric_integrations.submission.inputs import COLUMNS, ColumnNames
 from rubric_integrations.submission.submission import MAX_CHARS
 from tests.cli.commands import EXAMPLE
 from tests.test_architecture import PUBLIC
@@ -137,7 +137,7 @@ def test_page_of_the_files_has_every_column_with_its_usual_names_in_order() -> N
     table = {code(names)[0]: (tuple(code(names)), code(option)) for _, names, option in rows("files.md", "field")}
     assert {names[0]: names for names, _ in table.values()} == {names[0]: names for names in COLUMNS.values()}
     for field, (_, options) in table.items():
-        assert options == ([f"--{field}-column"] if field in Columns._fields else [])
+        assert options == ([f"--{field}-column"] if field in ColumnNames._fields else [])
 
 
 def test_messages_on_the_page_of_the_files_are_in_the_code() -> None:
@@ -175,6 +175,7 @@ def steps() -> dict[str, dict[str, Any]]:
     return {step["name"]: step for step in job["steps"] if "name" in step}
 
 
+@pytest.mark.guides
 def test_ci_recipe_with_the_offline_judge_grades_and_reports_and_then_reuses_its_judgments(
     steps: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:

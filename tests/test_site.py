@@ -17,6 +17,8 @@ from filelock import FileLock
 
 from rubric_integrations.cli import COMMANDS, app
 
+pytestmark = pytest.mark.site
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

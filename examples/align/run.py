@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 from rubric_integrations import Rubric
-from rubric_integrations.agreement import align
-from rubric_integrations.agreement.alignment.optimizers import OPTIMIZERS
 from rubric_integrations.judges import LMJudge, lm_from_fn
+from rubric_integrations.trust import align
+from rubric_integrations.trust.alignment.optimizers import OPTIMIZERS
 
 RUBRIC = Rubric.from_file(Path(__file__).with_name("rubric.yaml"))
 

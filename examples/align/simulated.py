@@ -14,7 +14,7 @@ import re
 from hashlib import sha256
 
 from rubric_integrations import Rubric, Submission
-from rubric_integrations.results import LabelledJudgment
+from rubric_integrations.scoring import LabelledJudgment
 
 # What people say about a reply that has one of these phrases: the verdict by criterion, and the reason for it.
 READINGS = {

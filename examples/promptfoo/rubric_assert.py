@@ -12,8 +12,8 @@ from typing import Any
 
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.graders import Grader
-from rubric_integrations.results import outcomes_of
 from rubric_integrations.runs import Ledger
+from rubric_integrations.scoring import outcomes_of
 
 
 @cache

@@ -1,1 +1,1 @@
-"""Helpers that every package may import; they import no other package of the library."""
+"""Helpers that every package may import. They import no other package of the library."""

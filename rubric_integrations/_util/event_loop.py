@@ -1,7 +1,7 @@
-"""Runs async code for synchronous callers, on one event loop in a background thread.
+"""Runs async code for synchronous callers, and blocking functions in threads for asynchronous callers.
 
-This works from any thread, in notebooks, and in callers whose own event loop is running. The coroutine sees the
-context variables of its caller.
+Async code runs on one event loop in a background thread. This works from any thread, in notebooks, and in callers whose
+own event loop is running. The coroutine sees the context variables of its caller.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -98,3 +99,59 @@ def _reset_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)
+
+
+# What is computed on shorter texts takes less than about 20 ms, and most of it much less than the change of the thread.
+LONG_TEXT_CHARS = 50_000
+
+
+async def run_on_texts(function: Callable[[], T], *texts: str | None) -> T:
+    """Run a function that reads texts: at once if they are short, and in a thread if they are long.
+
+    On the event loop, a text of a megabyte would hold all other submissions up for half a second, and their replies
+    could be lost to timeouts.
+
+    Args:
+        function: The function.
+        texts: The texts that it reads; their total length decides.
+
+    Raises:
+        BaseException: Whatever the function raised.
+
+    Example:
+        >>> asyncio.run(run_on_texts("two words".split, "two words"))
+        ['two', 'words']
+    """
+    if sum(map(len, filter(None, texts))) <= LONG_TEXT_CHARS:
+        return function()
+    return await run_in_thread(function)
+
+
+async def run_in_thread(function: Callable[[], T]) -> T:
+    """Run a function in a thread of its own, with the context variables of the caller, and wait for its result.
+
+    Unlike `asyncio.to_thread`, it never waits for another call to end: there is a thread for each call, and the caller
+    limits their number. If the caller is cancelled, the function runs on, and its result is dropped. A function that
+    never ends does not keep the program from ending.
+
+    Raises:
+        BaseException: Whatever the function raised.
+
+    Example:
+        >>> asyncio.run(run_in_thread(lambda: 6 * 7))
+        42
+    """
+    future, context = Future[T](), copy_context()
+    # It is running from the start, so that a cancelled caller does not cancel a future whose result is set later.
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            result = context.run(function)
+        except BaseException as error:  # noqa: BLE001 -- the caller gets it, also `sys.exit`
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name="rubric-integrations-call", daemon=True).start()
+    return await asyncio.wrap_future(future)

@@ -1,11 +1,42 @@
-"""Public names of a package that are imported when they are first used."""
+"""Public names that are imported at first use, and the packages of each extra with the command that installs them."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-from rubric_integrations._util.extras import install_command
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "agreement": ("scipy",),
+    "inspect": ("inspect-ai",),
+    "langchain": ("langchain",),
+    "langchain-classic": ("langchain-classic",),
+    "metrics": ("rapidfuzz", "rouge-score", "sacrebleu"),
+    "mlflow": ("mlflow",),
+    "otel": ("opentelemetry-api",),
+    "pandas": ("pandas",),
+    "parquet": ("pyarrow",),
+    "postgres": ("psycopg[binary]",),
+    "pydantic-evals": ("pydantic-evals",),
+    "ray": ("ray[data]",),
+    "report": ("jinja2", "scipy"),
+    "trl": ("trl",),
+    "verifiers": ("verifiers",),
+}
+"""The packages of each extra that a user may need; a test compares them with `pyproject.toml`."""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs the packages of an extra.
+
+    It names the packages, not the extra: `pip install 'rubric-integrations[report]'` fails where this package was
+    installed from a folder or a wheel, because pip looks for it on an index.
+
+    Example:
+        >>> install_command("report")
+        'pip install jinja2 scipy'
+    """
+    return shlex.join(["pip", "install", *EXTRAS[extra]])
 
 
 def lazy_names(

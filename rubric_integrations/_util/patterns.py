@@ -1,6 +1,6 @@
-"""Regular expressions from rubric files, with bounds: no pattern can fill the memory, and no search can block a run.
+"""Compiles and searches regular expressions from rubric files, with limits on memory and time.
 
-The `regex` library is used for both: it knows Python's syntax, and its search has a time limit. Engines without
+The `regex` library is used for both, because it knows Python's syntax and its search has a time limit. Engines without
 backtracking need no limit, but refuse the lookarounds and back-references that rubrics use.
 """
 

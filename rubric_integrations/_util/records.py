@@ -1,10 +1,58 @@
-"""The base class of all records, and the types of weights and values."""
+"""The base classes of all records, the types of weights and values, and their display in notebooks and pandas."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from rubric_integrations._util.lazy import install_command
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return an HTML table without colours of its own. All text is escaped, because models and users write it.
+
+    Example:
+        >>> html_table("t", ["a"], [["<b>"]]).count("&lt;b&gt;")
+        1
+    """
+
+    def cells_of(values: Sequence[object], tag: str) -> str:
+        texts = ("" if value is None else f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+        return "".join(f'<{tag} style="text-align:left;vertical-align:top">{escape(text)}</{tag}>' for text in texts)
+
+    body = "".join(f"<tr>{cells_of(row, 'td')}</tr>" for row in rows)
+    head = f"<thead><tr>{cells_of(columns, 'th')}</tr></thead>"
+    return f"<p><b>{escape(title)}</b></p><table>{head}<tbody>{body}</tbody></table>"
+
+
+def data_frame(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> DataFrame:
+    """Return rows as a pandas DataFrame.
+
+    Raises:
+        ImportError: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ImportError(f"`to_dataframe` needs pandas: {install_command('pandas')}") from None
+    return pd.DataFrame([dict(row) for row in rows], columns=list(columns))
+
 
 # Sums of much greater weights would overflow to infinity. Below 2**53, whole-number weights are represented exactly.
 MAX_WEIGHT = 1e15
@@ -26,7 +74,20 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-EncodableText = Annotated[str, AfterValidator(encodable)]
+def _encodable_text(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    # With a constraint, pydantic refuses a text with a lone surrogate, so that our function is called for such a text
+    # alone. A report has a few texts for every judgment.
+    return core_schema.union_schema(
+        [
+            core_schema.str_schema(min_length=0),
+            core_schema.no_info_after_validator_function(encodable, handler(source)),
+        ],
+        mode="left_to_right",
+        custom_error_type="string_type",
+    )
+
+
+EncodableText = Annotated[str, GetPydanticSchema(_encodable_text), WithJsonSchema({"type": "string"})]
 """A text from outside, such as a judge's reason, without lone surrogates: they could not be written to any file."""
 
 

@@ -1,25 +1,30 @@
-"""Checks and automatic metrics: criteria that are decided in code, without a model and without cost.
+"""Checks and automatic metrics: criteria that code decides, without a model and without cost.
 
-`run_check` decides a `Check` on a submission, `run_metric` computes a `Metric`, and `register_metric` makes a function
-of yours available to rubric files.
+`run_check` decides a `Check` on a submission, `run_metric` computes a `Metric`, and `register_metric` makes your own
+function available to rubric files.
 
 To add a condition to `Check`:
 
-1. Add its field, `None` by default, to `Check` in `rubric_integrations/rubric/check.py`.
-2. Write a function `(check, submission) -> str` in a module of this package. It returns the reason why the condition
-   does not hold, or an empty string, and raises `JudgeFailure("check", ...)` if it cannot decide. A condition on the
-   trajectory gets it from `trajectory_of` or `calls_of` in `trace.py`, which fail if it is missing or incomplete.
-3. Add one line to `CHECKS` in `registry.py`. A condition without a function is a failure, never MET.
+1. Add its field, `None` by default, to `Check` in `rubric/check.py`.
+2. Write a function `(check, submission) -> str` in a module of this package, decorated with `@decides("<field>")`. It
+   returns the reason why the condition is not met, or an empty string. It raises `JudgeFailure("check", ...)` if it
+   cannot decide. A condition on the trajectory reads it with `trajectory_of` or `calls_of` in `checks/trajectory.py`,
+   which fail if it is missing or incomplete. A condition without a function is a failure, never MET.
 
-If the condition may have a value in [0, 1] in place of a verdict, add its name to `MeasureName` and `Check.measure`,
-and its function to `MEASURES` in `registry.py`.
+A new module is imported below, which registers its functions. If the condition may have a value in [0, 1] instead of a
+verdict, add its name to `MeasureName` and `Check.measure`, and a function with `@measures("<field>")`.
 
 To add a type of metric, add its name to `MetricType` in `rubric/check.py`, and a function and one line to `METRICS` in
-`metrics.py`.
+`checks/metrics.py`.
 """
 
+# Importing these modules registers their conditions.
+from rubric_integrations.checks import structure as structure
+from rubric_integrations.checks import text as text
+from rubric_integrations.checks import trajectory as trajectory
+from rubric_integrations.checks import types as types
 from rubric_integrations.checks.metrics import register_metric
-from rubric_integrations.checks.run import run_check
+from rubric_integrations.checks.registry import run_check
 
 __all__ = [
     "register_metric",

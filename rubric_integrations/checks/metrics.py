@@ -1,4 +1,7 @@
-"""Automatic metrics of a response, each with a value in [0, 1]; one that cannot be computed is a failure, not 0."""
+"""Automatic metrics of a response, such as BLEU and ROUGE, and the condition `similarity`. Each value is in [0, 1].
+
+A metric that cannot be computed is a failure and not 0.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from rubric_integrations._util.extras import install_command
-from rubric_integrations.results.judgment import JudgeFailure
-from rubric_integrations.rubric.check import Check, Metric, MetricType
+from rubric_integrations._util.lazy import install_command
+from rubric_integrations.checks.registry import MAX_MESSAGE, decides, measures
+from rubric_integrations.rubric.check import Check, Metric, MetricType, SimilarityCheck
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.judgment import JudgeFailure
 from rubric_integrations.submission.submission import Submission
 
 CustomMetric = Callable[[Submission], float]
@@ -19,10 +23,7 @@ CustomMetric = Callable[[Submission], float]
 F = TypeVar("F", bound=CustomMetric)
 
 # About 15,000 words, which each metric compares in less than a second.
-MAX_CHARS = 100_000
-
-# An error of a library may quote the whole response.
-MAX_MESSAGE = 300
+MAX_METRIC_CHARS = 100_000
 
 _custom_metrics: dict[str, CustomMetric] = {}
 
@@ -74,6 +75,7 @@ def run_metric(metric: Metric, submission: Submission) -> float:
     return value
 
 
+@measures("metric")
 def measure_metric(check: Check, submission: Submission) -> tuple[float, str]:
     """Return the value of `check.metric`, and its name."""
     metric = cast("Metric", check.metric)
@@ -170,11 +172,11 @@ def _reference(metric: Metric, submission: Submission) -> str:
     if not submission.reference:
         raise JudgeFailure("check", f"the metric `{metric.type}` needs the submission's `reference`, which is missing")
     length = max(len(submission.response), len(submission.reference))
-    if metric.type != "accuracy" and length > MAX_CHARS:
+    if metric.type != "accuracy" and length > MAX_METRIC_CHARS:
         raise JudgeFailure(
             "check",
-            f"the metric `{metric.type}` is for texts of at most {MAX_CHARS:,} characters, and one has {length:,} "
-            "characters: shorten it, or use a custom metric",
+            f"the metric `{metric.type}` is for texts of at most {MAX_METRIC_CHARS:,} characters, and one has "
+            f"{length:,} characters: shorten it, or use a custom metric",
         )
     return submission.reference
 
@@ -189,3 +191,43 @@ def import_library(name: str) -> Any:
         return import_module(name)
     except ImportError:
         raise JudgeFailure("check", f"`{name}` is not installed: {install_command('metrics')}") from None
+
+
+# Two such texts are compared in a quarter of a second.
+MAX_SIMILARITY_CHARS = 50_000
+
+
+@decides("similarity")
+def is_similar(check: Check, submission: Submission) -> str:
+    """Return the reason why the response is less similar than `check.similarity.min_ratio`, or an empty string."""
+    ratio, _ = similarity_ratio(check, submission)
+    least = cast("SimilarityCheck", check.similarity).min_ratio or 0.0
+    return "" if ratio >= least else f"has a similarity of {ratio:.3f}, below {least:g}"
+
+
+@measures("similarity")
+def similarity_ratio(check: Check, submission: Submission) -> tuple[float, str]:
+    """Return the similarity of the response to the text of `check.similarity`, and what it was compared with.
+
+    It is 1 minus the Levenshtein distance divided by the length of the longer text. Outer white space is ignored.
+
+    Raises:
+        JudgeFailure: Of kind `check`: there is no text to compare with, a text has more than 50,000 characters, or
+            `rapidfuzz` is not installed.
+    """
+    expected = cast("SimilarityCheck", check.similarity).to
+    name = "the text" if expected else "the reference"
+    expected = expected or submission.reference
+    if not expected:
+        raise JudgeFailure(
+            "check", "the condition `similarity` needs a text: write `to`, or pass the submission's `reference`"
+        )
+    texts = [text.strip().casefold() if check.ignore_case else text.strip() for text in (submission.response, expected)]
+    if (length := max(map(len, texts))) > MAX_SIMILARITY_CHARS:
+        raise JudgeFailure(
+            "check",
+            f"the condition `similarity` is for texts of at most {MAX_SIMILARITY_CHARS:,} characters, and one has "
+            f"{length:,}: shorten it, or use another check",
+        )
+    levenshtein = import_library("rapidfuzz.distance").Levenshtein
+    return float(levenshtein.normalized_similarity(*texts)), f"similarity to {name}"

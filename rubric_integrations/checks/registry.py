@@ -1,29 +1,12 @@
-"""The registry of conditions: for every condition field of `Check`, the function that decides it."""
+"""Runs a `Check` on a submission, by the functions that the other modules of the package register in `CHECKS`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
-from rubric_integrations.checks.fields import field_share, has_fields
-from rubric_integrations.checks.json_schema import satisfies_schema
-from rubric_integrations.checks.length import has_max_words, has_min_words
-from rubric_integrations.checks.metrics import measure_metric
-from rubric_integrations.checks.numbers import states_number
-from rubric_integrations.checks.similarity import is_similar, similarity_ratio
-from rubric_integrations.checks.text import contains, equals, matches, not_contains
-from rubric_integrations.checks.tool_calls import makes_calls
-from rubric_integrations.checks.trajectory import (
-    has_max_cost,
-    has_max_seconds,
-    has_max_steps,
-    has_max_tokens,
-    has_no_errors,
-    has_no_repeated_calls,
-    uses_no_forbidden_tool,
-    uses_tools,
-)
-from rubric_integrations.checks.type_checks import has_no_type_errors
 from rubric_integrations.rubric.check import Check, MeasureName
+from rubric_integrations.scoring.judgment import JudgeFailure, Judgment
 from rubric_integrations.submission.submission import Submission
 
 Condition = Callable[[Check, Submission], str]
@@ -40,33 +23,97 @@ Measure = Callable[[Check, Submission], tuple[float, str]]
 Raises a `JudgeFailure` of kind `check` if it cannot be computed. It is called if the condition is `Check.measure`.
 """
 
-CHECKS: dict[str, Condition] = {
-    "contains": contains,
-    "not_contains": not_contains,
-    "regex": matches,
-    "equals": equals,
-    "number": states_number,
-    "json_schema": satisfies_schema,
-    "fields": has_fields,
-    "similarity": is_similar,
-    "type_checks": has_no_type_errors,
-    "min_words": has_min_words,
-    "max_words": has_max_words,
-    "tool_calls": makes_calls,
-    "tool_used": uses_tools,
-    "tool_forbidden": uses_no_forbidden_tool,
-    "max_steps": has_max_steps,
-    "max_tokens": has_max_tokens,
-    "max_cost": has_max_cost,
-    "max_seconds": has_max_seconds,
-    "no_errors": has_no_errors,
-    "no_repeated_calls": has_no_repeated_calls,
-}
+CHECKS: dict[str, Condition] = {}
 """The function of each condition field of `Check`. `metric` is not among them: it has a value, not a verdict."""
 
-MEASURES: dict[MeasureName, Measure] = {
-    "metric": measure_metric,
-    "fields": field_share,
-    "similarity": similarity_ratio,
-}
-"""The function of each condition that may have a value in place of a verdict."""
+MEASURES: dict[MeasureName, Measure] = {}
+"""The function of each condition that may have a value instead of a verdict."""
+
+MAX_MESSAGE = 300
+"""Characters of an error's message that a report shows. An error of a library may quote the whole response."""
+
+
+def decides(field: str) -> Callable[[Condition], Condition]:
+    """Register the decorated function as the one that decides a field of `Check`.
+
+    Example:
+        >>> @decides("max_chars")
+        ... def has_max_chars(check: Check, submission: Submission) -> str:
+        ...     return "is longer than ten characters" if len(submission.response) > 10 else ""
+        >>> CHECKS.pop("max_chars") is has_max_chars
+        True
+    """
+
+    def register(function: Condition) -> Condition:
+        CHECKS[field] = function
+        return function
+
+    return register
+
+
+def measures(field: MeasureName) -> Callable[[Measure], Measure]:
+    """Register the decorated function as the one that computes the value of a field of `Check`."""
+
+    def register(function: Measure) -> Measure:
+        MEASURES[field] = function
+        return function
+
+    return register
+
+
+Result = TypeVar("Result")
+
+
+def run_check(check: Check, submission: Submission | str) -> Judgment:
+    """Decide a check in code, without a model and without cost.
+
+    Args:
+        check: The conditions, which must all hold, or a metric.
+        submission: The submission, or the text of its response.
+
+    Returns:
+        MET if every condition holds, else UNMET with every reason; for a metric, and for `fields` and `similarity` that
+        have no verdict, a judgment with the value.
+
+    Raises:
+        JudgeFailure: Of kind `check`: a condition raised an error or is too much work, such as a pattern that takes
+            too long; a schema refers to a schema outside itself; a metric lacks its input or its library; or a
+            condition has no function in `CHECKS`.
+
+    Example:
+        >>> run_check(Check(contains="17.2%"), "The margin was 17.2%.").verdict
+        'MET'
+    """
+    if isinstance(submission, str):
+        submission = Submission(response=submission)
+    if (measure := check.measure) is not None:
+        value, reason = _run(measure, MEASURES[measure], check, submission)
+        return Judgment(verdict=f"{value:.4g}", value=value, reason=reason)
+    reasons = [reason for name in check.conditions if (reason := _decide(name, check, submission))]
+    if reasons:
+        return Judgment(verdict="UNMET", value=0.0, reason="; ".join(reasons))
+    return Judgment(verdict="MET", value=1.0, reason="the check holds: " + ", ".join(check.conditions))
+
+
+def _decide(name: str, check: Check, submission: Submission) -> str:
+    """Return the reason why a condition does not hold; a condition without a function is a failure, never MET."""
+    if name not in CHECKS:
+        raise JudgeFailure(
+            "check",
+            f"the condition `{name}` has no function: register one with `checks.registry.decides`",
+        )
+    return _run(name, CHECKS[name], check, submission)
+
+
+def _run(name: str, function: Callable[[Check, Submission], Result], check: Check, submission: Submission) -> Result:
+    """Call the function of a condition; whatever it raises becomes a failure that names the condition."""
+    try:
+        return function(check, submission)
+    except JudgeFailure:
+        raise
+    except RecursionError:
+        message = f"the condition `{name}` nests too deeply, or refers to itself without an end"
+        raise JudgeFailure("check", message) from None
+    except Exception as error:  # whatever a library raises on such a text, it fails one criterion and not the run
+        message = f"the condition `{name}` cannot be decided ({type(error).__name__}: {error})"
+        raise JudgeFailure("check", message[:MAX_MESSAGE]) from error

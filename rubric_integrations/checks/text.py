@@ -1,18 +1,51 @@
-"""Conditions on the text of a response: `contains`, `not_contains`, `equals` and `regex`."""
+"""Conditions on the text of a response: `contains`, `not_contains`, `equals`, `regex`, `number` and word limits."""
 
 from __future__ import annotations
 
 from typing import cast
 
 from rubric_integrations._util.patterns import compile_pattern
-from rubric_integrations.results.judgment import JudgeFailure
-from rubric_integrations.rubric.check import Check, Texts
+from rubric_integrations._util.text import read_quantities
+from rubric_integrations.checks.registry import decides
+from rubric_integrations.rubric.check import Check, NumberCheck, Texts
+from rubric_integrations.scoring.judgment import JudgeFailure
 from rubric_integrations.submission.submission import Submission
+
+
+@decides("min_words")
+def has_min_words(check: Check, submission: Submission) -> str:
+    """Return the reason why the response has fewer words than `check.min_words`, or an empty string."""
+    words, least = len(submission.response.split()), cast("int", check.min_words)
+    return f"has {words} words, fewer than {least}" if words < least else ""
+
+
+@decides("max_words")
+def has_max_words(check: Check, submission: Submission) -> str:
+    """Return the reason why the response has more words than `check.max_words`, or an empty string."""
+    words, most = len(submission.response.split()), cast("int", check.max_words)
+    return f"has {words} words, more than {most}" if words > most else ""
+
+
+@decides("number")
+def states_number(check: Check, submission: Submission) -> str:
+    """Return the reason why the response does not state `check.number`, or an empty string.
+
+    A number counts if it is within the tolerance and has the unit, where the check names one.
+    """
+    expected = cast("NumberCheck", check.number)
+    margin = expected.tolerance + 1e-12 * abs(expected.value)  # 0.1 + 0.2 and 0.3 are the same number
+    for quantity in read_quantities(submission.response):
+        if (not expected.unit or quantity.unit == expected.unit) and abs(quantity.value - expected.value) <= margin:
+            return ""
+    within = f" within {expected.tolerance:g}" if expected.tolerance else ""
+    return f"does not state the number {expected.value:g}{expected.unit if expected.unit == '%' else ''}{within}"
+
 
 # A pattern with catastrophic backtracking would block a run: after so many seconds of CPU time, it is a failure.
 PATTERN_SECONDS = 0.5
 
 
+@decides("contains")
 def contains(check: Check, submission: Submission) -> str:
     """Return the reason why not every text of `check.contains` occurs in the response, or an empty string."""
     searched = _folded(submission.response, check)
@@ -20,6 +53,7 @@ def contains(check: Check, submission: Submission) -> str:
     return f"does not contain {_quoted(missing)}" if missing else ""
 
 
+@decides("not_contains")
 def not_contains(check: Check, submission: Submission) -> str:
     """Return the reason why a text of `check.not_contains` occurs in the response, or an empty string."""
     searched = _folded(submission.response, check)
@@ -27,6 +61,7 @@ def not_contains(check: Check, submission: Submission) -> str:
     return f"contains {_quoted(present)}" if present else ""
 
 
+@decides("equals")
 def equals(check: Check, submission: Submission) -> str:
     """Return the reason why the response is not `check.equals`, or an empty string; outer white space is ignored."""
     expected = cast("str", check.equals)
@@ -37,6 +72,7 @@ def equals(check: Check, submission: Submission) -> str:
     )
 
 
+@decides("regex")
 def matches(check: Check, submission: Submission) -> str:
     """Return the reason why the pattern `check.regex` matches nowhere in the response, or an empty string.
 

@@ -1,24 +1,465 @@
-"""Conditions on a whole trajectory: the tools that are used, the number of steps, what they cost, errors, repetitions.
+"""Conditions on the trajectory of an agent: its tool calls, steps, tokens, cost, time, errors and repetitions.
 
-Each function returns the reason why its condition does not hold, or an empty string. If the trajectory lacks what a
-condition needs, it raises a `JudgeFailure` of kind `check`, unless the answer is certain without it.
+If the trajectory lacks the data that a condition needs, the result is a failure of kind `check` and never a verdict,
+unless the verdict is certain without them. `compare_calls` decides `tool_calls` for any function that compares two
+calls; `docs/rubrics.md` describes the orders. The agent chooses its arguments. Therefore comparing them has a limit.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
-from rubric_integrations.checks.arguments import arguments_key
-from rubric_integrations.checks.trace import NumberedCall, calls_of, joined, steps_text, trajectory_of
-from rubric_integrations.results.judgment import JudgeFailure
-from rubric_integrations.rubric.check import Check, Texts
-from rubric_integrations.rubric.trajectory_checks import ToolUse
+from rubric_integrations._util.json import split_path, value_at
+from rubric_integrations.checks.registry import decides
+from rubric_integrations.checks.structure import with_plain_numbers
+from rubric_integrations.rubric.check import ArgumentsMode, Check, ExpectedCall, Order, Texts, ToolUse
+from rubric_integrations.scoring.judgment import JudgeFailure
+from rubric_integrations.submission.steps import ToolCall
 from rubric_integrations.submission.submission import Submission
+from rubric_integrations.submission.trajectory import Trajectory
+
+Arguments = Mapping[str, Any] | str
+"""The arguments of a call: an object, or the text of arguments that are no JSON object."""
+
+# Two hundred expected calls and two thousand calls are 400,000 pairs, with a few values each. It takes about a second.
+MAX_COMPARISONS = 2_000_000
+
+_MISSING = object()
 
 
+class ComparisonLimit:
+    """Counts the values that one check compares, because the agent decides how many there are."""
+
+    def __init__(self) -> None:
+        self._left = MAX_COMPARISONS
+
+    def count(self, values: int = 1) -> None:
+        """Count values.
+
+        Raises:
+            JudgeFailure: Of kind `check`: there are more than 2,000,000.
+        """
+        self._left -= values
+        if self._left < 0:
+            raise JudgeFailure(
+                "check",
+                f"the condition `tool_calls` needs more than {MAX_COMPARISONS:,} comparisons of values: expect fewer "
+                "calls, or compare fewer arguments with `match`",
+            )
+
+
+def same_arguments(
+    expected: Arguments,
+    made: Arguments,
+    match: ArgumentsMode | Sequence[str],
+    tolerance: float,
+    limit: ComparisonLimit,
+) -> bool:
+    """Return whether the arguments that an agent passed are the expected ones.
+
+    Args:
+        expected: The expected arguments.
+        made: The arguments that the agent passed.
+        match: How they are compared: a mode, or dotted paths whose values must be in both, and equal.
+        tolerance: The largest accepted difference between two numbers.
+        limit: Counts the compared values.
+
+    Raises:
+        JudgeFailure: Of kind `check`: too many values were compared.
+
+    Example:
+        >>> same_arguments({"year": 2024}, {"year": 2024.0, "unit": "%"}, "superset", 0.0, ComparisonLimit())
+        True
+    """
+    if match == "ignore":
+        return True
+    limit.count()
+    if isinstance(expected, str) or isinstance(made, str):
+        return expected == made
+    if match == "exact":
+        return _is_equal(expected, made, tolerance, limit)
+    if not isinstance(match, str):
+        limit.count(len(match))
+        pairs = [(_field(expected, path), _field(made, path)) for path in match]
+        # A path that is missing in both was not compared, such as one with a typing error.
+        return all(one is not _MISSING and _is_equal(one, other, tolerance, limit) for one, other in pairs)
+    smaller, larger = (expected, made) if match == "superset" else (made, expected)
+    if len(smaller) > len(larger):
+        return False
+    limit.count(len(smaller))
+    return all(key in larger and _is_equal(expected[key], made[key], tolerance, limit) for key in smaller)
+
+
+def arguments_key(arguments: Arguments | None) -> str:
+    """Return a text that only equal arguments share.
+
+    Example:
+        >>> arguments_key({"a": 1, "b": [True]}) == arguments_key({"b": [True], "a": 1.0})
+        True
+    """
+    return json.dumps(with_plain_numbers(arguments), sort_keys=True, default=repr)
+
+
+def _field(arguments: object, path: str) -> object:
+    try:
+        return value_at(arguments, split_path(path))
+    except LookupError:
+        return _MISSING
+
+
+def _is_equal(expected: object, made: object, tolerance: float, limit: ComparisonLimit) -> bool:
+    """Return whether two JSON values are equal, without recursion, since the agent decides how deep they are."""
+    pairs = [(expected, made)]
+    while pairs:
+        one, other = pairs.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+            if first.keys() != second.keys():
+                return False
+            items = [(value, second[key]) for key, value in first.items()]
+        elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
+            values, others = cast("Sequence[Any]", one), cast("Sequence[Any]", other)
+            if len(values) != len(others):
+                return False
+            items = list(zip(values, others, strict=True))
+        elif _is_equal_scalar(one, other, tolerance):
+            continue
+        else:
+            return False
+        limit.count(len(items))
+        for item in items:
+            # Scalars are compared first, because they are the cheapest.
+            if isinstance(item[0], dict | list | tuple):
+                pairs.append(item)
+            elif not _is_equal_scalar(*item, tolerance):
+                return False
+    return True
+
+
+def _is_equal_scalar(expected: object, made: object, tolerance: float) -> bool:
+    # True and 1 are equal in Python, and different in JSON.
+    if isinstance(expected, bool) or isinstance(made, bool):
+        return expected is made
+    if expected == made:
+        return True
+    if not tolerance or not isinstance(expected, int | float) or not isinstance(made, int | float):
+        return False
+    try:
+        # 0.1 + 0.2 and 0.3 are the same number.
+        return abs(expected - made) <= tolerance + 1e-12 * abs(expected)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def maximum_matching(edges: Sequence[int]) -> dict[int, int]:
+    """Pair as many items of a first list as possible with items of a second list.
+
+    Each item is in at most one pair. The algorithm searches augmenting paths breadth first (Kuhn), with the edges as
+    bits of integers, so that a search looks at each item once. It does not recurse.
+
+    Args:
+        edges: For each item of the first list, an integer whose bit `j` is set if it may be paired with item `j` of the
+            second list.
+
+    Returns:
+        For each paired item of the second list, its partner in the first.
+
+    Example:
+        >>> maximum_matching([0b11, 0b01])  # item 0 gives way to item 1, which has no other partner
+        {0: 1, 1: 0}
+    """
+    partners: dict[int, int] = {}
+    taken = 0
+    for start in range(len(edges)):
+        end, came_from = _search(edges, start, partners, taken)
+        if end is not None:
+            taken |= 1 << end
+            _augment(end, came_from, partners)
+    return dict(sorted(partners.items()))
+
+
+def _search(
+    edges: Sequence[int], start: int, partners: dict[int, int], taken: int
+) -> tuple[int | None, dict[int, int]]:
+    """Search a free item of the second list along paths that alternate between possible and present pairs.
+
+    Returns:
+        The free item, or None; and for each item of the second list on the way, the item of the first before it.
+    """
+    came_from: dict[int, int] = {}
+    seen = 0
+    queue = [start]
+    for item in queue:
+        free = edges[item] & ~taken
+        if free:
+            end = (free & -free).bit_length() - 1
+            came_from[end] = item
+            return end, came_from
+        for other in _bits(edges[item] & ~seen):
+            came_from[other] = item
+            queue.append(partners[other])
+        seen |= edges[item]
+    return None, came_from
+
+
+def _augment(end: int, came_from: dict[int, int], partners: dict[int, int]) -> None:
+    """Exchange the pairs along a path to a free item, which pairs one item more."""
+    previous = {item: other for other, item in partners.items()}
+    other: int | None = end
+    # The first item of the path has no pair yet.
+    while other is not None:
+        item = came_from[other]
+        partners[other] = item
+        other = previous.get(item)
+
+
+def _bits(number: int) -> Iterator[int]:
+    """Yield the positions of the bits that are set."""
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest
+
+
+# Longer lists are cut: a reason is to be read.
+_MAX_STEPS_SHOWN = 5
+_MAX_REASONS = 3
+
+
+class NumberedCall(NamedTuple):
+    """A call of a tool.
+
+    Attributes:
+        step: The number, from 1, of the step that makes it.
+        call: The call.
+    """
+
+    step: int
+    call: ToolCall
+
+
+def trajectory_of(submission: Submission, condition: str) -> Trajectory:
+    """Return the trajectory of a submission.
+
+    Args:
+        submission: The submission.
+        condition: The condition that needs the trajectory, for the message.
+
+    Raises:
+        JudgeFailure: Of kind `check`: there is no trajectory, or it has more results of tools than calls, so that
+            calls are missing.
+    """
+    trajectory = submission.trajectory
+    if trajectory is None:
+        raise JudgeFailure(
+            "check",
+            f"the condition `{condition}` needs the submission's `trajectory`, which is missing: pass the agent's "
+            "messages, or `Submission(trajectory=...)`",
+        )
+    results = [number for number, step in enumerate(trajectory.steps, start=1) if step.role == "tool"]
+    if len(results) > sum(call.result is None for call in trajectory.calls):
+        raise JudgeFailure(
+            "check",
+            f"the condition `{condition}` needs all calls, and some of those whose results are in "
+            f"{steps_text(results)} are not in the trajectory: pass the whole run",
+        )
+    return trajectory
+
+
+def calls_of(submission: Submission, condition: str) -> list[NumberedCall]:
+    """Return all calls of a submission's trajectory, with the numbers of their steps.
+
+    Raises:
+        JudgeFailure: Of kind `check`: there is no trajectory, or it is incomplete.
+    """
+    steps = enumerate(trajectory_of(submission, condition).steps, start=1)
+    return [NumberedCall(number, call) for number, step in steps for call in step.calls]
+
+
+def steps_text(numbers: Iterable[int]) -> str:
+    """Return the numbers of steps as text, each once.
+
+    Example:
+        >>> steps_text([2, 4, 4]), steps_text([7])
+        ('steps 2, 4', 'step 7')
+    """
+    distinct = sorted(set(numbers))
+    more = f" and {len(distinct) - _MAX_STEPS_SHOWN} more" if len(distinct) > _MAX_STEPS_SHOWN else ""
+    shown = ", ".join(map(str, distinct[:_MAX_STEPS_SHOWN]))
+    return f"step{'s' if len(distinct) > 1 else ''} {shown}{more}"
+
+
+def joined(reasons: Sequence[str]) -> str:
+    """Return several reasons as one text, with the number of those that are left out."""
+    more = [f"and {len(reasons) - _MAX_REASONS} more"] if len(reasons) > _MAX_REASONS else []
+    return "; ".join([*reasons[:_MAX_REASONS], *more])
+
+
+MAX_EXPECTED = 200
+MAX_MADE = 2_000
+"""The largest numbers of calls that are paired in any order. All pairs of as many take a second or two."""
+
+_MAX_ARGUMENTS_SHOWN = 100
+
+Comparison = Callable[[ExpectedCall, ToolCall], bool | None]
+"""Whether a call is an expected one; None if the trace does not tell its arguments."""
+
+_Decision = Callable[[ExpectedCall, ToolCall], bool]
+_Decide = Callable[[Sequence[ExpectedCall], Sequence[NumberedCall], _Decision], str]
+
+
+@decides("tool_calls")
+def makes_calls(check: Check, submission: Submission) -> str:
+    """Return the reason why the agent does not make the calls of `check.tool_calls`, or an empty string.
+
+    Raises:
+        JudgeFailure: Of kind `check`: there is no trajectory, it lacks arguments on which the answer depends, there are
+            more calls than can be paired, or their arguments are too large to compare.
+    """
+    limit = ComparisonLimit()
+    default = check.arguments or "exact"
+
+    def compare(expected: ExpectedCall, made: ToolCall) -> bool | None:
+        match = expected.match or default
+        if expected.name != made.name:
+            return False
+        if expected.arguments is None or match == "ignore":
+            return True
+        if made.arguments is None:
+            return None
+        return same_arguments(expected.arguments, made.arguments, match, expected.tolerance, limit)
+
+    expected_calls = cast("tuple[ExpectedCall, ...]", check.tool_calls)
+    return compare_calls(expected_calls, calls_of(submission, "tool_calls"), check.order or "strict", compare)
+
+
+def compare_calls(
+    expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], order: Order, compare: Comparison
+) -> str:
+    """Return the reason why calls are not the expected ones, or an empty string.
+
+    Calls whose comparison is unknown make a difference only if the answer depends on it: it is certain if it is the
+    same when all of them match and when none does.
+
+    Args:
+        expected: The expected calls.
+        made: The calls that the agent made.
+        order: How the lists are compared.
+        compare: Compares two calls.
+
+    Raises:
+        JudgeFailure: Of kind `check`: the answer depends on calls whose comparison is unknown, or there are more calls
+            than can be paired.
+    """
+    decide = _ORDERS[order]
+    reason = decide(expected, made, lambda one, other: compare(one, other) is True)
+    unknown = [call.step for call in made if call.call.arguments is None]
+    if not reason or not unknown:
+        return reason
+    reason = decide(expected, made, lambda one, other: compare(one, other) is not False)
+    if not reason:
+        raise JudgeFailure(
+            "check",
+            f"the condition `tool_calls` needs the arguments of the calls in {steps_text(unknown)}, which the "
+            "trajectory does not tell: record them, or compare only names with `arguments: ignore`",
+        )
+    return reason
+
+
+def _decide_strict(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], same: _Decision) -> str:
+    for position, (one, other) in enumerate(zip(expected, made, strict=False), start=1):
+        if not same(one, other.call):
+            actual = f"`{other.call.name}`" + (" with other arguments" if one.name == other.call.name else "")
+            return f"step {other.step} calls {actual} where {_described(one)} is expected as call {position}"
+    if len(made) > len(expected):
+        extra = made[len(expected)]
+        return f"step {extra.step} calls `{extra.call.name}`, after all {len(expected)} expected calls"
+    if len(expected) > len(made):
+        return f"makes {len(made)} calls, and not the expected call {len(made) + 1}, {_described(expected[len(made)])}"
+    return ""
+
+
+def _decide_in_order(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], same: _Decision) -> str:
+    # To take the earliest match is enough: it leaves the most calls for the expected ones after it.
+    remaining = iter(made)
+    last: NumberedCall | None = None
+    for position, one in enumerate(expected, start=1):
+        match = next((other for other in remaining if same(one, other.call)), None)
+        if match is None:
+            after = f" after the call in step {last.step}" if last else ""
+            return f"makes no call{after} that is the expected call {position}, {_described(one)}"
+        last = match
+    return ""
+
+
+def _decide_superset(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], same: _Decision) -> str:
+    return _missing(expected, made, _pair(expected, made, same))
+
+
+def _decide_subset(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], same: _Decision) -> str:
+    return _extra(made, _pair(expected, made, same))
+
+
+def _decide_unordered(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], same: _Decision) -> str:
+    pairs = _pair(expected, made, same)
+    return "; ".join(reason for reason in (_missing(expected, made, pairs), _extra(made, pairs)) if reason)
+
+
+_ORDERS: dict[Order, _Decide] = {
+    "strict": _decide_strict,
+    "in_order": _decide_in_order,
+    "superset": _decide_superset,
+    "subset": _decide_subset,
+    "unordered": _decide_unordered,
+}
+
+
+def _pair(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], same: _Decision) -> dict[int, int]:
+    """Pair as many calls as possible; return the position of the expected call by the position of its partner."""
+    if len(expected) > MAX_EXPECTED or len(made) > MAX_MADE:
+        raise JudgeFailure(
+            "check",
+            f"the condition `tool_calls` compares {len(expected):,} expected calls with {len(made):,} calls: at most "
+            f"{MAX_EXPECTED} with {MAX_MADE:,} are paired; use the order `strict` or `in_order`, or expect fewer calls",
+        )
+    by_name: dict[str, list[int]] = {}
+    for index, other in enumerate(made):
+        by_name.setdefault(other.call.name, []).append(index)
+    edges = [sum(1 << index for index in by_name.get(one.name, ()) if same(one, made[index].call)) for one in expected]
+    return maximum_matching(edges)
+
+
+def _missing(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], pairs: Mapping[int, int]) -> str:
+    """Return which expected calls have no partner."""
+    partners = set(pairs.values())
+    reasons: list[str] = []
+    for position, one in enumerate(expected):
+        if position not in partners:
+            steps = [other.step for other in made if other.call.name == one.name]
+            calls = f" (`{one.name}` is called in {steps_text(steps)})" if steps else ""
+            reasons.append(f"makes no call that is the expected call {position + 1}, {_described(one)}{calls}")
+    return joined(reasons)
+
+
+def _extra(made: Sequence[NumberedCall], pairs: Mapping[int, int]) -> str:
+    """Return which calls have no partner."""
+    extra = [one for position, one in enumerate(made) if position not in pairs]
+    return joined([f"step {one.step} calls `{one.call.name}`, which matches no expected call left" for one in extra])
+
+
+def _described(expected: ExpectedCall) -> str:
+    if expected.arguments is None:
+        return f"`{expected.name}`"
+    text = json.dumps(expected.arguments, ensure_ascii=False)
+    shown = text if len(text) <= _MAX_ARGUMENTS_SHOWN else text[: _MAX_ARGUMENTS_SHOWN - 3] + "..."
+    return f"`{expected.name}` with {shown}"
+
+
+@decides("tool_used")
 def uses_tools(check: Check, submission: Submission) -> str:
     """Return which tools of `check.tool_used` are used too rarely or too often, or an empty string."""
     calls = calls_of(submission, "tool_used")
@@ -26,6 +467,7 @@ def uses_tools(check: Check, submission: Submission) -> str:
     return "; ".join(reason for use in uses if (reason := _count_fault(use, calls)))
 
 
+@decides("tool_forbidden")
 def uses_no_forbidden_tool(check: Check, submission: Submission) -> str:
     """Return which steps call a tool of `check.tool_forbidden`, or an empty string."""
     forbidden = cast("Texts", check.tool_forbidden)
@@ -38,6 +480,7 @@ def uses_no_forbidden_tool(check: Check, submission: Submission) -> str:
     return _listed(calls, "which is forbidden")
 
 
+@decides("max_steps")
 def has_max_steps(check: Check, submission: Submission) -> str:
     """Return the reason why the assistant makes more steps than `check.max_steps`, or an empty string."""
     steps = sum(step.role == "assistant" for step in trajectory_of(submission, "max_steps").steps)
@@ -45,18 +488,21 @@ def has_max_steps(check: Check, submission: Submission) -> str:
     return f"makes {steps} steps, more than {most}" if steps > most else ""
 
 
+@decides("max_tokens")
 def has_max_tokens(check: Check, submission: Submission) -> str:
     """Return the reason why the steps take more tokens than `check.max_tokens`, or an empty string."""
     total, most = _total("tokens", "max_tokens", cast("int", check.max_tokens), submission), check.max_tokens
     return "" if total is None else f"takes {total:,} tokens, more than {most:,}"
 
 
+@decides("max_cost")
 def has_max_cost(check: Check, submission: Submission) -> str:
     """Return the reason why the steps cost more than `check.max_cost`, or an empty string."""
     total, most = _total("cost", "max_cost", cast("float", check.max_cost), submission), check.max_cost
     return "" if total is None else f"costs ${total:g}, more than ${most:g}"
 
 
+@decides("max_seconds")
 def has_max_seconds(check: Check, submission: Submission) -> str:
     """Return the reason why the steps take longer than `check.max_seconds`, or an empty string."""
     most = cast("float", check.max_seconds)
@@ -64,6 +510,7 @@ def has_max_seconds(check: Check, submission: Submission) -> str:
     return "" if total is None else f"takes {total / 1000:g} s, more than {most:g} s"
 
 
+@decides("no_errors")
 def has_no_errors(_check: Check, submission: Submission) -> str:
     """Return which calls fail, or an empty string."""
     calls = calls_of(submission, "no_errors")
@@ -78,6 +525,7 @@ def has_no_errors(_check: Check, submission: Submission) -> str:
     return ""
 
 
+@decides("no_repeated_calls")
 def has_no_repeated_calls(_check: Check, submission: Submission) -> str:
     """Return which calls repeat an earlier one with equal arguments, or an empty string."""
     first_steps: dict[tuple[str, str], int] = {}

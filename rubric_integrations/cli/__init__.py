@@ -1,8 +1,7 @@
 """The command line, `rubric-integrations`.
 
-Each command is one module with one function of the same name. To add a command, write `cli/<name>.py` and add one line
-to `COMMANDS` in `cli/registry.py`. Import heavy packages (pydantic, DSPy, pandas) inside the function, so that `--help`
-stays fast.
+To add a command, write a function in a module of this package and add one line to `COMMANDS` in `cli/commands.py`.
+Import heavy packages (pydantic, DSPy, pandas) inside the function, to keep `--help` fast.
 """
 
 import errno
@@ -13,8 +12,9 @@ from typing import Annotated
 
 import typer
 
+from rubric_integrations.cli.commands import COMMANDS
 from rubric_integrations.cli.console import Exit, unwritable
-from rubric_integrations.cli.registry import COMMANDS
+from rubric_integrations.cli.options import with_flat_signature
 
 # Errors of a stream that the shell redirects to a full or broken disk.
 _UNWRITABLE_STREAM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -28,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+    app.command(_name)(with_flat_signature(_command))
 
 
 def _print_version(is_set: bool) -> None:

@@ -1,14 +1,24 @@
-"""What all commands share: the output streams, the exit codes, and how a command ends on bad input."""
+"""Output streams, exit codes, the display of figures, and how a command ends on invalid input or SIGTERM."""
 
 from __future__ import annotations
 
+import json
+import math
+import signal
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.console import Console
 
 from rubric_integrations._util.terminal import plain
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rubric_integrations.trust import Estimate
 
 out = Console()
 err = Console(stderr=True)
@@ -34,3 +44,92 @@ def refuse(message: str) -> NoReturn:
 def unwritable(path: object, error: OSError) -> str:
     """Describe a file that could not be written."""
     return f"{path}: cannot be written: {error.strerror or error}"
+
+
+UNDEFINED = "-"
+
+# A longer ranking is not read in a terminal; `--out` has every submission.
+MAX_RANKED = 50
+
+
+def figure(value: float | None, digits: int = 3) -> str:
+    """Return a figure as text, and a dash if it is undefined."""
+    return UNDEFINED if value is None else f"{value:.{digits}f}"
+
+
+def difference(value: float | None, digits: int = 3) -> str:
+    """Return a difference as text, with its sign, and a dash if it is undefined."""
+    return UNDEFINED if value is None else f"{value:+.{digits}f}"
+
+
+def with_limits(estimate: Estimate, digits: int = 3, *, signed: bool = False) -> str:
+    """Return an estimate with its interval as text, without the number of observations."""
+    write = difference if signed else figure
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return write(estimate.value, digits)
+    return f"{write(estimate.value, digits)} [{write(estimate.low, digits)}, {write(estimate.high, digits)}]"
+
+
+def figures_table(title: str, columns: Sequence[str], *, text: Sequence[str] = ()) -> Table:
+    """Return an empty table of figures.
+
+    Args:
+        title: Its title.
+        columns: The names of its columns.
+        text: Those with texts, which stand at the left; figures stand at the right.
+    """
+    from rich.table import Table
+
+    table = Table(title=plain(title), title_justify="left", title_style="bold")
+    for name in columns:
+        # Otherwise wide figures would fold this heading.
+        min_width = len(name) if name == "criterion" else None
+        table.add_column(name, justify="left" if name in text else "right", overflow="fold", min_width=min_width)
+    return table
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Print lines on stdout, without markup."""
+    for line in lines:
+        out.print(plain(line), soft_wrap=True)
+
+
+def print_warnings(lines: Sequence[str]) -> None:
+    """Print warnings on stderr, so that they are seen where stdout is JSON, too."""
+    for line in lines:
+        err.print(plain(f"warning: {line}"), style="yellow", soft_wrap=True)
+
+
+def print_json(figures: Any) -> None:
+    """Print a record, or a dictionary, as one JSON object on stdout. An undefined figure is null, never NaN."""
+    text = json.dumps(_plain(figures), ensure_ascii=False, indent=2, allow_nan=False)
+    print(text)  # noqa: T201 -- rich would wrap the lines
+
+
+def _plain(value: Any) -> Any:
+    """Convert records to dictionaries, also named tuples, which pydantic would write as lists without names."""
+    from pydantic import BaseModel
+
+    if isinstance(value, BaseModel):
+        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _plain(value._asdict())  # type: ignore[attr-defined]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def sigterm_interrupts() -> Generator[None]:
+    """End the block on SIGTERM as on Ctrl-C: containers and CI stop a process with SIGTERM, and it can be resumed."""
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt

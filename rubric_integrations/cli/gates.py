@@ -1,21 +1,49 @@
-"""The gates of `grade`: conditions on a whole run that a build depends on, and what made a gate fail."""
+"""The end of a `grade` run: hands results to terminal and files, evaluates gates, and chooses the exit code.
+
+A gate is a condition on the whole run. `--min-score` with `--alpha` passes only if the true mean score reaches the
+threshold significantly. All rows of the input file are read once before the first call.
+"""
 
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import err
-from rubric_integrations.reporting.shortfall import names_text, shortfall_text, unassessed_criteria, unmet_criteria
+from rubric_integrations.cli.console import Exit, err, print_lines, print_warnings, refuse, with_limits
+from rubric_integrations.cli.grade import FirstResults, print_how_to_resume, print_results
+from rubric_integrations.cli.labelling import load_labels, refuse_bad_input
+from rubric_integrations.cli.options import refuse_unregistered_metrics
+from rubric_integrations.cli.outputs import ParquetOutput
+from rubric_integrations.formats.row_rubrics import problem_of
+from rubric_integrations.reporting.grades import (
+    JUnitReport,
+    names_text,
+    shortfall_text,
+    unassessed_criteria,
+    unmet_criteria,
+)
+from rubric_integrations.runs.files import GradedRow, RunFile, read_run, run_line
 from rubric_integrations.scoring.formula import reaches_mark
+from rubric_integrations.trust import Estimate, GateResult, SequentialGate, fewest_to_pass, gate
+from rubric_integrations.trust.comparison import rubric_mismatch
+from rubric_integrations.trust.gates import decide_mean
+from rubric_integrations.trust.planning import FEWEST_LABELS
 
 if TYPE_CHECKING:
-    from rubric_integrations.cli.mean_gate import MeanGate
-    from rubric_integrations.results.criterion_report import CriterionReport
+    from rubric_integrations.cli.grade import GateOptions, RunFiles, RunOutputs
+    from rubric_integrations.formats.row_rubrics import RowRubrics
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.run import Run
     from rubric_integrations.runs.summary import Graded, RunSummary
+    from rubric_integrations.scoring.report import CriterionReport
+    from rubric_integrations.submission.inputs import Row
 
 # More rows are not read in the log of a build; `--out` and `--junit` have every row.
 MAX_ROWS = 5
@@ -155,3 +183,330 @@ class _WorstRows:
         common = [f"{name} in {count} rows" for name, count in self._criteria.most_common(MAX_CRITERIA)]
         if common and self._count > 1:
             yield f"criteria: {', '.join(common)}"
+
+
+class MeanGate:
+    """Decides by the scores of a run whether its true mean is above the threshold, below it, or not yet known.
+
+    Memory holds one number for each row. With labels or a baseline, which are matched with rows, it holds the rows.
+
+    Args:
+        min_score: The threshold, above 0 and below 1.
+        alpha: The probability of a wrong decision, at each side.
+        labels: A file of people's labels of a random part of the run, by which the mean is corrected.
+        baseline: An earlier run over the same inputs; the gate passes only if this run is also not worse.
+        margin: How much worse than the baseline the run may be.
+        rubric: The rubric of the run, which labels need.
+        stop_early: Whether the run ends as soon as the gate is decided.
+    """
+
+    def __init__(
+        self, min_score: float, alpha: float, *, labels: Path | None, baseline: Path | None, margin: float,
+        rubric: Rubric | None, stop_early: bool,
+    ):  # fmt: skip
+        self.min_score, self.alpha = min_score, alpha
+        self._labels_path, self._baseline_path, self._margin, self._rubric = labels, baseline, margin, rubric
+        self._scores, self._missing = array("d"), 0
+        self._rows: list[GradedRow] = []
+        with refuse_bad_input(*(path for path in (labels, baseline) if path)):
+            self.fewest = fewest_to_pass(min_score, alpha, sequential=stop_early)
+            self.sequential = SequentialGate(min_score, alpha) if stop_early else None
+            self._baseline = read_run(baseline) if baseline else None
+            if labels and rubric is None:
+                raise ValueError("--labels: needs a rubric of the whole run, and here each row brings its own")
+            self._labels = load_labels(labels, None, rubric) if labels else None
+        if self._labels is not None:
+            drawn = [label for label in self._labels if label.sampled != "chosen"]
+            self._labelled = len({label.id or label.submission.response for label in drawn})
+            if self._labelled < FEWEST_LABELS:
+                refuse(
+                    f"--labels {labels}: has labels of {self._labelled:,} submissions, and a gate needs "
+                    f"{FEWEST_LABELS}: label more of them, drawn at random"
+                )
+
+    @property
+    def is_decided_early(self) -> bool:
+        """Whether the scores so far have decided the gate, so that the run needs no further row."""
+        return self.sequential is not None and self.sequential.decision != "inconclusive"
+
+    @property
+    def _name(self) -> str:
+        return f"--min-score {self.min_score:g} --alpha {self.alpha:g}"
+
+    def warn_of_few(self, count: int, file: Path) -> None:
+        """Print, before any call is paid for, that a run of so many submissions cannot pass.
+
+        Args:
+            count: The number of submissions in the file.
+            file: The file.
+        """
+        rows = [(count, file, "submissions")]
+        labelled = [(self._labelled, self._labels_path, "labelled submissions")] if self._labels is not None else []
+        for number, path, what in rows + labelled:
+            if number < self.fewest:
+                text = f"{self._name} needs at least {self.fewest:,} {what}, and {path} has {number:,}"
+                err.print(plain(f"{text}: this run cannot pass, however high its scores are"), style="yellow",
+                          soft_wrap=True)  # fmt: skip
+
+    def add(self, graded: Graded) -> None:
+        """Add the next row."""
+        score = None if graded.report is None or graded.report.failed_count else graded.score
+        if self._labels is not None or self._baseline is not None:
+            self._rows.extend(RunFile.of("run", [graded]).rows)
+        elif score is None:
+            self._missing += 1
+        else:
+            self._scores.append(score)
+
+    @cached_property
+    def result(self) -> GateResult:
+        """The decision on the rows so far; made once."""
+        if self.sequential:
+            # The interval of a run that stopped by its own scores would be too narrow.
+            unknown = Estimate(None, None, None, self.sequential.count)
+            return GateResult(self.sequential.decision, unknown, self.min_score, None, self.sequential.missing)
+        if self._labels is None and self._baseline is None:
+            return decide_mean([*self._scores, *[None] * self._missing], self.min_score, self.alpha)
+        with refuse_bad_input():
+            if self._baseline and (
+                mismatch := rubric_mismatch([self._baseline, RunFile("run", None, None, self._rows)])
+            ):
+                raise ValueError(f"--baseline: the runs are of different rubrics: {mismatch}")
+            result = gate(
+                self._rows, self.min_score, labels=self._labels, baseline=self._baseline, margin=self._margin,
+                rubric=self._rubric, alpha=self.alpha,
+            )  # fmt: skip
+        print_warnings(result.warnings)
+        return result
+
+    def message(self) -> str:
+        """Describe the decision, and what it rests on."""
+        result = self.result
+        if self.sequential:
+            missing = f", {result.missing:,} without a score" if result.missing else ""
+            undecided = "" if result.decision != "inconclusive" else "not decided "
+            return f"{self._name} --stop-early: {undecided}after {result.score.n:,} submissions{missing}"
+        corrected = ", corrected by labels" if self._labels is not None else ""
+        sure = f"{1 - 2 * self.alpha:.0%} interval, n = {result.score.n:,}"
+        mean = f"the mean score is {with_limits(result.score)} ({sure}){corrected}"
+        score = mean if result.score.n else "no row has a score"
+        parts = [f"{self._name}: {score}"]
+        if result.missing:
+            parts.append(f"{result.missing:,} rows without a score may be anything from 0 to 1")
+        if result.baseline is not None:
+            change = with_limits(result.baseline, signed=True)
+            parts.append(f"the change from {self._baseline_path} is {change}, and it may be {self._margin:g} worse")
+        return "; ".join([*parts, *self._advice(result)])
+
+    def print_if_passed(self) -> None:
+        """Print the decision if the gate passes; a gate that does not is printed with those that failed."""
+        if self.result.decision == "pass":
+            print_lines([f"gate passed: {self.message()}"])
+
+    def _advice(self, result: GateResult) -> Sequence[str]:
+        if result.decision != "inconclusive":
+            return ()
+        if result.more:
+            return (f"about {result.more:,} more submissions would decide",)
+        if result.score.n < self.fewest:
+            return (f"a pass needs at least {self.fewest:,} submissions",)
+        if result.score.low is not None and result.score.low > self.min_score and result.baseline is not None:
+            return ("more submissions would show whether the run is worse than the baseline",)
+        if self._labels is not None:
+            return ("more labels would decide",)
+        return ("the mean is too close to the threshold to decide",)
+
+
+def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, count: int, file: Path) -> MeanGate | None:
+    """Make the gate of the options of `grade`, which `MeanGate` describes; None without `--alpha`.
+
+    Options without effect are refused, and a file with too few submissions for a pass is reported.
+
+    Args:
+        options: The options.
+        rubric: The rubric of the run.
+        count: The number of submissions in the file of responses.
+        file: The file of responses.
+    """
+    labels, baseline, margin, stop_early = options.labels, options.baseline, options.margin, options.stop_early
+    if options.alpha is None:
+        needless = {"--labels": labels, "--baseline": baseline, "--margin": margin, "--stop-early": stop_early or None}
+        for option, value in needless.items():
+            if value is not None:
+                refuse(f"{option}: is for a gate with --alpha, and would have no effect: add --alpha 0.05")
+        return None
+    if options.min_score is None:
+        refuse("--alpha: needs --min-score: it is the probability that this gate decides wrongly")
+    if margin is not None and baseline is None:
+        refuse("--margin: is how much worse than --baseline the run may be: name the baseline, too")
+    if stop_early and (labels is not None or baseline is not None):
+        refuse("--stop-early: decides by the scores alone: leave out --labels and --baseline, which need the whole run")
+    mean_gate = MeanGate(
+        options.min_score, options.alpha, labels=labels, baseline=baseline, margin=margin or 0.0, rubric=rubric,
+        stop_early=stop_early,
+    )  # fmt: skip
+    mean_gate.warn_of_few(count, file)
+    return mean_gate
+
+
+class RowsOfFile:
+    """The rows of a file, read again on each iteration, so that none is kept in memory.
+
+    Args:
+        read: Reads the file.
+        rubrics: Finds the rubric of each row.
+        path: The file.
+        rubric_file: The file of the shared rubric; None if there is none.
+
+    Raises:
+        ResponsesError: The file cannot be read.
+        ValueError: No row has a valid rubric; one that has none does not stop the others.
+    """
+
+    def __init__(self, read: Callable[[], Iterator[Row]], rubrics: RowRubrics, path: Path, rubric_file: Path | None):
+        self._read, self._rubrics, self._path, self._rubric_file = read, rubrics, path, rubric_file
+        # The place of each row that is under way, by its id, of which a file has each only once.
+        self._places: dict[str, int] = {}
+        self._count, self._has_own_rubrics, has_valid_rubric, problem = 0, False, False, ""
+        if rubrics.shared:
+            refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
+        for row in read():
+            self._count += 1
+            self._has_own_rubrics = self._has_own_rubrics or row.rubric is not None
+            if row.submission is None:
+                continue
+            if row.rubric is None and rubrics.shared:
+                has_valid_rubric = True
+                continue
+            try:
+                refuse_unregistered_metrics(rubrics.of(row, row.rubric), f"row {row.id}")
+                has_valid_rubric = True
+            except (ValueError, TypeError) as error:
+                problem = problem or f"{path}: row {row.id} {problem_of(error)}"
+        if problem and not has_valid_rubric:
+            raise ValueError(problem)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        for place, row in enumerate(self._read()):
+            self._places[row.id] = place
+            yield row
+
+    @property
+    def rubric_names(self) -> str:
+        """What a summary calls the rubrics of the run."""
+        shared = [self._rubrics.shared.name or "the rubric"] if self._rubrics.shared else []
+        return " and ".join([*shared, *(["the rows' own rubrics"] if self._has_own_rubrics else [])])
+
+    @property
+    def suite_name(self) -> str:
+        """The name of the suite in a JUnit file: the rubric's, or that of its file or of the rows' file."""
+        name = self._rubrics.shared.name if self._rubrics.shared else None
+        return name or (self._rubric_file or self._path).stem
+
+    def take_place(self, row: Row) -> int:
+        """Return the place of a row that is done, from 0, and forget it."""
+        return self._places.pop(row.id)
+
+
+def end_run(
+    summary: RunSummary, results: RunResults, gates: Gates, files: RunFiles, rubric: str, *, quiet: bool
+) -> Exit:
+    """Print a run that has ended by itself, and return the exit code.
+
+    Args:
+        summary: The run's summary.
+        results: Its results.
+        gates: Its gates.
+        files: Its files.
+        rubric: The names of its rubrics.
+        quiet: Whether to print only the summary line, problems and gates that failed.
+    """
+    if summary.judge_is_unusable and not summary.graded:
+        err.print(plain(f"No row was graded: {summary.stopped}"), style="red", soft_wrap=True)
+        return Exit.JUDGE_FAILED
+    print_results(results.first, summary, rubric, None if results.partial else files.out, quiet=quiet)
+    if summary.stopped and not gates.is_decided_early:
+        print_how_to_resume(f"Stopped: {summary.stopped}.", summary, files.ledger, results.partial)
+        return Exit.JUDGE_FAILED if summary.judge_is_unusable else Exit.STOPPED
+    has_failed_gate = print_failed_gates(results.tally.failures(summary))
+    if gates.mean and not quiet:
+        gates.mean.print_if_passed()
+    return _exit_code(summary, has_failed_gate, gates.max_failed or 0)
+
+
+def _exit_code(summary: RunSummary, has_failed_gate: bool, max_failed: int) -> Exit:
+    if summary.failed > max_failed:
+        return Exit.JUDGE_FAILED
+    if summary.ungradable:
+        return Exit.BAD_INPUT
+    if has_failed_gate:
+        return Exit.NOT_PASSED
+    return Exit.DONE
+
+
+class RunResults:
+    """The results of one run, as they come.
+
+    Args:
+        outputs: The files to write.
+        gates: The gates of the run.
+        suite: The name of the suite in the JUnit file.
+        judge: The judges' names, for the files.
+
+    Attributes:
+        first: What to print.
+        tally: What the gates need.
+    """
+
+    def __init__(self, outputs: RunOutputs, gates: Gates, *, suite: str, judge: str):
+        self.first, self.tally = FirstResults(), GateTally(gates)
+        self._gates, self._judge = gates, judge
+        self._out, self._junit_file = outputs
+        self._junit = JUnitReport(suite) if self._junit_file else None
+
+    @property
+    def must_be_ordered(self) -> bool:
+        """Whether the results must come in the order of the rows, since they cannot be sorted later."""
+        return self._out is not None and self._out.is_direct
+
+    @property
+    def partial(self) -> Path | None:
+        """The file with the reports of a run that was interrupted; None if there is none."""
+        return self._out.left_partial if self._out else None
+
+    @contextmanager
+    def open(self) -> Generator[None]:
+        """Open the files for the block, before the first call, so that none is paid for if one cannot be written."""
+        with ExitStack() as stack:
+            for file in (self._out, self._junit_file):
+                if file:
+                    stack.enter_context(file)
+            yield
+
+    def collect(self, run: Run, place_of: Callable[[Row], int]) -> None:
+        """Iterate the run to its end, and write its results.
+
+        Args:
+            run: The run, whose results may come in any order.
+            place_of: Returns the position of a row in the file of responses; it is called once for each result.
+        """
+        for graded in run:
+            self._add(graded, place_of(graded.row))
+        if run.summary.stopped and self._out and not self._gates.is_decided_early:
+            # The reports of some rows must not replace those of all rows, which an earlier run may have written.
+            self._out.leave_unfinished()
+        if self._junit_file and self._junit:
+            self._junit_file.write(self._junit.to_xml(run.summary.seconds))
+
+    def _add(self, graded: Graded, place: int) -> None:
+        self.first.add(graded, place)
+        self.tally.add(graded, place)
+        if self._junit:
+            self._junit.add(graded, place)
+        if isinstance(self._out, ParquetOutput):
+            self._out.write(graded)
+        elif self._out:
+            self._out.write(run_line(graded, judge=self._judge), place)

@@ -1,41 +1,413 @@
-"""The command `grade`: grades a file of responses, stores each judgment, and resumes a run that was interrupted."""
+"""The command `grade`: grades a file of responses, stores each judgment, and resumes an interrupted run."""
 
 from __future__ import annotations
 
+import heapq
+import re
+import shlex
+import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import typer
 
-from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import Exit, err, refuse
-from rubric_integrations.cli.grade_output import print_how_to_resume, warn_of_batches
-from rubric_integrations.cli.grader_options import GraderOptions
-from rubric_integrations.cli.import_option import import_modules
-from rubric_integrations.cli.interrupts import sigterm_interrupts
-from rubric_integrations.cli.judge_arguments import (
-    ApiBaseOption,
-    ApiKeyOption,
-    EscalateBelowOption,
-    EscalateToOption,
-    JudgeSettingsOption,
-    StrategyOption,
+from rubric_integrations._util.terminal import plain, spend_text
+from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, refuse, sigterm_interrupts
+from rubric_integrations.cli.options import (
+    GraderOptions,
+    JudgeOptions,
+    LedgerAddress,
+    LedgerOptions,
+    ModulesOption,
+    RowOptions,
+    import_modules,
+    ledger_address,
+    ledger_exists,
+    open_ledger_of_run,
+    without_secrets,
 )
-from rubric_integrations.cli.judge_option import has_model, make_judges
-from rubric_integrations.cli.ledger_option import open_ledger_of_run
-from rubric_integrations.cli.parquet_output import ParquetOutput
-from rubric_integrations.cli.ray_engine import RayLimits, grade_on_ray, refuse_local_options
-from rubric_integrations.cli.run_files import RunFiles
+from rubric_integrations.cli.outputs import (
+    JUNIT_FILE,
+    RUN_FILE,
+    OutputFile,
+    ParquetOutput,
+    is_folder,
+    is_regular,
+    ledger_files,
+    partial_path,
+)
+
+if TYPE_CHECKING:
+    from rubric_integrations.runs.summary import Graded, RunSummary
+
+# The MAX_TABLES worst submissions get a table each. More would not be read in a terminal; `--out` has every submission.
+MAX_TABLES = 3
+MAX_TAGS = 20
+# Kinds of problems, and rows of one kind, that are printed.
+MAX_KINDS = 20
+MAX_IDS = 8
+
+
+class FirstResults:
+    """Collects the results that are printed in the end, so that memory does not grow with the run.
+
+    Attributes:
+        problems: The rows without a complete grade, by kind of problem.
+    """
+
+    def __init__(self) -> None:
+        # At most one more than are ranked.
+        self._first: list[tuple[int, Graded]] = []
+        self.problems = _Problems()
+        self._worst: list[tuple[float, int, Graded]] = []
+        self._count = 0
+
+    def add(self, graded: Graded, place: int) -> None:
+        """Add the next result.
+
+        Args:
+            graded: The result.
+            place: The position of its row in the file of responses.
+        """
+        self._count += 1
+        if len(self._first) <= MAX_RANKED:
+            self._first.append((place, graded))
+        if problem := graded.judge_error or graded.row.error:
+            self.problems.add(place, graded.row.id, problem)
+        elif graded.report and not (graded.report.passed and graded.score is not None and graded.score >= 1):
+            bound = graded.report.score_range
+            worth = graded.score if graded.score is not None else bound[1] if bound else 0.0
+            # A heap's first entry is its smallest: with both signs turned, the best and latest row is dropped first.
+            entry = (-worth, -place, graded)
+            (heapq.heappush if len(self._worst) < MAX_TABLES else heapq.heappushpop)(self._worst, entry)
+
+    @property
+    def results(self) -> list[Graded]:
+        """The results that came first, at most one more than are ranked, in the order of their rows."""
+        return [graded for _, graded in sorted(self._first, key=lambda entry: entry[0])]
+
+    def with_tables(self) -> list[Graded]:
+        """Return the results that get a table: all of a small run; of a larger one, the worst that lack anything."""
+        if self._count <= MAX_TABLES:
+            return self.results
+        return [graded for *_, graded in sorted(self._worst, reverse=True)]
+
+
+class _Problems:
+    """Problems by kind, each with its first message, its first rows and their number."""
+
+    def __init__(self) -> None:
+        # By kind: the number of its rows, and the place, the id and the message of the first ones.
+        self._kinds: dict[str, tuple[int, list[tuple[int, str, str]]]] = {}
+        self._more = 0
+
+    def add(self, place: int, row_id: str, problem: str) -> None:
+        kind = _kind_of(problem, row_id)
+        if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
+            self._more += 1
+            return
+        count, rows = self._kinds.get(kind, (0, []))
+        self._kinds[kind] = (count + 1, sorted([*rows, (place, row_id, problem)])[: MAX_IDS + 1])
+
+    def lines(self) -> list[str]:
+        lines: list[str] = []
+        for count, [(_, row_id, problem), *others] in sorted(self._kinds.values(), key=lambda kind: kind[1]):
+            first, ids = f"{row_id}: {problem}", ", ".join(other_id for _, other_id, _ in others)
+            rows = "1 more row" if count == 2 else f"{count - 1} more rows"
+            cut = ", ..." if count - 1 > len(others) else ""
+            lines.append(f"{first} (and {rows} alike: {ids}{cut})" if count > 1 else first)
+        return [*lines, f"and {self._more} more rows with other problems"] if self._more else lines
+
+
+def _kind_of(problem: str, row_id: str) -> str:
+    """Return a problem without what differs between rows: ids, criteria, and numbers such as lines and ports."""
+    text = problem.removeprefix(f"row {row_id}")
+    return re.sub(r"\d+", "#", re.sub(r"`[^`]*` was not judged", "", text))
+
+
+def print_results(
+    first: FirstResults, summary: RunSummary, rubric: str, out_file: Path | None, *, quiet: bool = False
+) -> None:
+    """Print a finished run: tables and ranking, problems on stderr, and a summary line.
+
+    Args:
+        first: What to print of the rows.
+        summary: The run's summary.
+        rubric: The name of the run's rubric.
+        out_file: The file with the reports, if there is one.
+        quiet: Whether to print neither tables nor ranking.
+    """
+    if not quiet:
+        _print_tables(first, summary)
+    for problem in first.problems.lines():
+        err.print(plain(problem), style="red", soft_wrap=True)
+    out.print(plain(_summary_text(summary, rubric, out_file)), soft_wrap=True)
+
+
+def _print_tables(first: FirstResults, summary: RunSummary) -> None:
+    from rubric_integrations.reporting.grades import groups_table, ranking_table, report_table, tags_table
+
+    for graded in first.with_tables():
+        out.print(report_table(graded))
+        if graded.rubric and graded.rubric.tree is not None and graded.report and graded.report.report:
+            out.print(groups_table(graded, graded.rubric))
+        if graded.report and graded.report.tags and not graded.judge_error:
+            out.print(tags_table(graded))
+    if summary.submissions <= MAX_RANKED:
+        out.print(ranking_table(first.results))
+    if summary.tags and summary.submissions > 1:
+        tags = sorted(summary.tags.items(), key=lambda item: item[1])
+        texts = [f"{tag} {score:.3f}" for tag, score in tags[:MAX_TAGS]]
+        more = f" and {len(tags) - MAX_TAGS} more" if len(tags) > MAX_TAGS else ""
+        out.print(plain(f"Mean scores of the tags, the lowest first: {', '.join(texts)}{more}."), soft_wrap=True)
+
+
+def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> str:
+    scored = f" of {summary.scored}" if summary.scored < summary.graded else ""
+    mean = "no score" if summary.mean_score is None else f"mean{scored} {summary.mean_score:.3f}"
+    spend = spend_text(summary.spend.calls, summary.spend.total_tokens, summary.spend.cost)
+    reused = f", {summary.reused} judgments from the ledger" if summary.reused else ""
+    cut = f", {summary.omitted_characters:,} characters of tool results omitted" if summary.omitted_characters else ""
+    escalated = f", {summary.escalations.summary()}" if summary.escalations.judgments else ""
+    reports = f" Reports: {out_file}" if out_file else ""
+    return (
+        f"{summary.graded} of {summary.submissions} graded by {rubric}: {mean}, "
+        f"{summary.passed} passed; {spend}{reused}{escalated}{cut}.{reports}"
+    )
+
+
+def print_how_to_resume(
+    reason: str, summary: RunSummary, ledger: LedgerAddress | None, partial: Path | None = None
+) -> None:
+    """Print why a run stopped, what is done, the command that resumes it, and the file of the reports so far."""
+    from rubric_integrations.runs.ledger.addresses import address_text
+    from rubric_integrations.runs.summary import summary_line
+
+    lines = [f"{reason} {summary.submissions} submissions were done: {summary_line(summary)}."]
+    if ledger and ledger_exists(ledger):
+        # The ledger lets the run continue, so `--overwrite` is not needed, and `--resume` must not be repeated.
+        arguments = [argument for argument in sys.argv[1:] if argument not in ("--overwrite", "--resume")]
+        command = shlex.join(["rubric-integrations", *without_secrets(arguments), "--resume"])
+        lines.append(f"The judgments are stored in {address_text(ledger)}. To go on: {command}")
+    if partial:
+        lines.append(f"The reports so far are in {partial}; the next run starts that file again.")
+    for line in lines:
+        err.print(plain(line), soft_wrap=True)
+
+
+def warn_of_batches(ledger: object) -> None:
+    """Warn if requests of a ledger are in batches that are not collected: this run would pay for them again."""
+    from rubric_integrations.runs.batches.base import BatchError, BatchLedger, load
+
+    if not isinstance(ledger, BatchLedger):
+        return
+    try:
+        waiting = sum(len(batch.keys) for batch in load(ledger) if not batch.collected)
+    except BatchError as error:
+        refuse(str(error))
+    if waiting:
+        line = (
+            f"{waiting:,} requests of this ledger are in batches that are not collected: run `rubric-integrations "
+            "collect` first, or this run requests those that it needs again, at the full price"
+        )
+        err.print(plain(line), style="yellow", soft_wrap=True)
+
+
+class RunOutputs(NamedTuple):
+    """The files that a run writes, not opened yet.
+
+    Attributes:
+        out: The file of the reports; None if they are not written.
+        junit: The JUnit file; None if it is not written.
+    """
+
+    out: OutputFile | ParquetOutput | None
+    junit: OutputFile | None
+
+
+class RunFiles(NamedTuple):
+    """The files of a run.
+
+    Attributes:
+        rubric: The rubric; None if each row brings its own.
+        library: The rubrics that rows name; None if there are none.
+        responses: What to grade.
+        out: The file of the reports; None if they are not written.
+        ledger: The ledger; None if judgments are not stored.
+        junit: The JUnit file; None if it is not written.
+        others: Further files that the run reads.
+        writes_parquet: Whether the reports are grades in a Parquet file, or in the parts of a folder.
+    """
+
+    rubric: Path | None
+    library: Path | None
+    responses: Path
+    out: Path | None
+    ledger: LedgerAddress | None
+    junit: Path | None
+    others: tuple[Path, ...] = ()
+    writes_parquet: bool = False
+
+    @classmethod
+    def of_options(
+        cls,
+        rubric: str,
+        responses: str | None,
+        out: str | None,
+        ledger: str | None,
+        *,
+        uses_model: bool,
+        library: Path | None,
+        junit: Path | None,
+        others: tuple[Path, ...],
+    ) -> RunFiles:
+        """Return the files that the options of `grade` name, with a ledger beside the reports of a model.
+
+        Args:
+            rubric: The first argument: the rubric; or the responses, if there is no second one.
+            responses: The second argument, if there is one.
+            out: `--out`.
+            ledger: `--ledger`.
+            uses_model: Whether a judge has a model, whose judgments are worth storing.
+            library: `--library`.
+            junit: `--junit`.
+            others: Further files that the run reads.
+        """
+        path = Path(out) if out else None
+        writes_parquet = path is not None and (path.suffix.lower() == ".parquet" or is_folder(str(out)))
+        is_stored = path is not None and uses_model and (writes_parquet or is_regular(path))
+        default_ledger = path.with_suffix(".sqlite") if path and is_stored else None
+        return cls(
+            Path(rubric) if responses else None, library, Path(responses or rubric), path,
+            ledger_address(ledger) if ledger else default_ledger, junit, others, writes_parquet,
+        )  # fmt: skip
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether the ledger exists."""
+        return ledger_exists(self.ledger)
+
+    def open_outputs(self, *, overwrite: bool, resume: bool | None) -> RunOutputs:
+        """Return the files to write, and refuse a run that would overwrite another file, or that cannot be resumed.
+
+        Args:
+            overwrite: Whether existing files may be replaced.
+            resume: Whether to reuse the judgments of the ledger; None means: if it exists.
+        """
+        rubrics = [path for path in (self.rubric, self.library) if path]
+        inputs = [*rubrics, self.responses, *self.others, *ledger_files(self.ledger)]
+        own = [self.out, partial_path(self.out)] if self.out else []
+        # A database has the judgments of any run: that it exists does not mean that this run is resumed.
+        is_resumed = self.has_ledger and (resume is not False if isinstance(self.ledger, Path) else resume is True)
+        out = self.out and self._open_reports(self.out, inputs, overwrite, is_resumed)
+        junit = self.junit and OutputFile(
+            self.junit, option="--junit", overwrite=overwrite, inputs=[*inputs, *own], replaces=JUNIT_FILE
+        )
+        if resume and not self.has_ledger:
+            refuse(f"--resume: there is no ledger {self.ledger or ''}: name it with --ledger, or leave --resume out")
+        return RunOutputs(out, junit)
+
+    def _open_reports(
+        self, path: Path, inputs: Sequence[Path], overwrite: bool, resumes: bool
+    ) -> OutputFile | ParquetOutput:
+        if self.writes_parquet:
+            return ParquetOutput(path, overwrite=overwrite, resumes=resumes, inputs=inputs)
+        # A resumed run writes the reports again, from the judgments of the ledger.
+        replaces = RUN_FILE if resumes else None
+        return OutputFile(
+            path, option="--out", overwrite=overwrite, inputs=inputs, replaces=replaces, keep_partial=True
+        )
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What `grade` writes and prints."""
+
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Write one full report per line to this file (JSONL); or the grades to a .parquet file, or to the "
+            "parts of a folder: grades/.",
+        ),
+    ] = None
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of --out and --junit if they exist.")
+    ] = False
+    junit: Annotated[
+        Path | None, typer.Option(help="Write the results as JUnit XML, one test case per submission, to this file.")
+    ] = None
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only the summary line, problems and gates that failed.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """The conditions on a run of `grade`."""
+
+    panel: ClassVar[str] = "Gates"
+
+    gate: Annotated[
+        bool,
+        typer.Option(
+            "--gate", help="Exit with 1 unless every submission passes; with --alpha, --min-score decides instead."
+        ),
+    ] = False
+    min_score: Annotated[float | None, typer.Option(min=0, max=1, help="Exit with 1 if the mean score is lower.")] = (
+        None
+    )
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="Let --min-score pass only if the true mean is surely higher: the probability of a wrong decision, "
+            "such as 0.05."
+        ),
+    ] = None
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="With --alpha: people's labels of a random part of the responses, which correct the mean."),
+    ] = None
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="With --alpha: an earlier run, than which this one must not be worse (a file of --out)."),
+    ] = None
+    margin: Annotated[
+        float | None, typer.Option(min=0, help="How much worse than --baseline the run may be; by default 0.")
+    ] = None
+    stop_early: Annotated[
+        bool,
+        typer.Option(
+            "--stop-early",
+            help="With --alpha: end the run once the gate is decided. The rows of the file must be in random order.",
+        ),
+    ] = False
+    min_pass_rate: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Exit with 1 if a smaller share of the submissions passes.")
+    ] = None
+    min_coverage: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Exit with 1 if the mean coverage is lower.")
+    ] = None
+    max_failed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Exit with 3 only if the judge fails on more submissions than this; by default 0."),
+    ] = None
 
 
 def grade(
-    context: typer.Context,
     rubric: Annotated[
         str,
         typer.Argument(help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`."),
     ],
+    output: OutputOptions,
+    row_options: RowOptions,
+    judges: JudgeOptions,
+    grader_options: GraderOptions,
+    ledger_options: LedgerOptions,
+    gate_options: GateOptions,
     responses: Annotated[
         str | None,
         typer.Argument(
@@ -44,157 +416,7 @@ def grade(
             show_default=False,
         ),
     ] = None,
-    engine: Annotated[
-        Literal["local", "ray"],
-        typer.Option(help="Grade in this process, or Parquet files on Ray, with --out a .parquet file or a folder."),
-    ] = "local",
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; the file of an aligned judge, such as "
-            "judge.json; or offline, without a model, the default. Several are a panel, which votes.",
-        ),
-    ] = None,
-    escalate_to: EscalateToOption = None,
-    escalate_below: EscalateBelowOption = None,
-    api_base: ApiBaseOption = None,
-    api_key: ApiKeyOption = None,
-    judge_option: JudgeSettingsOption = None,
-    strategy: StrategyOption = "per-criterion",
-    query: Annotated[str | None, typer.Option(help="The task, for rows without a `query`.")] = None,
-    response_column: Annotated[str | None, typer.Option(help="The column of the responses, if not `response`.")] = None,
-    query_column: Annotated[str | None, typer.Option(help="The column of the tasks, if not `query`.")] = None,
-    reference_column: Annotated[
-        str | None, typer.Option(help="The column of exemplary responses, if not `reference`.")
-    ] = None,
-    id_column: Annotated[str | None, typer.Option(help="The column of the ids, if not `id`.")] = None,
-    rubric_column: Annotated[
-        str | None, typer.Option(help="The column of the rows' own rubrics, if not `rubric`.")
-    ] = None,
-    library: Annotated[
-        Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="Write one full report per line to this file (JSONL); or the grades to a .parquet file, or to the "
-            "parts of a folder: grades/.",
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the files of --out and --junit if they exist.")
-    ] = False,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            help="Store each judgment in this file, or in the PostgreSQL database of this URL, so that none is "
-            "requested twice. By default a file beside --out, if a model judges and --out is a file."
-        ),
-    ] = None,
-    resume: Annotated[
-        bool | None,
-        typer.Option(
-            "--resume/--no-resume", help="Reuse the judgments in the ledger (the default if it exists), or ignore them."
-        ),
-    ] = None,
-    modules: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import a Python module that registers custom metrics."),
-    ] = None,
-    max_cost: Annotated[float | None, typer.Option(min=0, help="Stop before spending more US dollars.")] = None,
-    max_calls: Annotated[int | None, typer.Option(min=0, help="Stop before making more calls.")] = None,
-    run_name: Annotated[
-        str | None,
-        typer.Option(
-            "--run", help="Let --max-cost and --max-calls hold for all processes that use this name and this ledger."
-        ),
-    ] = None,
-    gate: Annotated[
-        bool,
-        typer.Option(
-            "--gate", help="Exit with 1 unless every submission passes; with --alpha, --min-score decides instead."
-        ),
-    ] = False,
-    min_score: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Exit with 1 if the mean score is lower.")
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            help="Let --min-score pass only if the true mean is surely higher: the probability of a wrong decision, "
-            "such as 0.05."
-        ),
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="With --alpha: people's labels of a random part of the responses, which correct the mean."),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(help="With --alpha: an earlier run, than which this one must not be worse (a file of --out)."),
-    ] = None,
-    margin: Annotated[
-        float | None, typer.Option(min=0, help="How much worse than --baseline the run may be; by default 0.")
-    ] = None,
-    stop_early: Annotated[
-        bool,
-        typer.Option(
-            "--stop-early",
-            help="With --alpha: end the run once the gate is decided. The rows of the file must be in random order.",
-        ),
-    ] = False,
-    min_pass_rate: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Exit with 1 if a smaller share of the submissions passes.")
-    ] = None,
-    min_coverage: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Exit with 1 if the mean coverage is lower.")
-    ] = None,
-    max_failed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Exit with 3 only if the judge fails on more submissions than this; by default 0."),
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(help="Write the results as JUnit XML, one test case per submission, to this file.")
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only the summary line, problems and gates that failed.")
-    ] = False,
-    stop_when_decided: Annotated[
-        bool,
-        typer.Option(
-            "--stop-when-decided", help="Skip the criteria of a submission that can no longer change `passed`."
-        ),
-    ] = False,
-    cannot_assess: Annotated[
-        Literal["skip", "zero", "partial", "fail"], typer.Option(help="How an abstention counts.")
-    ] = "skip",
-    on_failure: Annotated[
-        Literal["raise", "abstain", "worst_case"],
-        typer.Option(help="After a judge failure: leave the submission ungraded, or count the failure as this."),
-    ] = "raise",
-    max_concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent calls to the judge.")] = 64,
-    max_retries: Annotated[int, typer.Option(min=0, help="Retries after a failed call or an unreadable reply.")] = 2,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one call.")] = 120.0,
-    max_outage: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for a judge that does not reply, before the run ends.")
-    ] = 300.0,
-    step_limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Show judges at most this many characters of a tool's result in a trajectory, and how many are "
-            "omitted. By default all.",
-        ),
-    ] = None,
-    chunk_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1_000,
-            help="Judge longer responses in parts of at most this many characters: a criterion is met if any part "
-            "meets it. By default whole.",
-        ),
-    ] = None,
+    modules: ModulesOption = None,
 ) -> None:
     """Grade responses against a rubric, the one that each row brings, or both.
 
@@ -204,67 +426,43 @@ def grade(
 
     A row that cannot be graded does not stop the others.
     """
-    from rubric_integrations.cli.gates import Gates
-    from rubric_integrations.cli.mean_gate import make_mean_gate
-    from rubric_integrations.cli.rows_of_file import RowsOfFile
-    from rubric_integrations.cli.run_end import end_run
-    from rubric_integrations.cli.run_results import RunResults
+    from rubric_integrations.cli.gates import Gates, RowsOfFile, RunResults, end_run, make_mean_gate
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.judges.offline import WHAT_IT_IS
-    from rubric_integrations.judges.stored import StoreError
-    from rubric_integrations.rubric.errors import RubricError
-    from rubric_integrations.runs.runner import grade_many
-    from rubric_integrations.submission.files import ResponsesError, read_responses
+    from rubric_integrations.judges.store import StoreError
+    from rubric_integrations.rubric.rubric import RubricError
+    from rubric_integrations.runs.run import grade_many
+    from rubric_integrations.submission.files import ResponsesError
 
-    judges = judge or ["offline"]
-    uses_model = has_model(judges[0]) or escalate_to is not None
+    library, quiet = row_options.library, output.quiet
     files = RunFiles.of_options(
-        rubric, responses, out, ledger, uses_model=uses_model, library=library, junit=junit,
-        others=tuple(path for path in (labels, baseline) if path),
+        rubric, responses, output.out, ledger_options.ledger, uses_model=judges.uses_model, library=library,
+        junit=output.junit, others=tuple(path for path in (gate_options.labels, gate_options.baseline) if path),
     )  # fmt: skip
-    if engine == "ray":
-        refuse_local_options(context, files)
-    outputs = files.open_outputs(overwrite=overwrite, resume=resume)
-    options = GraderOptions(
-        strategy, cannot_assess, on_failure, max_retries, max_concurrency, timeout, max_outage, stop_when_decided,
-        step_limit, chunk_size,
-    )  # fmt: skip
+    outputs = files.open_outputs(overwrite=output.overwrite, resume=ledger_options.resume)
     try:
         import_modules(modules or ())
         rubrics = RowRubrics(files.rubric, library)
-        grader = options.make_grader(make_judges(
-            judges, api_base, judge_option or (), api_key=api_key, escalate_to=escalate_to,
-            escalate_below=escalate_below,
-        ))  # fmt: skip
-        if engine == "ray" and isinstance(outputs.out, ParquetOutput):
-            limits = RayLimits(max_concurrency, max_cost, max_calls, run_name, max_failed or 0)
-            raise typer.Exit(
-                grade_on_ray(responses or rubric, rubrics, grader, files, outputs.out, limits, quiet=quiet)
-            )
-        read = partial(
-            read_responses, files.responses, query, response_column=response_column, query_column=query_column,
-            reference_column=reference_column, id_column=id_column, rubric_column=rubric_column,
-        )  # fmt: skip
-        rows = RowsOfFile(read, rubrics, files.responses, files.rubric)
+        grader = grader_options.make_grader(judges.make_judges())
+        rows = RowsOfFile(row_options.reader(files.responses), rubrics, files.responses, files.rubric)
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
         refuse(str(error))
     if not len(rows):
         refuse(f"{files.responses}: is empty: there is nothing to grade")
-    if not uses_model and not quiet:
+    if not judges.uses_model and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
-    mean_gate = make_mean_gate(
-        min_score, alpha, labels=labels, baseline=baseline, margin=margin, rubric=rubrics.shared,
-        stop_early=stop_early, count=len(rows), file=files.responses,
+    mean_gate = make_mean_gate(gate_options, rubric=rubrics.shared, count=len(rows), file=files.responses)
+    gates = Gates(
+        gate_options.gate and not mean_gate, gate_options.min_score, gate_options.min_pass_rate,
+        gate_options.min_coverage, gate_options.max_failed, mean_gate,
     )  # fmt: skip
-    gates = Gates(gate and not mean_gate, min_score, min_pass_rate, min_coverage, max_failed, mean_gate)
-    results = RunResults(
-        outputs, gates, suite=rows.suite_name, judge=" then ".join(filter(None, (", ".join(judges), escalate_to)))
-    )
-    store = open_ledger_of_run(None if resume is False else files.ledger, run_name)
+    results = RunResults(outputs, gates, suite=rows.suite_name, judge=judges.display_name)
+    store = open_ledger_of_run(None if ledger_options.resume is False else files.ledger, ledger_options.run_name)
     run = grade_many(
-        rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=max_concurrency,
-        progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=max_cost,
-        max_calls=max_calls, run=run_name, stop_when=mean_gate.sequential if mean_gate else None,
+        rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=grader_options.max_concurrency,
+        progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=ledger_options.max_cost,
+        max_calls=ledger_options.max_calls, run=ledger_options.run_name,
+        stop_when=mean_gate.sequential if mean_gate else None,
     )  # fmt: skip
     warn_of_batches(store)
     try:

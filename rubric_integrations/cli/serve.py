@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import Exit, err, out, refuse
-from rubric_integrations.cli.grader_options import GraderOptions
-from rubric_integrations.cli.import_option import import_modules
-from rubric_integrations.cli.judge_arguments import (
-    ApiBaseOption,
-    ApiKeyOption,
-    EscalateBelowOption,
-    EscalateToOption,
-    JudgeSettingsOption,
-    StrategyOption,
+from rubric_integrations.cli.options import (
+    GraderOptions,
+    JudgeOptions,
+    LedgerOptions,
+    ModulesOption,
+    Only,
+    import_modules,
+    ledger_address,
+    open_ledger_of_run,
 )
-from rubric_integrations.cli.judge_option import has_model, make_judges
-from rubric_integrations.cli.ledger_option import ledger_address, open_ledger_of_run
 
 if TYPE_CHECKING:
     from rubric_integrations.server import GradingService
@@ -30,99 +29,107 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "RUBRIC_INTEGRATIONS_TOKEN"  # noqa: S105 -- the name of a variable
 
 
-def serve(
-    rubric: Annotated[
-        str | None,
-        typer.Argument(
-            help="The rubric: a YAML or JSON file. Leave it out where each request brings a rubric.", show_default=False
-        ),
-    ] = None,
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(help="A model, the file of an aligned judge, or offline, the default. Several are a panel."),
-    ] = None,
-    escalate_to: EscalateToOption = None,
-    escalate_below: EscalateBelowOption = None,
-    api_base: ApiBaseOption = None,
-    api_key: ApiKeyOption = None,
-    judge_option: JudgeSettingsOption = None,
-    strategy: StrategyOption = "per-criterion",
-    normalize: Annotated[
-        bool, typer.Option("--normalize/--raw", help="Scores in [0, 1], or sums of weights, which may be negative.")
-    ] = True,
-    cannot_assess: Annotated[
-        Literal["skip", "zero", "partial", "fail"], typer.Option(help="How an abstention counts.")
-    ] = "skip",
+@dataclass(frozen=True)
+class RequestOptions:
+    """What requests may bring, and what they get."""
+
+    panel: ClassVar[str] = "Requests"
+
     accept_rubrics: Annotated[
         bool, typer.Option("--accept-rubrics", help="Let a request bring a rubric of its own, beside the server's.")
-    ] = False,
+    ] = False
     library: Annotated[
         Path | None, typer.Option(help="A file of rubrics by name, for requests whose `rubric` is a name.")
-    ] = None,
+    ] = None
     label_use: Annotated[
         Literal["reference", "rubric", "ignore"],
         typer.Option(help="What the labels of /get_reward are: exemplary responses, rubrics, or nothing."),
-    ] = "reference",
+    ] = "reference"
     empty: Annotated[
         Literal["least", "error"],
         typer.Option(help="The reward of an empty response: the least of the rubric, or an error."),
-    ] = "least",
+    ] = "least"
     nan_on_failure: Annotated[
         bool,
         typer.Option(
             "--nan-on-failure",
             help="Let /get_reward send NaN for a sample without a score. Only for OpenRLHF with dynamic filtering.",
         ),
-    ] = False,
-    ledger: Annotated[
-        str | None,
-        typer.Option(help="Store each judgment in this file, or in the PostgreSQL database of this URL."),
-    ] = None,
-    run_name: Annotated[
-        str | None,
-        typer.Option(
-            "--run", help="Let --max-cost and --max-calls hold for this name in the ledger, also after a restart."
-        ),
-    ] = None,
-    max_cost: Annotated[float | None, typer.Option(min=0, help="Refuse to spend more US dollars.")] = None,
-    max_calls: Annotated[int | None, typer.Option(min=0, help="Refuse to make more calls.")] = None,
-    max_concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent calls to the judge.")] = 64,
-    max_retries: Annotated[int, typer.Option(min=0, help="Retries after a failed call or an unreadable reply.")] = 2,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one call.")] = 120.0,
-    max_outage: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for a judge that does not reply, before a grade fails.")
-    ] = 300.0,
-    step_limit: Annotated[
-        int | None, typer.Option(min=1, help="Show judges at most this many characters of a tool's result.")
-    ] = None,
-    chunk_size: Annotated[
-        int | None, typer.Option(min=1_000, help="Judge longer responses in parts of at most this many characters.")
-    ] = None,
+    ] = False
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Where the server listens, and its limits."""
+
+    panel: ClassVar[str] = "Server"
+
     host: Annotated[
         str, typer.Option(help="The address to listen on; one that other machines reach needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any that is free.")] = 8000,
+    ] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any that is free.")] = 8000
     token_file: Annotated[
         Path | None,
         typer.Option(
             help="A file with the token that requests need, in place of the variable RUBRIC_INTEGRATIONS_TOKEN."
         ),
-    ] = None,
-    max_body: Annotated[int, typer.Option(min=1, help="The largest body of a request, in bytes.")] = 8_000_000,
+    ] = None
+    max_body: Annotated[int, typer.Option(min=1, help="The largest body of a request, in bytes.")] = 8_000_000
     max_waiting: Annotated[
         int, typer.Option(min=1, help="The largest number of grades under way; further requests get 503.")
-    ] = 1024,
+    ] = 1024
     deadline: Annotated[
         float, typer.Option(min=0.1, help="Seconds after which a request gets 503, and its grade goes on.")
-    ] = 150.0,
-    grace: Annotated[
-        float, typer.Option(min=0, help="Seconds for which grades may go on after SIGTERM or Ctrl-C.")
-    ] = 30.0,
-    modules: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="MODULE", help="Import a Python module that registers custom metrics."),
+    ] = 150.0
+    grace: Annotated[float, typer.Option(min=0, help="Seconds for which grades may go on after SIGTERM or Ctrl-C.")] = (
+        30.0
+    )
+
+
+def serve(
+    judges: Annotated[
+        JudgeOptions,
+        Only(
+            "escalate_to", "escalate_below", "api_base", "api_key", "judge_option",
+            judge="A model, the file of an aligned judge, or offline, the default. Several are a panel.",
+        ),
+    ],
+    grader_options: Annotated[
+        GraderOptions,
+        Only(
+            "strategy", "cannot_assess", "max_concurrency", "max_retries", "timeout",
+            max_outage="Seconds to wait for a judge that does not reply, before a grade fails.",
+            step_limit="Show judges at most this many characters of a tool's result.",
+            chunk_size="Judge longer responses in parts of at most this many characters.",
+        ),
+    ],
+    requests: RequestOptions,
+    ledger_options: Annotated[
+        LedgerOptions,
+        Only(
+            ledger="Store each judgment in this file, or in the PostgreSQL database of this URL.",
+            run_name="Let --max-cost and --max-calls hold for this name in the ledger, also after a restart.",
+            max_cost="Refuse to spend more US dollars.",
+            max_calls="Refuse to make more calls.",
+        ),
+    ],
+    server: ServerOptions,
+    rubric: Annotated[
+        str | None,
+        typer.Argument(
+            help="The rubric: a YAML or JSON file. Leave it out where each request brings a rubric.", show_default=False
+        ),
     ] = None,
-) -> None:
+    normalize: Annotated[
+        bool,
+        typer.Option(
+            "--normalize/--raw",
+            help="Scores in [0, 1], or sums of weights, which may be negative.",
+            rich_help_panel=GraderOptions.panel,
+        ),
+    ] = True,
+    modules: ModulesOption = None,
+) -> None:  # fmt: skip
     """Serve grades over HTTP: POST /get_reward (OpenRLHF), POST /grade, GET /healthz, GET /metrics.
 
     A failure of the judge is an HTTP error, never a number. SIGTERM and Ctrl-C end the server after the grades that are
@@ -133,46 +140,43 @@ def serve(
     import asyncio
 
     from rubric_integrations.judges.offline import WHAT_IT_IS
-    from rubric_integrations.judges.stored import StoreError
+    from rubric_integrations.judges.store import StoreError
     from rubric_integrations.server import GradingService, make_app
     from rubric_integrations.server.running import run_until_signal
 
-    token = _read_token(token_file)
-    _require_token(host, token)
-    judges = judge or ["offline"]
-    options = GraderOptions(
-        strategy, cannot_assess, "raise", max_retries, max_concurrency, timeout, max_outage, False, step_limit,
-        chunk_size, normalize,
-    )  # fmt: skip
-    store = open_ledger_of_run(None if ledger is None else ledger_address(ledger), run_name)
+    token = _read_token(server.token_file)
+    _require_token(server.host, token)
+    ledger = ledger_options.ledger
+    store = open_ledger_of_run(None if ledger is None else ledger_address(ledger), ledger_options.run_name)
     try:
         with store or nullcontext():
             import_modules(modules or ())
-            grader = options.make_grader(make_judges(
-                judges, api_base, judge_option or (), api_key=api_key, escalate_to=escalate_to,
-                escalate_below=escalate_below,
-            ))  # fmt: skip
+            grader = replace(grader_options, normalize=normalize).make_grader(judges.make_judges())
             service = GradingService(
-                rubric, grader, library=library, ledger=store, accept_rubrics=accept_rubrics or label_use == "rubric",
-                max_calls=max_calls, max_cost=max_cost, run=run_name, max_waiting=max_waiting, deadline=deadline,
+                rubric, grader, library=requests.library, ledger=store,
+                accept_rubrics=requests.accept_rubrics or requests.label_use == "rubric",
+                max_calls=ledger_options.max_calls, max_cost=ledger_options.max_cost, run=ledger_options.run_name,
+                max_waiting=server.max_waiting, deadline=server.deadline,
             )  # fmt: skip
             app = make_app(
-                service, token=token, label_use=label_use, empty=empty, nan_on_failure=nan_on_failure, max_body=max_body
-            )
-            if not has_model(judges[0]) and escalate_to is None:
+                service, token=token, label_use=requests.label_use, empty=requests.empty,
+                nan_on_failure=requests.nan_on_failure, max_body=server.max_body,
+            )  # fmt: skip
+            if not judges.uses_model:
                 err.print(plain(WHAT_IT_IS), soft_wrap=True)
-            judge_names = " then ".join(filter(None, (", ".join(judges), escalate_to)))
-            settings = _settings(service, rubric, judge_names, None if store is None else store.address, token)
+            settings = _settings(service, rubric, judges.display_name, None if store is None else store.address, token)
 
             def announce(url: str) -> None:
                 out.print(plain(f"Listening on {url} with {settings}"), soft_wrap=True)
                 out.file.flush()
 
             cancelled = asyncio.run(
-                run_until_signal(app, service, host=host, port=port, grace=grace, announce=announce)
+                run_until_signal(
+                    app, service, host=server.host, port=server.port, grace=server.grace, announce=announce
+                )
             )
     except OSError as error:
-        refuse(f"{host}:{port}: cannot listen there: {error.strerror or error}")
+        refuse(f"{server.host}:{server.port}: cannot listen there: {error.strerror or error}")
     except (StoreError, ValueError, TypeError) as error:
         refuse(str(error))
     out.print(f"Stopped. {cancelled} grades were cancelled." if cancelled else "Stopped.")
@@ -181,7 +185,7 @@ def serve(
 
 def _read_token(file: Path | None) -> str | None:
     """Return the token of the file or the environment: other users of the machine could see that of an option."""
-    from rubric_integrations.server.access import check_token
+    from rubric_integrations.server.app import check_token
 
     text = os.environ.get(TOKEN_VARIABLE)
     try:
@@ -195,7 +199,7 @@ def _read_token(file: Path | None) -> str | None:
 
 
 def _require_token(host: str, token: str | None) -> None:
-    from rubric_integrations.server.access import is_loopback
+    from rubric_integrations.server.app import is_loopback
 
     if token is None and not is_loopback(host):
         refuse(

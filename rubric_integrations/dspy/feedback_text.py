@@ -1,10 +1,141 @@
-"""Writes a report as feedback for a reflecting model, and as numbers for GEPA: one for each criterion and tag."""
+"""The value that `RubricMetric` returns: feedback for a reflecting model, and scores for GEPA's Pareto front.
+
+Also chooses the rubric of an example, and the criteria that each predictor of a program is responsible for.
+"""
 
 from __future__ import annotations
 
-from rubric_integrations.results.criterion_report import CriterionReport
-from rubric_integrations.results.outcomes import higher_is_better
-from rubric_integrations.results.report import EvaluationReport, tag_key
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Any, Self, cast
+
+from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
+from rubric_integrations.judges.metric_score import MetricScore
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.report import CriterionReport, EvaluationReport, higher_is_better, tag_key
+
+
+class RubricFunctionError(BaseException):
+    """An example has no valid rubric, or the function that returns it failed.
+
+    It is not an `Exception`, for the same reason as `JudgeOutage`: DSPy would score every program 0 because of it.
+    """
+
+
+def rubric_of(rubrics: RowRubrics, example: Any) -> Rubric:
+    """Return the rubric by which the predictions for an example are graded.
+
+    Raises:
+        RubricFunctionError: The function failed, or it returned no rubric; or the example brings none that is valid.
+    """
+    try:
+        return rubrics.of(example, _own_rubric(example, has_shared=rubrics.shared is not None))
+    except Exception as error:
+        fields = sorted(example.keys()) if hasattr(example, "keys") else []
+        raise RubricFunctionError(
+            f"an example {problem_of(error)}, among its fields {fields!r}: let the function or the field hold a "
+            "Rubric, the path of a rubric file, a list or a dictionary, or DSPy would score every program 0"
+        ) from error
+
+
+def _own_rubric(example: Any, *, has_shared: bool) -> Any:
+    """The field `rubric` of an example; one that is an input of the program is no rubric where there is another."""
+    if not hasattr(example, "get"):
+        return None
+    fields = cast("Mapping[str, Any]", example)
+    return None if has_shared and "rubric" in input_names(example) else fields.get("rubric")
+
+
+def input_names(example: Any) -> set[str]:
+    """Return the names of the inputs of an example; empty if they are not declared."""
+    try:
+        return set(example.inputs().keys())
+    except (AttributeError, ValueError):
+        return set()
+
+
+class PredictorCriteria:
+    """Limits the report that a predictor gets as feedback to the criteria that it is responsible for.
+
+    Args:
+        criteria_for: Names of criteria by the name of a predictor, as in `program.named_predictors()`, or of a module
+            that contains it: `"answer"` covers `answer.predict`, the predictor of `answer = dspy.ChainOfThought(...)`.
+            If several names match a predictor, the longest one counts.
+
+    Raises:
+        TypeError: The criteria of a predictor are a single text.
+    """
+
+    def __init__(self, criteria_for: Mapping[str, Collection[str]]):
+        for predictor, names in criteria_for.items():
+            if isinstance(names, str):
+                raise TypeError(
+                    f"`criteria_for` maps {predictor!r} to {names!r}, which would be read letter by letter: "
+                    f"write a list, [{names!r}]"
+                )
+        self.criteria_for = {predictor: frozenset(names) for predictor, names in criteria_for.items()}
+        self._names_seen, self._matched, self._reported = set[str](), set[str](), set[str]()
+
+    def check_names(self, rubric: Rubric) -> None:
+        """Check that a rubric which serves all examples has every criterion.
+
+        Raises:
+            ValueError: It has not.
+        """
+        problem = self._unknown_name(rubric.keys)
+        if problem:
+            raise ValueError(f"{problem}, but the criteria are {list(rubric.keys)!r}")
+
+    def add_rubric(self, rubric: Rubric) -> None:
+        """Record the criteria of one example's rubric; another example's rubric may have others."""
+        if self.criteria_for:
+            self._names_seen.update(rubric.keys)
+
+    def part_for(self, pred_name: str | None, report: EvaluationReport) -> EvaluationReport:
+        """Return the report on the criteria of a predictor, or the whole report if the predictor has no entry.
+
+        Warns:
+            UserWarning: The predictor has no entry, and there are entries that have not matched any predictor so far,
+                maybe because of a typing error; once for each predictor.
+
+        Raises:
+            RubricFunctionError: An entry names a criterion that no example's rubric had so far.
+        """
+        if not self.criteria_for or pred_name is None:
+            return report
+        problem = self._unknown_name(self._names_seen)
+        if problem:
+            raise RubricFunctionError(
+                f"{problem}, but the rubrics of the examples so far have only {sorted(self._names_seen)!r}: name one "
+                "of these, or the feedback for this predictor would be empty"
+            )
+        matching = [name for name in self.criteria_for if f"{pred_name}.".startswith(f"{name}.")]
+        if not matching:
+            self._warn_once(pred_name)
+            return report
+        entry = max(matching, key=len)
+        self._matched.add(entry)
+        names = self.criteria_for[entry]
+        return report.model_copy(update={"report": tuple(row for row in report.criteria if row.name in names)})
+
+    def _unknown_name(self, known: Collection[str]) -> str | None:
+        for predictor, names in self.criteria_for.items():
+            unknown = sorted(names.difference(known))
+            if unknown:
+                return f"`criteria_for` maps {predictor!r} to {unknown[0]!r}"
+        return None
+
+    def _warn_once(self, pred_name: str) -> None:
+        unmatched = sorted(self.criteria_for.keys() - self._matched)
+        if not unmatched or pred_name in self._reported:
+            return
+        self._reported.add(pred_name)
+        warnings.warn(
+            f"`criteria_for` has no entry for the predictor {pred_name!r}, so its feedback covers all criteria, and no "
+            f"predictor so far matches the entries {unmatched!r}: compare them with `program.named_predictors()`",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def feedback(report: EvaluationReport) -> str:
@@ -61,3 +192,50 @@ def _loss(row: CriterionReport) -> float:
 def _line(row: CriterionReport) -> str:
     outcome = "PENALTY" if row.weight < 0 and row.value else row.verdict or "NOT JUDGED"
     return f"{outcome} (weight {row.weight:g}): {row.requirement}: {row.explanation}"
+
+
+class RubricScore(MetricScore):
+    """The value that `RubricMetric` returns: it adds, compares and multiplies as a number, and carries the feedback.
+
+    Every optimizer and evaluator of DSPy accepts it; `MetricScore` says why it has this form.
+
+    Attributes:
+        score: The score in [0, 1]; 0 where the report's score is undefined (`coverage` is then 0).
+        passed: Whether the submission reached the rubric's pass mark and meets its required criteria. It is the score's
+            truth value, so that only such submissions become demonstrations of `BootstrapFewShot`.
+        feedback: What was unmet and why, then what was met.
+        coverage: The share in [0, 1] of the rubric's weight that was assessed.
+        objective_scores: The value in [0, 1] of each criterion by name, higher is better also for penalties, and the
+            score of each tag as `tag.<tag>`; abstentions are left out. GEPA builds a Pareto front over them.
+
+    Example:
+        >>> score = RubricScore(score=0.5, passed=False, feedback="UNMET: Is brief", coverage=1.0)
+        >>> 2 * score, bool(score), f"{score}"
+        (1.0, False, '0.500 not passed')
+    """
+
+    def __new__(
+        cls,
+        score: float,
+        passed: bool,
+        feedback: str,
+        coverage: float,
+        objective_scores: Mapping[str, float] | None = None,
+    ) -> Self:
+        """Make the string part of the object, the score's digits."""
+        return super().__new__(cls, score, passed, feedback, objective_scores)
+
+    def __init__(
+        self,
+        score: float,
+        passed: bool,
+        feedback: str,
+        coverage: float,
+        objective_scores: Mapping[str, float] | None = None,
+    ):
+        super().__init__(score, passed, feedback, objective_scores)
+        self.coverage = coverage
+
+    def __reduce__(self) -> tuple[type[RubricScore], tuple[Any, ...]]:
+        fields = ("score", "passed", "feedback", "coverage", "objective_scores")
+        return RubricScore, tuple(self._store[field] for field in fields)

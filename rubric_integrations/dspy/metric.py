@@ -1,46 +1,106 @@
-"""The rubric metric for DSPy: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`."""
+"""`RubricMetric`, the rubric metric for DSPy, and the guard that ends a run whose grades fail.
+
+Without the guard, DSPy would count the failures of a judge as bad programs.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import dspy
 
+from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations._util.progress import counting_bar
-from rubric_integrations.agreement.calibration import calibrate
-from rubric_integrations.dspy.criteria_for import PredictorCriteria
-from rubric_integrations.dspy.examples import Field, submission_of
-from rubric_integrations.dspy.feedback_text import feedback, objective_scores
-from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary
+from rubric_integrations._util.terminal import counting_bar
+from rubric_integrations.dspy.examples import submission_of
+from rubric_integrations.dspy.feedback_text import PredictorCriteria, RubricScore, feedback, objective_scores, rubric_of
+from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary, ReportCache
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
-from rubric_integrations.dspy.outage import OutageGuard
-from rubric_integrations.dspy.report_cache import ReportCache
-from rubric_integrations.dspy.rubric_source import rubric_of
-from rubric_integrations.dspy.score import RubricScore
+from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
-from rubric_integrations.formats.rubric_like import RubricLike
-from rubric_integrations.graders import Grader, PerCriterionGrader
-from rubric_integrations.graders.by_criterion import CriterionGrader
-from rubric_integrations.graders.endpoint import JudgeUnusable
-from rubric_integrations.graders.rounds import grade_in_rounds
-from rubric_integrations.judges.stored import StoreError
-from rubric_integrations.results.labels import LabelledJudgment
-from rubric_integrations.results.report import EvaluationReport, JudgeError, tag_key
+from rubric_integrations.graders import CallLimits, Grader
+from rubric_integrations.graders.endpoint import JudgeOutage, JudgeUnusable
+from rubric_integrations.graders.grader import CriterionGrader
+from rubric_integrations.judges.store import StoreError
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.ledger.addresses import as_store
-from rubric_integrations.runs.run_files import GradedRow
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.scoring.policies import CannotAssess
-from rubric_integrations.submission.messages import Respond, check_respond
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds, tag_key
+from rubric_integrations.submission.messages import NO_FIELDS, Fields, FieldSource, Respond, check_respond
 from rubric_integrations.submission.submission import Submission
+from rubric_integrations.trust.calibration import calibrate
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.runs.ledger import LedgerLike
+
+# Grades that failed in a row, with no complete one in between. What is wrong with the judge itself is noticed earlier
+# (`graders/endpoint.py`); these fail because of checks, metrics, or a grader of the user's own.
+MAX_FAILED_GRADES = 10
+
+
+class OutageGuard:
+    """Refuses further grades, over all threads, once the run has to end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.reset()
+
+    def check(self) -> None:
+        """Raise if the run has ended.
+
+        Raises:
+            JudgeOutage: It has ended since the last `reset`.
+        """
+        with self._lock:
+            if self._message:
+                raise JudgeOutage(self._message)
+
+    def end_run(self, reason: object) -> NoReturn:
+        """End the run for a reason, such as a `JudgeUnusable`, unless it has ended for another.
+
+        Raises:
+            JudgeOutage: Always.
+        """
+        with self._lock:
+            if self._message is None:
+                self._message = (
+                    f"{reason}. The run ends here, because DSPy would score its programs 0. Fix the judge, call the "
+                    "metric's `resume()` and start the run again: complete grades are cached and not paid for twice"
+                )
+            raise JudgeOutage(self._message)
+
+    def record_success(self) -> None:
+        """Record a complete grade."""
+        with self._lock:
+            self._failed_grades = 0
+
+    def record_failure(self, report: EvaluationReport) -> None:
+        """Record the report of an incomplete grade.
+
+        Raises:
+            JudgeOutage: It is one of too many in a row.
+        """
+        if failure_kinds(report) == {"transport"}:
+            return  # an outage is measured in time: 16 threads collect 16 failures in a second of it
+        with self._lock:
+            self._failed_grades += 1
+            is_outage = self._failed_grades >= MAX_FAILED_GRADES
+        if is_outage:
+            self.end_run(f"{MAX_FAILED_GRADES} grades in a row failed, the last one because: {report.error}")
+
+    def reset(self) -> None:
+        """Forget all failures."""
+        with self._lock:
+            self._message: str | None = None
+            self._failed_grades = 0
+
 
 _NOT_COPIED = ("_cache", "_history", "_outage_guard")
 
@@ -59,15 +119,17 @@ class RubricMetric:
         judge: The judge, as for a grader: a model name, a `dspy.LM`, an async function, a `Judge`, or `"offline"`.
             There is no default, because a judge without a model of its own would run on the student's model.
         grader: A grader with settings of its own, in place of `judge`.
-        query: The example's field that holds the task, or a function of the example. By default all inputs of the
-            example, labelled by name if there are several.
-        response: The prediction's field to grade, or a function of the prediction. By default all outputs
-            that the program declares, labelled by name if there are several: without the `reasoning`, `trajectory` and
-            other fields that DSPy's modules add. A `dspy.Image`, `dspy.Audio` or `dspy.File` in it or in the task is
-            sent to the judge as an attachment, with `[attachment 1]` in its place; other binary values are `[image]`.
-        reference: The example's field that holds an exemplary answer, or a function of the example. By default none.
-        context: The example's field that holds documents, such as retrieved passages (a text or a list), or a function
-            of the example. By default none.
+        ledger: Stores judgments beyond this metric's lifetime: a path, a URL, an open ledger or another
+            `JudgmentStore`. In `summary`, a judgment from it counts with the cost of its original request.
+        fields: What is read, each by the name of a field or by a function: the `query` of the example, by default all
+            its inputs, labelled by name if there are several; the `response` of the prediction, by default all outputs
+            that the program declares, without the `reasoning`, `trajectory` and other fields that DSPy's modules add;
+            the `reference` and the `context` of the example, by default none. A program that returns a mapping is
+            graded by its usual name, such as `answer`, or else as JSON. A `dspy.Image`, `dspy.Audio` or
+            `dspy.File` in the response or the task is sent to the judge as an attachment, with `[attachment 1]` in its
+            place; other binary values are `[image]`.
+        context: Short for `fields=Fields(context=...)`: the example's field that holds documents, such as retrieved
+            passages.
         respond: The part to grade of a response that is a list of chat messages: `"last"` grades the last message
             with the others as context, `"transcript"` grades all, and `"trajectory"` grades all with numbered steps.
             The trajectory of a `dspy.ReAct` or `dspy.ReActV2` prediction belongs to its submission; with
@@ -77,20 +139,18 @@ class RubricMetric:
             feedback for a predictor then covers only these; a predictor without an entry gets the feedback on all. The
             predictors have the names of `program.named_predictors()`; the name of a module covers its predictors, so
             that `"answer"` is enough for `answer = dspy.ChainOfThought(...)`.
-        on_abstain: How an abstention counts: `"skip"` (the default), `"zero"`, `"partial"` or `"fail"`. With
-            `grader`, set the grader's `cannot_assess` instead.
-        max_outage: The seconds, at least 0, for which the judge may not reply before `JudgeOutage` ends the run; until
-            then lost calls are repeated. By default that of the grader (`CallLimits.max_outage`, 300). A wrong key, and
-            a judge whose replies are never readable, end the run without waiting.
+        cannot_assess: How an abstention counts: `"skip"`, `"zero"`, `"partial"` or `"fail"`. With `grader`, set it
+            there.
+        limits: The limits on the judge's calls, by default `CallLimits()`; with `grader`, set them there. After
+            `max_outage` seconds without a reply, `JudgeOutage` ends the run; until then lost calls are repeated. A
+            wrong key, and a judge whose replies are never readable, end the run without waiting.
         cache_size: How many reports are cached, so that the same text is not graded twice, and how many rows
             `history` and `graded` have. With 0 nothing is cached and they are empty.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
-        store: Stores judgments beyond this metric's lifetime: a `Ledger`, a path, a URL or another `JudgmentStore`.
-            In `summary`, a judgment from the store counts with the cost of its original request.
 
     Raises:
         ValueError: Neither or both of `judge` and `grader` were passed, or a setting is unknown or out of range.
-        TypeError: `rubric` is nothing that a rubric can be read from, or there is a `store`, and the judge has no
+        TypeError: `rubric` is nothing that a rubric can be read from, or there is a `ledger`, and the judge has no
             `fingerprint`.
         RubricError: The file or the data of `rubric` is not a rubric.
 
@@ -110,36 +170,32 @@ class RubricMetric:
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
-        query: Field | None = None,
-        response: Field | None = None,
-        reference: Field | None = None,
-        context: Field | None = None,
+        ledger: LedgerLike | None = None,
+        fields: Fields = NO_FIELDS,
+        context: FieldSource | None = None,
         respond: Respond = "last",
         feedback: Callable[[EvaluationReport], str] = feedback,
         criteria_for: Mapping[str, Collection[str]] | None = None,
-        on_abstain: CannotAssess | None = None,
-        max_outage: float | None = None,
+        cannot_assess: CannotAssess = "skip",
+        limits: CallLimits | None = None,
         cache_size: int = 4096,
         library: Mapping[str, RubricLike] | str | Path | None = None,
-        store: LedgerLike | None = None,
     ):
-        if (judge is None) == (grader is None):
-            raise ValueError("`RubricMetric` needs either `judge`, such as 'openai/gpt-5-mini', or `grader`")
         if isinstance(grader, CriterionGrader) and grader.may_leave_open:
             raise ValueError("`grader` has `stop_when_decided`: a score left open would be 0 to an optimizer")
-        if grader is not None and on_abstain is not None:
-            raise ValueError("`on_abstain` goes with `judge`: set `cannot_assess` of the `grader` instead")
         if isinstance(cache_size, bool) or cache_size < 0:
             raise ValueError(f"`cache_size` must be at least 0 reports, got {cache_size!r}")
         check_respond(respond)
         self._cache_size = cache_size
         self._start_empty()
-        if grader is None:
-            grader = PerCriterionGrader(judge=judge, cannot_assess=on_abstain or "skip")
         self.rubrics = RowRubrics(rubric, library)
-        grader = grader.for_run(max_outage=max_outage)
-        self.grader = grader if store is None else grader.with_store(as_store(store))
-        self.query, self.response, self.reference, self.context = query, response, reference, context
+        opened = HostGrader("RubricMetric", judge, grader, ledger, cannot_assess=cannot_assess, limits=limits)
+        self.grader = opened().for_run()
+        if context is not None:
+            if fields.context is not None:
+                raise ValueError("`context` and `fields.context` are two names of one thing: pass one")
+            fields = fields.model_copy(update={"context": context})
+        self.fields = fields
         self.respond: Respond = respond
         self.feedback = feedback
         self._predictor_criteria = PredictorCriteria(criteria_for or {})
@@ -158,7 +214,7 @@ class RubricMetric:
             JudgeError: A criterion could not be judged, and the grader's `on_failure` is `"raise"`.
             JudgeOutage: The judge was unreachable for `max_outage` seconds, cannot be used, or its store cannot be
                 written.
-            MisnamedField: `query`, `response`, `reference` or `context` names a field that does not exist.
+            MisnamedField: One of the `fields` does not exist.
             RubricFunctionError: The function `rubric` failed, or returned no rubric; or the example has none.
         """
         rubric, submission = self._case(example, pred)
@@ -240,7 +296,7 @@ class RubricMetric:
 
     @property
     def graded(self) -> list[GradedRow]:
-        """The latest grade of each text, as a run for `rubric_integrations.agreement`; ids are made of the inputs."""
+        """The latest grade of each text, as a run for `rubric_integrations.trust`; ids are made of the inputs."""
         return self._history.graded()
 
     @property
@@ -265,8 +321,8 @@ class RubricMetric:
         rubric = rubric_of(self.rubrics, example)
         self._predictor_criteria.add_rubric(rubric)
         return rubric, submission_of(
-            example, pred, query=self.query, response=self.response, reference=self.reference, context=self.context,
-            respond=self.respond,
+            example, pred, query=self.fields.query, response=self.fields.response, reference=self.fields.reference,
+            context=self.fields.context, respond=self.respond,
         )  # fmt: skip
 
     def _report_for(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
@@ -278,7 +334,7 @@ class RubricMetric:
             self._outage_guard.check()
             start = time.perf_counter()
             try:
-                report = run_sync(grade_in_rounds(self.grader, rubric, submission))
+                report = self.grader.grade_sync(rubric, submission)
             except JudgeError as error:
                 self._history.add(submission, error.report, time.perf_counter() - start, failed=True)
                 self._outage_guard.record_failure(error.report)

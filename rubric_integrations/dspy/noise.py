@@ -15,8 +15,8 @@ from pydantic import Field
 
 from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations.graders import Grader
-from rubric_integrations.results.report import EvaluationReport
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.submission import Submission
 
 _BOOTSTRAP_SAMPLES = 20_000

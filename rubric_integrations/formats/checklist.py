@@ -12,12 +12,18 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from rubric_integrations.formats.faults import faults_from_error, short, unknown_key
-from rubric_integrations.formats.items import ItemList, Reading, error_of, make_rubric, objects_in
-from rubric_integrations.formats.losses import criterion_losses, rubric_losses
+from rubric_integrations.formats.items import (
+    ItemList,
+    Reading,
+    criterion_losses,
+    error_of,
+    make_rubric,
+    objects_in,
+    rubric_losses,
+)
+from rubric_integrations.formats.parsing import faults_from_error, short, unknown_key
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.rubric.errors import Fault
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.rubric import Fault, Rubric
 
 _KEYS = ("checklist", "nl_assertions")
 _BAND = re.compile(r"\s*(\d{1,3})\s*-\s*(\d{1,3})\s*")

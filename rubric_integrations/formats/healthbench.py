@@ -1,7 +1,7 @@
 """HealthBench's rubrics: a list of criteria with `criterion`, `points` and `tags`.
 
-A criterion with negative points describes something undesirable, and its grader answers whether it is met. That is the
-meaning of a native penalty, so that every text is read as it stands.
+A criterion with negative points describes something undesirable, and its grader answers whether it is met. A native
+penalty means the same. Therefore every text is kept unchanged.
 """
 
 from __future__ import annotations
@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rubric_integrations.formats.faults import short
-from rubric_integrations.formats.items import Reading, error_of, find_list, objects_in, read_list
-from rubric_integrations.formats.losses import criterion_losses, rubric_losses
-from rubric_integrations.rubric.errors import Fault
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.formats.items import (
+    Reading,
+    criterion_losses,
+    error_of,
+    find_list,
+    objects_in,
+    read_list,
+    rubric_losses,
+)
+from rubric_integrations.formats.parsing import short
+from rubric_integrations.rubric.rubric import Fault, Rubric
 
 _WORDS = {"requirement": "criterion", "weight": "points", "tags": "tags"}
 _LABEL = "criteria_met"

@@ -1,18 +1,17 @@
-"""Lists of criteria in the words of other projects: the list in its document, and the rubric of its entries."""
+"""Reads lists of criteria in the field names of other projects, and describes what a format cannot express."""
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from rubric_integrations.formats.faults import faults_from_error, short, unknown_key
+from rubric_integrations.formats.parsing import faults_from_error, short, unknown_key
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.rubric.errors import Fault, RubricError
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError, has_caps
 
 _LIST_KEYS = ("rubrics", "rubric", "criteria")
 _OWN_FIELDS = ("name", "description", "guidelines", "pass_mark", "version")
@@ -161,3 +160,40 @@ def error_of(source: str, dialect: str, faults: Sequence[Fault]) -> RubricError:
 def _may_be_meant(key: str, known: Any) -> bool:
     """Whether a key may be a misspelt or native word for something that changes the score."""
     return key in Criterion.model_fields or bool(difflib.get_close_matches(key, list(known), n=1, cutoff=0.7))
+
+
+def rubric_losses(rubric: Rubric, kept: Collection[str]) -> list[str]:
+    """Return one message for each field of a rubric that a format without groups cannot express.
+
+    Args:
+        rubric: The rubric.
+        kept: The fields of the rubric that the format has.
+
+    Example:
+        >>> rubric_losses(Rubric([{"requirement": "Is polite"}], guidelines="Be strict."), kept=["name"])
+        ['`guidelines` has no place in the format']
+    """
+    fields = sorted(rubric.model_fields_set - {"criteria", "tree", *kept})
+    losses = [
+        f"`{field}` has no place in the format" for field in fields if getattr(rubric, field) not in (None, (), {})
+    ]
+    if rubric.tree is not None:
+        losses.append("the tree is flattened into its leaves, with their effective weights")
+        if has_caps(rubric.tree):
+            losses.append("`penalty_cap` has no place in the format: penalties take more than before")
+    return losses
+
+
+def criterion_losses(key: str, criterion: Criterion, kept: Collection[str]) -> list[str]:
+    """Return one message for each field of a criterion that a format cannot express.
+
+    Args:
+        key: The criterion's key in its rubric.
+        criterion: The criterion.
+        kept: The fields of the criterion that the format has.
+    """
+    return [
+        f"`{key}`: `{field}` has no place in the format"
+        for field, described in Criterion.model_fields.items()
+        if field not in {"requirement", *kept} and getattr(criterion, field) != described.get_default()
+    ]

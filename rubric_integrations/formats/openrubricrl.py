@@ -1,19 +1,80 @@
-"""OpenRubricRL's format: criteria on one scale whose weights sum to 1, with examples, sub-criteria and metrics."""
+"""OpenRubricRL's format: criteria on one scale whose weights sum to 1, with examples, sub-criteria and metrics.
+
+Also has OpenRubricRL's methods that convert a number on a scale to a reward, and the migration of older files.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, model_validator
 
-from rubric_integrations.formats.faults import faults_from_error
-from rubric_integrations.formats.openrubricrl_schema import WEIGHT_TOLERANCE, CriterionFields, DocumentFields
-from rubric_integrations.rubric.criterion import Criterion, Scale, WorkedExample
-from rubric_integrations.rubric.errors import Fault, RubricError
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations._util.records import Record, UnitScore
+from rubric_integrations.formats.parsing import faults_from_error
+from rubric_integrations.rubric.answers import Scale
+from rubric_integrations.rubric.check import HybridMetric
+from rubric_integrations.rubric.criterion import Aspect, Criterion, WorkedExample
+from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
+
+WEIGHT_TOLERANCE = 1e-6
+"""The largest accepted difference between the sum of the criterion weights and 1."""
+
+Domain = Literal["code", "dialogue", "creative_writing", "reasoning", "general"]
+"""The subject areas of the schema."""
+
+Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+
+class ScaleFields(Record):
+    """The scale on which all criteria are rated."""
+
+    min: Number
+    max: Number
+    type: Literal["continuous", "discrete"] = "continuous"
+
+
+class ExampleFields(Record):
+    """A response with its score and the reason for it."""
+
+    input: str
+    output: str
+    score: Number
+    explanation: str
+
+
+class CriterionFields(Record):
+    """A criterion; its examples are grouped by the author's names for their quality."""
+
+    name: str = Field(min_length=1)
+    description: str = Field(min_length=1)
+    weight: UnitScore
+    examples: dict[str, list[ExampleFields]] = Field(default_factory=dict[str, list[ExampleFields]])
+    subcriteria: list[Aspect] = Field(default_factory=list[Aspect])
+
+
+class DocumentFields(Record):
+    """A whole file."""
+
+    name: str = Field(min_length=1)
+    version: Version
+    description: str | None = None
+    domain: Domain | None = None
+    scale: ScaleFields
+    criteria: list[CriterionFields] = Field(min_length=1)
+    hybrid_metrics: list[HybridMetric] = Field(default_factory=list[HybridMetric])
+    metadata: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _weights_sum_to_one(self) -> Self:
+        total = math.fsum(criterion.weight for criterion in self.criteria)
+        if abs(total - 1.0) > WEIGHT_TOLERANCE:
+            raise ValueError(f"has criterion weights that sum to {total:.10g}: they must sum to 1")
+        return self
+
 
 # Fields that change neither the prompt nor, beside the weight, the score.
 _NOTES = ("tags", "importance", "metadata", "per", "context", "needs", "operator", "judge")
@@ -185,3 +246,25 @@ def migrate(document: Any, to_version: str = "1.0.0") -> tuple[Any, list[str]]:
                     cast("dict[str, Any]", example)["explanation"] = f"An example of a response that is {level}."
                     changes.append(f"`explanation` added to an example of {level!r}")
     return data, changes
+
+
+def normalize_score(score: float, scale: Scale, method: Literal["min_max", "sigmoid", "z_score"] = "min_max") -> float:
+    """Convert a number on a scale to a reward in [0, 1], as OpenRubricRL does.
+
+    Args:
+        score: The number.
+        scale: The scale.
+        method: `min_max` is `(x - min) / (max - min)`. `sigmoid` is `1 / (1 + exp(-4 (x - mid) / (max - min)))`;
+            `z_score` is the same function.
+
+    Raises:
+        ValueError: The method is `min_max` and the score is not on the scale.
+
+    Example:
+        >>> normalize_score(7.5, Scale(min=0, max=10))
+        0.75
+    """
+    if method == "min_max":
+        return scale.value_of(score)
+    middle = (scale.min + scale.max) / 2
+    return 1 / (1 + math.exp(-4 * (score - middle) / (scale.max - scale.min)))

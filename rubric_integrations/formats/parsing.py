@@ -1,24 +1,105 @@
-"""Safe parsing of JSON and YAML files from untrusted sources.
+"""Parses JSON and YAML from untrusted sources, and describes faults: the place, the field and the fix.
 
 Parsing runs no code, and limits size, depth and YAML aliases. A repeated key is an error, because one of its values
-would be lost.
+would be lost. Line numbers are kept for tools that show faults in an editor or a review.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, Literal, NoReturn
+from typing import IO, Any, Literal, NoReturn, get_args
 
 import yaml
-from yaml.nodes import MappingNode
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from rubric_integrations._util.files import refuse_endless
-from rubric_integrations.rubric.errors import Fault, RubricError
+from rubric_integrations._util.json import refuse_endless
+from rubric_integrations.rubric.rubric import Fault, RubricError
+
+# The words of other projects that come up in native files, with the native word.
+_WORDS_OF_OTHERS = {
+    "points": ("HealthBench", "weight"),
+    "criterion": ("HealthBench", "requirement"),
+    "title": ("RaR", "name"),
+    "description": ("RaR", "requirement"),
+    "outcome": ("AgentV", "requirement"),
+    "expected_outcome": ("AgentV", "requirement"),
+}
+
+
+def faults_from_error(where: str, model: type[BaseModel], error: ValidationError) -> list[Fault]:
+    """Convert a pydantic error to faults.
+
+    Args:
+        where: The place in the document of the data that was validated, such as `criteria[2]`.
+        model: The class that validated it.
+        error: The error.
+    """
+    return [_fault(where, model, details) for details in error.errors()]
+
+
+def unknown_key(where: str, key: str, known: Collection[str]) -> Fault:
+    """Make the fault for a key that the format does not have, with the most similar known key as a hint."""
+    if key in _WORDS_OF_OTHERS and _WORDS_OF_OTHERS[key][1] in known:
+        project, word = _WORDS_OF_OTHERS[key]
+        remedy = f"it is the word of {project} for `{word}`: rename it."
+        return Fault(where, key, f"is not a known key: {remedy} Ignored, it would change the score silently")
+    close = difflib.get_close_matches(key, list(known), n=1)
+    hint = f"did you mean `{close[0]}`?" if close else "known are " + ", ".join(f"`{name}`" for name in sorted(known))
+    return Fault(where, key, f"is not a known key: {hint} Ignored, it would change the score silently")
+
+
+def short(value: object) -> str:
+    """Return the `repr` of a value, cut to 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _fault(where: str, model: type[BaseModel], details: ErrorDetails) -> Fault:
+    path = [part for part in map(str, details["loc"]) if not part.startswith("<")]
+    field = ".".join(path)
+    value = details["input"]
+    match details["type"]:
+        case "extra_forbidden":
+            return unknown_key(where, path[-1], _model_at(model, path[:-1]).model_fields)._replace(field=field)
+        case "missing":
+            message = "is missing: add it"
+        case "float_type" | "float_parsing" | "finite_number" | "int_type" | "int_parsing" | "int_from_float":
+            message = f"must be a finite number, got {short(value)}: write it plainly, such as 10 or -15"
+        case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
+            message = f"is out of range, got {short(value)}: {details['msg'].lower()}"
+        case "string_type":
+            message = f"must be text, got {short(value)}: put it in quotes, because YAML converts yes, no and dates"
+        case "bool_type" | "bool_parsing":
+            message = f"must be true or false, got {short(value)}"
+        case "value_error":
+            message = details["msg"].removeprefix("Value error, ")
+        case _:
+            message = f"{details['msg'].lower()}, got {short(value)}"
+    return Fault(where, field, message)
+
+
+def _model_at(model: type[BaseModel], path: list[str]) -> type[BaseModel]:
+    """Return the class of the record at a path of field names and indexes, such as `["check", "number"]`."""
+    for part in path:
+        if part in model.model_fields:
+            model = next(_models_in(model.model_fields[part].annotation), model)
+    return model
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
+
 
 Syntax = Literal["json", "yaml"]
 
@@ -231,3 +312,97 @@ def _check_values(document: Any) -> None:
             values += value.values()
         elif isinstance(value, list | tuple):
             values += value
+
+
+_STEP = re.compile(r"[^.\[\]]+")
+# PyYAML's message of a syntax error ends with the place of the error.
+_PLACE = re.compile(r"at line (\d+), column \d+$")
+
+
+class Positions:
+    r"""The lines of the fields of a JSON or YAML document, counted from 1.
+
+    A document that cannot be parsed has no positions: every line is 1.
+
+    Args:
+        text: The document.
+
+    Example:
+        >>> Positions("criteria:\n- requirement: Is polite\n  weight: x").line("criteria[0]", "weight")
+        3
+    """
+
+    def __init__(self, text: str):
+        self._root: Node | None = None
+        if len(text) > MAX_BYTES:
+            return
+        try:
+            # Almost all JSON is YAML, but YAML allows no tabs as indentation: a space in their place keeps the lines.
+            plain = text.removeprefix("\ufeff").replace("\t", " ")
+            # PyYAML's parser in C overflows its stack on thousands of nested lists, which ends the process.
+            bound_yaml(plain)
+            self._root = yaml.compose(plain, Loader=_Loader)
+        except (yaml.YAMLError, ValueError, RecursionError):
+            return
+
+    def line(self, where: str, field: str) -> int:
+        """Return the line of a field, or of the closest thing around it that is in the document.
+
+        Args:
+            where: The place of the object, such as `criteria[2].criteria[0]`; empty for the document itself.
+            field: The name of the field, or a path such as `check.number`; empty for the object itself.
+        """
+        if self._root is None:
+            return 1
+        if isinstance(self._root, MappingNode) and _child(self._root, "requirement"):
+            # One criterion alone is called `criteria[0]`.
+            where = where.removeprefix("criteria[0]")
+        node, line = self._root, 1
+        for step in [*_STEP.findall(where), *_STEP.findall(field)]:
+            child = _child(node, step)
+            if child is None and isinstance(node, MappingNode):
+                # The places of a rubric under the key `rubric` begin below that key.
+                wrapped = _child(node, "rubric")
+                child = _child(wrapped[0], step) if wrapped else None
+            if child is None and node is self._root and isinstance(node, SequenceNode) and step == "criteria":
+                # A list of criteria alone is called `criteria`.
+                continue
+            if child is None:
+                break
+            node, line = child
+        return line
+
+    def line_of_text(self, text: str) -> int:
+        """Return the line where the first value with this text begins; 1 if there is none."""
+        seen: set[int] = set()
+        nodes = [self._root] if self._root else []
+        while nodes:
+            node = nodes.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if isinstance(node, ScalarNode) and node.value == text:
+                return node.start_mark.line + 1
+            if isinstance(node, SequenceNode):
+                nodes += reversed(node.value)
+            elif isinstance(node, MappingNode):
+                nodes += [value for _, value in reversed(node.value)]
+        return 1
+
+
+def syntax_error_line(message: str) -> int | None:
+    """Return the line that the message of a syntax error names; None if it names none."""
+    place = _PLACE.search(message)
+    return int(place[1]) if place else None
+
+
+def _child(node: Node, step: str) -> tuple[Node, int] | None:
+    """Return the value under a key or an index, and the line where the key, or the entry, begins."""
+    if isinstance(node, SequenceNode) and step.isdecimal() and int(step) < len(node.value):
+        value = node.value[int(step)]
+        return value, value.start_mark.line + 1
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            if isinstance(key, ScalarNode) and key.value == step:
+                return value, key.start_mark.line + 1
+    return None

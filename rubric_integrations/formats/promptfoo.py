@@ -1,18 +1,549 @@
-"""promptfoo's files of tests: their `llm-rubric` assertions.
+"""Files of tests with assertions, as promptfoo and current AgentV write them. Assertions for a judge become criteria.
 
-Every assertion must hold for a test to pass, so that each criterion is required, unless the test has a `threshold`,
-which becomes the pass mark. A `metric` names a sum over assertions, and becomes a tag.
+In promptfoo, every assertion must pass. Therefore each criterion is required, unless the test has a `threshold`, which
+becomes the pass mark. A `metric` becomes a tag. A list of items is one assertion, and its items share its weight.
+
+In AgentV, a string is a binary criterion. In an object, `expected_outcome` (or `outcome`, or `criteria`) is the
+requirement and `id` the name. `weight` is 1 by default. `required` is false by default, but true in current files.
+`score_ranges` make a scale of whole numbers from 0 to 10, on which x has the value x / 10. An `operator` is
+`correctness`, or `contradiction` for a text that the response need not state and must not contradict.
+
+Assertions that code decides in those projects are left out, and are listed.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, cast
 
-from rubric_integrations.formats.items import Reading, error_of
-from rubric_integrations.formats.losses import criterion_losses, rubric_losses
-from rubric_integrations.formats.suites import read_only_test, suite_of, warn_of_losses
-from rubric_integrations.rubric.errors import Fault
-from rubric_integrations.rubric.rubric import Rubric
+from pydantic import TypeAdapter, ValidationError
+
+from rubric_integrations._util.records import Weight, encodable
+from rubric_integrations.formats.items import Reading, criterion_losses, error_of, make_rubric, rubric_losses
+from rubric_integrations.formats.parsing import faults_from_error, short, unknown_key
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Fault, Rubric
+
+_OUTCOME_KEYS = ("expected_outcome", "outcome", "criteria")
+_ITEM_KEYS = {"id", *_OUTCOME_KEYS, "weight", "required", "min_score", "score_ranges", "operator"}
+_OPERATORS = {
+    "correctness": "",
+    "contradiction": "Makes no claim that contradicts this statement, which it need not mention: ",
+}
+_REMOVED_KEY = "required_min_score"
+_MAX_SCORE = 10
+
+
+def read_items(items: Any, where: str, faults: list[Fault], required: bool | None = None) -> list[Criterion]:
+    """Read a list of rubric items.
+
+    Args:
+        items: The list, as parsed.
+        where: Its place in the document.
+        faults: The list to which faults are appended.
+        required: For a list in a file of the current version, whether its items are required by default; those with
+            `score_ranges` are not. Items without an `id` have no name there. None for a list in an older file.
+
+    Returns:
+        The criteria of the items without faults.
+    """
+    if not isinstance(items, Sequence) or isinstance(items, str | bytes):
+        faults.append(Fault(where, "", f"must be a list of rubric items, got {short(items)}"))
+        return []
+    criteria: list[Criterion] = []
+    for index, item in enumerate(cast("Sequence[Any]", items)):
+        place = f"{where}[{index}]"
+        fields = _native_fields(item, index, place, faults)
+        if fields is not None:
+            if required is not None:
+                fields = _with_current_defaults(fields, item, required)
+            try:
+                criteria.append(Criterion.model_validate(fields))
+            except ValidationError as error:
+                faults += faults_from_error(place, Criterion, error)
+    return criteria
+
+
+def as_text(value: Any) -> str:
+    """Return a text as it is, the empty string for None, and other scalars as text."""
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _native_fields(item: Any, index: int, where: str, faults: list[Fault]) -> dict[str, Any] | None:
+    """Return the fields of a native criterion for an item; None if it has faults that only AgentV's names can express.
+
+    The remaining faults, such as a wrong type of `weight`, come from `Criterion` itself.
+    """
+    if isinstance(item, str):
+        return {"name": f"rubric-{index + 1}", "requirement": item, "weight": 1.0}
+    if not isinstance(item, Mapping):
+        message = f"must be a text or an object with `id` and `expected_outcome`, got {short(item)}"
+        faults.append(Fault(where, "", message))
+        return None
+    data = {str(key): value for key, value in cast("Mapping[object, Any]", item).items()}
+    faults_before = len(faults)
+    if _REMOVED_KEY in data:
+        message = "was removed from AgentV: use `min_score` in (0, 1], which is a tenth of it"
+        faults.append(Fault(where, _REMOVED_KEY, message))
+    faults += [unknown_key(where, key, _ITEM_KEYS) for key in sorted(data.keys() - _ITEM_KEYS - {_REMOVED_KEY})]
+    outcomes = {key: data[key] for key in _OUTCOME_KEYS if data.get(key)}
+    if not outcomes and data.get("score_ranges") and isinstance(data.get("id"), str):
+        outcomes = {"id": data["id"].replace("_", " ").replace("-", " ")}
+    elif not outcomes:
+        faults.append(Fault(where, "expected_outcome", "is missing: write what to look for"))
+    elif len(set(map(str, outcomes.values()))) > 1:
+        message = f"contradicts {' and '.join(f'`{key}`' for key in list(outcomes)[1:])}: keep only one of them"
+        faults.append(Fault(where, next(iter(outcomes)), message))
+    least: Any = data.get("min_score")
+    if least is not None and not (_is_number(least) and 0 < least <= 1):
+        faults.append(Fault(where, "min_score", f"must be in (0, 1], got {short(least)}"))
+    operator: Any = data.get("operator") or "correctness"
+    if not isinstance(operator, str) or operator not in _OPERATORS:
+        faults.append(Fault(where, "operator", f"is {short(operator)}: use correctness or contradiction"))
+    levels = _levels(data["score_ranges"], where, faults) if "score_ranges" in data else None
+    if len(faults) > faults_before:
+        return None
+    fields: dict[str, Any] = {
+        "name": data.get("id", f"rubric-{index + 1}"),
+        "requirement": _with_operator(next(iter(outcomes.values())), operator),
+        "weight": data.get("weight", 1.0),
+    }
+    fields |= {key: data[key] for key in ("required", "min_score") if data.get(key) is not None}
+    if levels is not None:
+        fields["scale"] = {"min": 0.0, "max": float(_MAX_SCORE), "integer": True, "levels": levels}
+    return fields
+
+
+def _with_operator(outcome: Any, operator: str) -> Any:
+    return _OPERATORS[operator] + outcome if isinstance(outcome, str) and outcome.strip() else outcome
+
+
+def _with_current_defaults(fields: dict[str, Any], item: Any, required: bool) -> dict[str, Any]:
+    """Return the fields of a criterion with the defaults of AgentV's current version.
+
+    Items with score ranges are gated by `min_score` alone; `required` has no effect on them.
+    """
+    own: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
+    fields = {key: value for key, value in fields.items() if key != "name" or own.get("id") is not None}
+    if "scale" in fields:
+        return {key: value for key, value in fields.items() if key != "required"}
+    return {**({"required": True} if required else {}), **fields}
+
+
+def _levels(score_ranges: Any, where: str, faults: list[Fault]) -> dict[int, str]:
+    """Return the lower bound of each score range with its text.
+
+    The ranges are a map of lower bounds, or a list of objects with a `score_range`. They must cover the whole numbers
+    from 0 to 10 without gaps or overlaps.
+    """
+    if isinstance(score_ranges, Mapping):
+        ranges = _ranges_of_map(cast("Mapping[Any, Any]", score_ranges))
+    elif isinstance(score_ranges, Sequence) and not isinstance(score_ranges, str):
+        ranges = _ranges_of_list(cast("Sequence[Any]", score_ranges))
+    else:
+        ranges = []
+    covered = [score for low, high, _ in sorted(ranges) for score in range(low, high + 1)]
+    if covered != list(range(_MAX_SCORE + 1)) or not all(text.strip() for *_, text in ranges):
+        message = (
+            "must give every whole score from 0 to 10 one text: a map of lower bounds that starts at 0, or a list of "
+            "{score_range: [low, high], expected_outcome: ...}"
+        )
+        faults.append(Fault(where, "score_ranges", message))
+    return {low: text for low, _, text in ranges}
+
+
+def _ranges_of_map(texts: Mapping[Any, Any]) -> list[tuple[int, int, str]]:
+    """Return the low and high score and the text of each range; an empty list if a key is not a whole number."""
+    try:
+        starts = sorted((int(str(key)), as_text(text)) for key, text in texts.items())
+    except ValueError:
+        return []
+    next_starts = [*(start for start, _ in starts[1:]), _MAX_SCORE + 1]
+    return [(start, end - 1, text) for (start, text), end in zip(starts, next_starts, strict=False)]
+
+
+def _ranges_of_list(entries: Sequence[Any]) -> list[tuple[int, int, str]]:
+    """Return the low and high score and the text of each range; an empty list if an entry has no valid range."""
+    ranges: list[tuple[int, int, str]] = []
+    for entry in entries:
+        data: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
+        pair: Any = data.get("score_range")
+        if not (isinstance(pair, Sequence) and len(cast("Sequence[Any]", pair)) == 2 and all(map(_is_score, pair))):
+            return []
+        text = next((data[key] for key in _OUTCOME_KEYS if data.get(key)), None)
+        ranges.append((int(pair[0]), int(pair[1]), as_text(text)))
+    return ranges
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_score(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_SCORE
+
+
+JUDGED_TYPES = frozenset(
+    {"llm-rubric", "agent-rubric", "rubric", "rubrics", "llm-grader", "llm-judge", "g-eval", "model-graded-closedqa"}
+)
+"""The types of assertions that a judge decides, with hyphens."""
+
+_CONDITIONS = {
+    "trajectory:tool-used": "tool_used",
+    "not-trajectory:tool-used": "tool_forbidden",
+    "trajectory:tool-sequence": "tool_calls",
+    "trajectory:tool-args-match": "tool_calls",
+    "trajectory:step-count": "max_steps",
+    "tool-trajectory": "tool_calls",
+    "execution-metrics": "max_tokens",
+    "token-usage": "max_tokens",
+    "cost": "max_cost",
+    "latency": "max_seconds",
+    "contains": "contains",
+    "icontains": "contains",
+    "not-contains": "not_contains",
+    "equals": "equals",
+    "regex": "regex",
+    "is-json": "json_schema",
+}
+"""The condition of a `Check` that is most like an assertion that code decides."""
+
+_LISTS = ("assert", "assertions")
+_CONTENTS = ("value", "criteria", "rubrics")
+_KEYS = {"type", "weight", "metric", "name", "id", "required", "min_score", *_CONTENTS}
+_WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
+_NEGATED = "This is not true of the response: "
+_VARIABLE = re.compile(r"\{\{\s*(\w{1,100})\s*\}\}")
+
+
+class Context(NamedTuple):
+    """What the assertions of one list have in common.
+
+    Attributes:
+        variables: The values of `{{name}}` in the texts.
+        text_is_gate: Whether a text of a typed assertion must hold for the response to pass, as in promptfoo.
+        item_is_gate: Whether a plain text and an item of a list must hold unless it says otherwise.
+        metric_is_tag: Whether several assertions may have the same `metric`, as in promptfoo; otherwise it is a name.
+    """
+
+    variables: Mapping[str, Any]
+    text_is_gate: bool
+    item_is_gate: bool
+    metric_is_tag: bool
+
+
+class Group(NamedTuple):
+    """The criteria of one assertion.
+
+    Attributes:
+        criteria: The criteria.
+        weight: The weight that a list of items shares; None for one text, which has its own.
+    """
+
+    criteria: list[Criterion]
+    weight: float | None = None
+
+
+def assertions_of(holder: Any) -> tuple[str, Any]:
+    """Return the key and the value of the assertions of a test or a file; an empty list without any."""
+    data = cast("Mapping[str, Any]", holder) if isinstance(holder, Mapping) else {}
+    key = next((key for key in _LISTS if data.get(key)), _LISTS[0])
+    return key, data.get(key) or []
+
+
+def is_judged(entry: Any) -> bool:
+    """Whether an entry of a list is an assertion of a type that a judge decides."""
+    return (
+        isinstance(entry, Mapping) and _type_of(cast("Mapping[str, Any]", entry)).removeprefix("not-") in JUDGED_TYPES
+    )
+
+
+def read_assertions(entries: Any, where: str, context: Context, faults: list[Fault], losses: list[str]) -> list[Group]:
+    """Read the assertions of one test that a judge decides.
+
+    Args:
+        entries: The list, as parsed.
+        where: Its place in the document.
+        context: What the assertions have in common.
+        faults: The list to which faults are appended.
+        losses: The list to which one message is appended for everything that is not read.
+    """
+    if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
+        faults.append(Fault(where, "", f"must be a list of assertions, got {short(entries)}"))
+        return []
+    groups: list[Group] = []
+    for index, entry in enumerate(cast("Sequence[Any]", entries)):
+        place = f"{where}[{index}]"
+        if isinstance(entry, str):
+            text = {"requirement": _filled(entry, place, context, losses), "weight": 1.0}
+            gate = {"required": True} if context.item_is_gate else {}
+            groups.append(Group(_criterion({**text, **gate}, place, faults)))
+        elif not isinstance(entry, Mapping):
+            faults.append(
+                Fault(place, "", f"must be an assertion such as {{type: llm-rubric, value: ...}}, got {short(entry)}")
+            )
+        elif is_judged(entry):
+            groups.append(_read_judged(cast("Mapping[str, Any]", entry), place, context, faults, losses))
+        elif _type_of(cast("Mapping[str, Any]", entry)) == "assert-set":
+            groups.append(_read_set(cast("Mapping[str, Any]", entry), place, context, faults, losses))
+        else:
+            kind = _type_of(cast("Mapping[str, Any]", entry)) or "an assertion without a type"
+            check = f"`check` with `{_CONDITIONS[kind]}`" if kind in _CONDITIONS else "`check`"
+            losses.append(
+                f"`{place}`: `{kind}` is not read, so that the score leaves it out; a {check} may decide the same"
+            )
+    return groups
+
+
+def join(groups: Sequence[Group]) -> list[Criterion]:
+    """Return the criteria of all assertions.
+
+    If there are several assertions, the items of a list share its weight, in proportion to their own weights.
+    """
+    criteria: list[Criterion] = []
+    for group in groups:
+        total = math.fsum(abs(criterion.weight) for criterion in group.criteria)
+        if group.weight is None or len(groups) == 1 or total == 0:
+            criteria += group.criteria
+        else:
+            weights = [criterion.weight / total * group.weight for criterion in group.criteria]
+            pairs = zip(group.criteria, weights, strict=True)
+            criteria += [criterion.model_copy(update={"weight": weight}) for criterion, weight in pairs]
+    return criteria
+
+
+def _read_set(entry: Mapping[str, Any], where: str, context: Context, faults: list[Fault], losses: list[str]) -> Group:
+    """Read a set of assertions, which share its weight. With a threshold, none of them must hold."""
+    if entry.get("threshold") is not None:
+        losses.append(f"`{where}`: `threshold` of a set has no place in a rubric")
+        context = context._replace(text_is_gate=False, item_is_gate=False)
+    key, inner = assertions_of(entry)
+    groups = read_assertions(inner, f"{where}.{key}", context, faults, losses)
+    # An empty group beside them, so that the items of a list share the weight of their assertion within the set, too.
+    return Group(join([*groups, Group([])]), _weight_of(entry, where, faults))
+
+
+def _weight_of(entry: Mapping[str, Any], where: str, faults: list[Fault]) -> float:
+    weight: Any = entry.get("weight", 1.0)
+    try:
+        return _WEIGHT.validate_python(weight)
+    except ValidationError:
+        faults.append(Fault(where, "weight", f"must be a finite number, got {short(weight)}"))
+        return 1.0
+
+
+def _read_judged(
+    entry: Mapping[str, Any], where: str, context: Context, faults: list[Fault], losses: list[str]
+) -> Group:
+    """Read an assertion that a judge decides."""
+    key = next((key for key in _CONTENTS if entry.get(key) is not None), _CONTENTS[0])
+    content: Any = entry.get(key)
+    if content is None and entry.get("prompt"):
+        losses.append(f"`{where}`: has a `prompt` and no `value`, which names nothing to look for, and is left out")
+        return Group([])
+    left_out = sorted(map(str, set(entry) - _KEYS))
+    losses += [f"`{where}`: `{name}` has no place in a rubric" for name in left_out]
+    weight: Any = entry.get("weight", 1.0)
+    is_negated = _type_of(entry).startswith("not-")
+    if isinstance(content, str):
+        if content.startswith("file://"):
+            message = f"names the file {short(content)}, which is not read: write its text here"
+            faults.append(Fault(where, key, message))
+            return Group([])
+        metric: dict[str, Any] = {"tags": (entry["metric"],)} if context.metric_is_tag and entry.get("metric") else {}
+        name = next((entry[field] for field in ("metric", "name", "id") if entry.get(field)), None)
+        text = _filled(content, where, context, losses)
+        fields = {
+            "requirement": _NEGATED + text if is_negated and text.strip() else text,
+            "weight": weight,
+            **_gate(entry, context),
+        }
+        return Group(_criterion({**fields, **(metric or ({"name": name} if name else {}))}, where, faults))
+    if not isinstance(content, Sequence) or is_negated:
+        message = (
+            "is missing: write what to look for"
+            if content is None
+            else f"must be a text or a list, got {short(content)}"
+        )
+        faults.append(Fault(where, key, "must be a text where the type is negated" if is_negated else message))
+        return Group([])
+    losses += [
+        f"`{where}`: `{field}` of the whole list has no place in a rubric"
+        for field in ("required", "min_score")
+        if field in entry
+    ]
+    items = read_items(content, f"{where}.{key}", faults, required=context.item_is_gate)
+    criteria = [c.model_copy(update={"requirement": _filled(c.requirement, where, context, losses)}) for c in items]
+    return Group(criteria, _weight_of(entry, where, faults))
+
+
+def _gate(entry: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Return the gate of a text: `required` may be a number, the smallest score that passes."""
+    required: Any = entry.get("required")
+    least: Any = entry.get("min_score")
+    if isinstance(required, int | float) and not isinstance(required, bool):
+        required, least = None, float(required)
+    # promptfoo passes an assertion of weight 0 whatever its score.
+    is_gate: Any = (context.text_is_gate and entry.get("weight") != 0) if required is None else required
+    return {
+        **({"required": is_gate} if is_gate is not False else {}),
+        **({} if least is None else {"min_score": least}),
+    }
+
+
+def _criterion(fields: dict[str, Any], where: str, faults: list[Fault]) -> list[Criterion]:
+    """Return a list of one criterion, or an empty one if it has faults."""
+    try:
+        return [Criterion.model_validate(fields)]
+    except ValidationError as error:
+        faults += faults_from_error(where, Criterion, error)
+        return []
+
+
+def _filled(text: str, where: str, context: Context, losses: list[str]) -> str:
+    """Replace `{{name}}` by the test's variables."""
+    values = {name: str(value) for name, value in context.variables.items() if isinstance(value, str | int | float)}
+    missing = sorted({name for name in _VARIABLE.findall(text) if not values.get(name, "").strip()})
+    losses += [f"`{where}`: `{{{{{name}}}}}` has no value, and stays as it is" for name in missing]
+    return _VARIABLE.sub(lambda m: m[0] if m[1] in missing else values[m[1]], text)
+
+
+def _type_of(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("type", "")).replace("_", "-")
+
+
+Dialect = Literal["agentv", "promptfoo"]
+
+_DEFAULTS = ("default_test", "defaultTest")
+_SUITE_KEYS = {"tests", "assert", "assertions", *_DEFAULTS}
+_AGENTV_TEST_KEYS = {"id", "input", "criteria", "assertions", "expected_output"}
+
+
+class Suite(NamedTuple):
+    """A file of tests.
+
+    Attributes:
+        dialect: The project that reads the file.
+        document: The file, as parsed.
+        tests: Its tests, as parsed.
+    """
+
+    dialect: Dialect
+    document: Mapping[str, Any]
+    tests: list[Mapping[str, Any]]
+
+    def has_own(self, index: int) -> bool:
+        """Whether a test has assertions of its own."""
+        return bool(assertions_of(self.tests[index])[1])
+
+
+def suite_of(document: Any) -> Suite | None:
+    """Return the file of tests that parsed data is, or a list of assertions as one; None for other data."""
+    if isinstance(document, list | tuple) and any(is_judged(entry) for entry in cast("Sequence[Any]", document)):
+        document = {"assert": document}
+    if not isinstance(document, Mapping) or not _SUITE_KEYS & set(cast("Mapping[str, Any]", document)):
+        return None
+    data = cast("Mapping[str, Any]", document)
+    tests_in_file: Any = data.get("tests")
+    is_list = isinstance(tests_in_file, Sequence) and not isinstance(tests_in_file, str)
+    entries = cast("Sequence[Any]", tests_in_file) if is_list else ()
+    tests = [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
+    lists = [assertions_of(holder)[1] for holder in (data, *tests)]
+    entries = [entry for entries in lists if isinstance(entries, list | tuple) for entry in entries]
+    is_agentv = (
+        "assertions" in data
+        or any(_AGENTV_TEST_KEYS & set(test) for test in tests)
+        or any(isinstance(entry, str) or _has_objects(entry) for entry in entries)
+    )
+    return Suite("agentv" if is_agentv else "promptfoo", data, tests)
+
+
+def has_shared(suite: Suite) -> bool:
+    """Whether a file has assertions that all its tests share."""
+    return any(assertions_of(holder)[1] for _, holder in _holders(suite, None, []))
+
+
+def read_test(suite: Suite, index: int | None, source: str) -> Reading:
+    """Make the rubric of one test: the assertions that all tests share, and its own.
+
+    Args:
+        suite: The file.
+        index: The position of the test; None for the shared assertions alone.
+        source: The name of the file, for errors.
+
+    Raises:
+        RubricError: With every fault.
+    """
+    faults: list[Fault] = []
+    losses: list[str] = []
+    test: Mapping[str, Any] = {} if index is None else suite.tests[index]
+    threshold: Any = test.get("threshold") if suite.dialect == "promptfoo" else None
+    variables: Any = test.get("vars")
+    context = Context(
+        variables=cast("Mapping[str, Any]", variables) if isinstance(variables, Mapping) else {},
+        text_is_gate=suite.dialect == "promptfoo" and threshold is None,
+        item_is_gate=suite.dialect == "agentv" or threshold is None,
+        metric_is_tag=suite.dialect == "promptfoo",
+    )
+    groups: list[Group] = []
+    for where, holder in _holders(suite, index, losses):
+        key, entries = assertions_of(holder)
+        place = f"{where}.{key}" if where else key
+        groups += read_assertions(entries, place, context, faults, losses)
+    criteria = join(groups)
+    if not criteria and not faults:
+        faults.append(Fault("", "", "has no assertion that a judge decides, such as `llm-rubric`"))
+    fields = {"pass_mark": threshold} if threshold is not None else {}
+    name: Any = suite.document.get("name")
+    fields |= {"name": name} if isinstance(name, str) and name else {}
+    return Reading(make_rubric(criteria, fields, source, suite.dialect, faults), losses)
+
+
+def read_only_test(suite: Suite, source: str) -> Reading:
+    """Make the one rubric of a file.
+
+    Raises:
+        RubricError: With every fault; one of them may be that several tests have assertions of their own.
+    """
+    own = [index for index in range(len(suite.tests)) if suite.has_own(index)]
+    if len(suite.tests) > 1 and own:
+        message = "differ from case to case: read the file with `load_eval_cases`, which returns a rubric for each"
+        make_rubric([], {}, source, suite.dialect, [Fault("tests", "assert", message)])
+    return read_test(suite, own[0] if own else None, source)
+
+
+def warn_of_losses(messages: list[str], source: str) -> None:
+    """Warn that parts of a file are not graded."""
+    if messages:
+        parts = "1 part of the file is" if len(messages) == 1 else f"{len(messages)} parts of the file are"
+        message = f"{source}: {parts} not graded, or not as there: {'; '.join(messages[:3])}"
+        # Whoever prints or sends it must be able to, also where a file has half an emoji.
+        warnings.warn(encodable(f"{message}. `rubric-integrations convert` lists each"), stacklevel=4)
+
+
+def _holders(suite: Suite, index: int | None, losses: list[str]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the file, its default test and the test, each with its place."""
+    holders: list[tuple[str, Mapping[str, Any]]] = [("", suite.document)]
+    for key in _DEFAULTS:
+        default: Any = suite.document.get(key)
+        if isinstance(default, Mapping):
+            holders.append((key, cast("Mapping[str, Any]", default)))
+        elif default is not None:
+            losses.append(f"`{key}`: the file that it names is not read")
+    if index is not None:
+        holders.append((f"tests[{index}]", suite.tests[index]))
+    return holders
+
+
+def _has_objects(entry: Any) -> bool:
+    """Whether an assertion has a list of rubric items that are objects."""
+    contents = cast("Mapping[str, Any]", entry).values() if isinstance(entry, Mapping) else ()
+    return any(
+        isinstance(item, Mapping) for content in contents if isinstance(content, list | tuple) for item in content
+    ) and is_judged(entry)
 
 
 def matches(document: Any) -> bool:

@@ -2,11 +2,11 @@
 
 A weight is a number or an importance: Essential, Important, Optional or Pitfall.
 
-The sign of a pitfall cannot be read from its words. RaR's texts describe the mistake ("Does not mention ultrasound") or
-how to avoid it ("Does not advise to wait"), both with a negative weight, and its paper gives pitfalls a positive one,
-which a response earns by avoiding the mistake. Therefore the requirement asks for the mistake, in words that hold for
-both, and the sign of the weight says whether it is made or avoided. ResearchRubrics writes what a bad response does, so
-that its texts are read as they stand.
+The words of a pitfall do not show its sign. RaR's texts describe the mistake ("Does not mention ultrasound") or how to
+avoid it ("Does not advise to wait"), both with a negative weight. Its paper gives pitfalls a positive weight, which a
+response earns by avoiding the mistake. Therefore the requirement asks for the mistake in words that fit both, and the
+sign of the weight says whether it is made or avoided. ResearchRubrics describes what a bad response does. Its texts are
+kept unchanged.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rubric_integrations.formats.faults import short
-from rubric_integrations.formats.items import Reading, find_list, objects_in, read_list
-from rubric_integrations.formats.losses import criterion_losses, rubric_losses
-from rubric_integrations.rubric.errors import Fault
-from rubric_integrations.rubric.importance import IMPORTANCE_WEIGHTS
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.formats.items import Reading, criterion_losses, find_list, objects_in, read_list, rubric_losses
+from rubric_integrations.formats.parsing import short
+from rubric_integrations.rubric.criterion import IMPORTANCE_WEIGHTS
+from rubric_integrations.rubric.rubric import Fault, Rubric
 
 _WORDS = {"name": "title", "requirement": "description", "weight": "weight"}
 _LITERAL_WORDS = {"name": "title", "requirement": "criterion", "weight": "weight", "tags": "axis"}

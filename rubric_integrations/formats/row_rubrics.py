@@ -1,4 +1,4 @@
-"""The rubric of each row: the one that all rows share, the row's own, or both."""
+"""Chooses the rubric of each row: the rubric that all rows share, the row's own, or both."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from rubric_integrations.formats.documents import read_document, read_text
-from rubric_integrations.formats.faults import short
-from rubric_integrations.formats.parsing import load
-from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
-from rubric_integrations.rubric.errors import Fault, RubricError
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.formats.parsing import load, short
+from rubric_integrations.formats.registry import RubricLike, as_rubric, read_document, read_text
+from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
 RubricFunction = Callable[[Any], RubricLike]
 """A function that returns the rubric of a row, an example, an input or a state."""

@@ -1,13 +1,12 @@
-"""Grading strategies: which questions to ask a judge, and in how many calls.
+"""Grading strategies: they choose the questions to ask a judge, and the number of calls.
 
 To add a strategy, subclass `CriterionGrader` and implement `ask`, or subclass `Grader` and implement `judge` and
-`aggregate`; then add it to `GRADERS`, from which `rescore` makes the grader of an earlier run again.
+`aggregate`. Then add it to `GRADERS`. `rescore` uses this table to recreate the grader of an earlier run.
 """
 
 from __future__ import annotations
 
-from rubric_integrations.graders.base import Grader
-from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.grader import CriterionGrader, Grader
 from rubric_integrations.graders.holistic import RubricAsJudgeGrader
 from rubric_integrations.graders.one_shot import PerCriterionOneShotGrader
 from rubric_integrations.graders.per_criterion import PerCriterionGrader

@@ -1,4 +1,8 @@
-"""Whether the model behind a judge can be reached and used: holds calls during an outage, and ends hopeless runs."""
+"""The state of the model behind a judge: holds calls during an outage, and ends a run if the judge cannot be used.
+
+Also lowers the concurrency after a rate limit (it is halved, and recovers call by call), and lets one call about each
+submission fill the provider's prompt cache first if that takes no extra time.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,103 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
 
 from rubric_integrations.judges.protocol import BatchResult, RunStopped
-from rubric_integrations.judges.stored import LeaseExpired
-from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.judges.store import LeaseExpired
+from rubric_integrations.scoring.judgment import JudgeFailure
 
-T = TypeVar("T")
+
+class AdaptiveConcurrency:
+    """The concurrency limit of one event loop; use it as an async context manager around each call.
+
+    It follows the additive increase and multiplicative decrease of TCP (Chiu & Jain, 1989): a rate limit halves the
+    slots, and each successful call returns such a share of a slot that one whole slot is back after as many calls as
+    there are slots.
+
+    Args:
+        limit: The most calls at the same time, at least 1.
+
+    Attributes:
+        must_wait: Whether a server has requested a wait that may not be over.
+
+    Example:
+        >>> concurrency = AdaptiveConcurrency(8)
+        >>> concurrency.on_rate_limit(sent_at=time.monotonic())
+        >>> concurrency.slots
+        4
+    """
+
+    def __init__(self, limit: int):
+        self.limit = limit
+        self._free = asyncio.Semaphore(limit)
+        self._withheld = self._to_withhold = self._in_use = 0
+        self._recovered, self._halved_at, self._not_before = 0.0, -1.0, 0.0
+        self.must_wait = False
+
+    @property
+    def slots(self) -> int:
+        """How many calls may run at the same time now; at least 1."""
+        return self.limit - self._withheld - self._to_withhold
+
+    @property
+    def free(self) -> int:
+        """How many more calls may start now."""
+        return max(0, self.slots - self._in_use)
+
+    async def __aenter__(self) -> None:
+        await self._free.acquire()
+        self._in_use += 1
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._in_use -= 1
+        self._release()
+
+    def _release(self) -> None:
+        if self._to_withhold:
+            self._to_withhold -= 1
+            self._withheld += 1
+        else:
+            self._free.release()
+
+    async def wait_for_server(self) -> None:
+        """Wait until the server accepts calls again; await it when everything else allows the call."""
+        # Another call may be refused during the wait, which then becomes longer.
+        while (wait := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110 -- what it waits for is a time
+            await asyncio.sleep(wait)
+        self.must_wait = False
+
+    def on_rate_limit(self, sent_at: float, wait: float = 0.0) -> None:
+        """Halve the slots, once for all calls that were sent before the provider first refused one.
+
+        Args:
+            sent_at: When the refused call was sent, by `time.monotonic`.
+            wait: Seconds during which the server wants no call at all.
+        """
+        self._not_before = max(self._not_before, time.monotonic() + wait)
+        self.must_wait = True
+        if sent_at > self._halved_at:
+            self._halved_at = time.monotonic()
+            self._to_withhold += self.slots // 2
+            self._recovered = 0.0
+
+    def on_success(self) -> None:
+        """Return a share of a slot after a successful call."""
+        if not (self._withheld or self._to_withhold):
+            return
+        self._recovered += 1 / self.slots
+        if self._recovered >= 1:
+            self._recovered -= 1
+            if self._to_withhold:
+                self._to_withhold -= 1
+            else:
+                self._withheld -= 1
+                self._free.release()
+
 
 # Lost calls in a row, with no reply in between, that are an outage. At 30 % of lost calls, one series in 15,000 is.
 LOST_CALLS = 8
@@ -82,35 +175,41 @@ class Endpoint:
     def __reduce__(self) -> Any:
         return Endpoint, (self._max_outage, self._in_run, self._clock)
 
-    async def call(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Make a call, as soon as the endpoint's state allows it, and learn from its outcome.
+    async def admit(self) -> bool:
+        """Wait until the endpoint's state allows a call; `record` its outcome.
+
+        Returns:
+            Whether it is one of few calls that may be made now: it has to `leave` when it has ended.
 
         Raises:
-            JudgeFailure: The call failed, or there is an outage that has lasted `max_outage`.
+            JudgeFailure: There is an outage that has lasted `max_outage`.
             JudgeUnusable: The run has to end.
         """
         look = _FIRST_LOOK
-        while (is_single := self._admit()) is None:
+        while (is_single := self.try_admit()) is None:
             # Not an asyncio.Event, since calls come from several event loops.
             await asyncio.sleep(look)
             look = min(_LONGEST_LOOK, 1.5 * look)
-        try:
-            result = await request()
-        except LeaseExpired:
-            raise
-        except JudgeFailure as failure:
-            self._record_failure(failure)
-            raise
-        else:
-            self._record_result(result)
-            return result
-        finally:
-            if is_single:
-                with self._lock:
-                    self._single_calls -= 1
+        return is_single
 
-    def _admit(self) -> bool | None:
-        """Whether a call is one of few that may be made now; None if it has to wait."""
+    def leave(self) -> None:
+        """Note that one of few calls has ended."""
+        with self._lock:
+            self._single_calls -= 1
+
+    def record(self, outcome: object) -> None:
+        """Learn from the outcome of a call.
+
+        Raises:
+            JudgeUnusable: The run has to end.
+        """
+        if not isinstance(outcome, JudgeFailure):
+            self._record_result(outcome)
+        elif not isinstance(outcome, LeaseExpired):
+            self._record_failure(outcome)
+
+    def try_admit(self) -> bool | None:
+        """Admit a call, and return whether it is one of few that may be made now; None if it has to wait."""
         with self._lock:
             self._end_run_if_hopeless()
             if self.down_since is not None:
@@ -167,7 +266,7 @@ class Endpoint:
             self._end_outage()
             self._has_readable_reply = True
             self._refused = self._unreadable = 0
-        if self._earlier:
+        if self._earlier and not self._earlier._has_readable_reply:
             # A training step is a run of its own, which should not begin with a call that is made alone each time.
             self._earlier.note_reply()
 
@@ -197,3 +296,69 @@ class Endpoint:
 
     def _end_outage(self) -> None:
         self._lost, self.down_since, self._probe_interval = 0, None, FIRST_PROBE
+
+
+class JudgeOutage(BaseException):
+    """The judge is down or cannot be used, or grades keep failing; it ends an optimization or a training run.
+
+    It is not an `Exception`, as `KeyboardInterrupt` is not: DSPy catches every `Exception` that a metric raises and
+    scores the program 0, so that `Evaluate`, MIPROv2 and GEPA would finish and report the outage as bad programs.
+    """
+
+
+class WarmUp:
+    """Holds the other calls about a submission until the first one is answered, in one run.
+
+    A provider shares the beginning of a prompt only once it has answered it. While a run has more calls to make than
+    may be under way, those about other submissions use the time. Once the run has read its last submission, and the
+    calls that are held fit into the slots that are free, to hold them would only take time: all are released. A
+    training step of 8 completions with 2 criteria makes its 16 calls at once, under a limit of 64.
+
+    One from a pickle holds nothing.
+    """
+
+    def __init__(self) -> None:
+        # How many calls each submission holds, by what they wait for beside the first call.
+        self._held: dict[asyncio.Future[None], int] = {}
+        self._reads_rows = True
+
+    def __reduce__(self) -> Any:
+        return WarmUp, ()
+
+    def begin_rows(self) -> None:
+        """Note that the run is going to read submissions."""
+        self._reads_rows = True
+
+    def end_rows(self, concurrency: AdaptiveConcurrency) -> None:
+        """Note that the run reads no further submission."""
+        self._reads_rows = False
+        self._release(concurrency)
+
+    async def hold(self, first: asyncio.Task[Any], count: int, concurrency: AdaptiveConcurrency) -> bool:
+        """Wait until the other calls about a submission may be sent.
+
+        Args:
+            first: The first call.
+            count: The number of the others.
+            concurrency: The limit on the calls of the run.
+
+        Returns:
+            Whether the first call is answered, so that the provider has the beginning of the prompt.
+        """
+        released = asyncio.get_running_loop().create_future()
+        self._held[released] = count
+        try:
+            self._release(concurrency)
+            await asyncio.wait([first, released], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._held.pop(released, None)
+            released.cancel()
+        return first.done()
+
+    def _release(self, concurrency: AdaptiveConcurrency) -> None:
+        # The first calls may not have taken their slots yet.
+        if self._reads_rows or sum(self._held.values()) + len(self._held) > concurrency.free:
+            return
+        for released in self._held:
+            if not released.done():
+                released.set_result(None)

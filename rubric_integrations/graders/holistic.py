@@ -1,32 +1,28 @@
-"""One score for the whole submission: the fastest strategy, without a reason for each criterion."""
+"""`RubricAsJudgeGrader`: one call for one overall score. The fastest strategy, without a reason for each criterion."""
 
 from __future__ import annotations
 
 import asyncio
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_VOTING, Grader
-from rubric_integrations.graders.long_texts import shown_to_judges
-from rubric_integrations.graders.panel import PanelMember
-from rubric_integrations.graders.settings import CallLimits, Voting
+from rubric_integrations.graders.grader import DEFAULT_LIMITS, DEFAULT_VOTING, Grader
+from rubric_integrations.graders.settings import CallLimits, Voting, shown_to_judges
 from rubric_integrations.judges.cascade import Cascade
-from rubric_integrations.judges.protocol import OverallJudge
-from rubric_integrations.judges.wrappers import innermost
-from rubric_integrations.results.judgment import JudgeFailure
-from rubric_integrations.results.report import EvaluationReport
-from rubric_integrations.results.usage import NO_SPEND
+from rubric_integrations.judges.protocol import OverallJudge, Request, answer, innermost
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import OverallAnswer, aggregate_overall
+from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure
 from rubric_integrations.scoring.length import LengthPenalty
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
-from rubric_integrations.submission.evidence import missing_evidence
-from rubric_integrations.submission.submission import Submission
+from rubric_integrations.scoring.report import EvaluationReport
+from rubric_integrations.submission.submission import Submission, missing_evidence
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.judges.models import GenerateFn
+    from rubric_integrations.judges.models.names import GenerateFn
 
 _JOIN: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
@@ -61,8 +57,9 @@ class RubricAsJudgeGrader(Grader):
         on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`), as
             the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
         default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
-        max_retries: Retries after a failed call, at least 0; 2 means up to three attempts. An outage has a limit of its
-            own: `CallLimits.max_outage`.
+        max_retries: Retries after an unreadable reply, at least 0. A judgment that is still lost is requested once more
+            in each of two further rounds: 2 means up to five calls, and 0 one. Calls without a reply, as in an outage
+            or after a rate limit, are repeated for `CallLimits.max_outage` seconds.
         limits: The limits on concurrent calls and on the time of each.
 
     Raises:
@@ -156,16 +153,28 @@ class RubricAsJudgeGrader(Grader):
                 advice = "a score of the whole cannot leave it out, PerCriterionGrader can"
                 failure = JudgeFailure("config", f"`{key}` {missing}: {advice}")
                 return [OverallAnswer(member.name, None, str(failure), NO_SPEND) for member in self.panel]
-        return await asyncio.gather(*(self._request(member, rubric, submission) for member in self.panel))
+        return await asyncio.gather(
+            *(self._request(position, rubric, submission) for position in range(len(self.panel)))
+        )
 
-    async def _request(self, member: PanelMember, rubric: Rubric, submission: Submission) -> OverallAnswer:
-        judge: Any = member.judge
+    async def _request(self, position: int, rubric: Rubric, submission: Submission) -> OverallAnswer:
+        member = self.panel[position]
+        spend = NO_SPEND
+        if self._earlier is not None:
+            self._continued.add(position)
+            earlier: OverallAnswer = self._earlier[position]
+            if earlier.percent is not None:
+                return earlier
+            spend = earlier.spend
         shown = shown_to_judges(submission, self.call_limiter.limits)
-        try:
-            overall, lost = await self.call_limiter.call(lambda: judge.judge_overall(shown, rubric))
-        except JudgeFailure as failure:
-            return OverallAnswer(member.name, None, str(failure), failure.spend)
-        return OverallAnswer(member.name, overall.percent, overall.reason, overall.spend + lost)
+        request = Request(shown, rubric=rubric, retries=self.call_limiter.retries)
+        overall, lost = await self.call_limiter.outcome(partial(answer, member.judge, request))
+        if isinstance(overall, JudgeFailure):
+            return OverallAnswer(member.name, None, str(overall), spend + overall.spend)
+        return OverallAnswer(member.name, overall.percent, overall.reason, spend + overall.spend + lost)
+
+    def _continue(self, answers: Sequence[Any]) -> None:
+        self._earlier = list(answers)
 
     def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[OverallAnswer]) -> EvaluationReport:
         """Join the judges' scores into the report."""

@@ -1,27 +1,26 @@
-"""All criteria in one call: the cheapest strategy that still gives a reason for each."""
+"""`PerCriterionOneShotGrader`: all criteria in one call. The cheapest strategy that still gives a reason for each."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_OPTIONS, DEFAULT_VOTING
-from rubric_integrations.graders.by_criterion import CriterionGrader
+from rubric_integrations.graders.grader import DEFAULT_LIMITS, DEFAULT_OPTIONS, DEFAULT_VOTING, CriterionGrader
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
 from rubric_integrations.judges.cascade import judges_inside, needs_confidence_in_batches
-from rubric_integrations.judges.protocol import BatchJudge, Question
-from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Outcome
-from rubric_integrations.results.usage import NO_SPEND, Spend, total_spend
+from rubric_integrations.judges.protocol import BatchJudge, Question, Request, answer
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.judgment import NO_SPEND, JudgeAnswers, JudgeFailure, Outcome, Spend, total_spend
 from rubric_integrations.scoring.length import LengthPenalty
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.judges.models import GenerateFn
+    from rubric_integrations.judges.models.names import GenerateFn
 
 
 _ChunkResult = tuple[dict[int, Outcome], Spend]
@@ -51,8 +50,9 @@ class PerCriterionOneShotGrader(CriterionGrader):
             the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
         default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
         options: How judges see the options of multi-choice criteria.
-        max_retries: Retries after a failed call, at least 0; 2 means up to three attempts. An outage has a limit of its
-            own: `CallLimits.max_outage`.
+        max_retries: Retries after an unreadable reply, at least 0. A judgment that is still lost is requested once more
+            in each of two further rounds: 2 means up to five calls, and 0 one. Calls without a reply, as in an outage
+            or after a rate limit, are repeated for `CallLimits.max_outage` seconds.
         limits: The limits on concurrent calls and on the time of each.
         max_criteria_per_call: The most criteria in one call, at least 1; a longer rubric is split into several calls.
 
@@ -131,8 +131,12 @@ class PerCriterionOneShotGrader(CriterionGrader):
         self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
         """Ask one judge about these criteria, in as few calls as the limit allows."""
-        size = self.max_criteria_per_call or max(1, len(indices))
-        chunks = [indices[start : start + size] for start in range(0, len(indices), size)]
+        # A later round makes the requests of the first one again, so that their answers have the same keys in a store.
+        known = self._earlier_outcomes(member)
+        requested = sorted({*indices, *known}, key=lambda index: (index < len(rubric), index)) if known else indices
+        size = self.max_criteria_per_call or max(1, len(requested))
+        chunks = [requested[start : start + size] for start in range(0, len(requested), size)]
+        chunks = [chunk for chunk in chunks if not known.keys() >= set(chunk)]
 
         def start(chunks: Sequence[Sequence[int]], uses_cache: bool) -> list[asyncio.Task[_ChunkResult]]:
             asking = (self._ask_chunk(member, rubric, submission, chunk, uses_cache) for chunk in chunks)
@@ -151,13 +155,17 @@ class PerCriterionOneShotGrader(CriterionGrader):
         outcomes = {index: outcome for chunk, _ in results for index, outcome in chunk.items()}
         return JudgeAnswers(outcomes, member.name, member.weight, total_spend(spend for _, spend in results))
 
+    def _earlier_outcomes(self, member: PanelMember) -> Mapping[int, Outcome]:
+        return self._earlier[self.panel.index(member)].outcomes if self._earlier else {}
+
     async def _ask_chunk(
         self, member: PanelMember, rubric: Rubric, submission: Submission, chunk: Sequence[int], uses_cache: bool
     ) -> _ChunkResult:
         outcomes: dict[int, Outcome] = {}
         spend = NO_SPEND
-        missing = list(chunk)
-        for _ in range(2):  # the call, and one for what it left without an answer
+        known = self._earlier_outcomes(member)
+        missing = [index for index in chunk if index not in known]
+        for _ in range(2 if self._earlier is None else 1):  # the call, and one for what it left without an answer
             questions = {index: self.question(rubric, submission, index, member, chunk) for index in missing}
             if not uses_cache:
                 questions = {index: question._replace(warm_prompt_cache=False) for index, question in questions.items()}
@@ -171,12 +179,12 @@ class PerCriterionOneShotGrader(CriterionGrader):
     async def _request(self, member: PanelMember, questions: Mapping[int, Question]) -> _ChunkResult:
         # Numbered by their position in the rubric, so that no answer to one call can be read as one to another.
         numbered = {index + 1: question for index, question in questions.items()}
-        judge: Any = member.judge
-        try:
-            result, lost = await self.call_limiter.call(lambda: judge.judge_batch(numbered))
-        except JudgeFailure as failure:
+        limiter, submission = self.call_limiter, next(iter(questions.values())).submission
+        request = Request(submission, questions=numbered, retries=limiter.retries)
+        result, lost = await limiter.outcome(partial(answer, member.judge, request))
+        if isinstance(result, JudgeFailure):
             # Each criterion fails for the same reason; what the attempts cost is counted once.
-            return {index: JudgeFailure(failure.kind, failure.message) for index in questions}, failure.spend
+            return {index: JudgeFailure(result.kind, result.message) for index in questions}, result.spend
         faults = {number: JudgeFailure("parse", fault, retryable=True) for number, fault in result.faults.items()}
         return {number - 1: outcome for number, outcome in {**result.answers, **faults}.items()}, result.spend + lost
 

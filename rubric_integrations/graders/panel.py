@@ -6,13 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rubric_integrations.graders.limited_judge import is_limited, limit_judge
-from rubric_integrations.graders.limits import CallLimiter
-from rubric_integrations.judges.alignment_record import AlignmentRecord
+from rubric_integrations.graders.scheduler import CallLimiter, is_limited, limit_judge
 from rubric_integrations.judges.cascade import Cascade
-from rubric_integrations.judges.protocol import Judge, fingerprint_of
-from rubric_integrations.judges.stored import JudgmentStore, StoredJudge
-from rubric_integrations.judges.wrappers import innermost
+from rubric_integrations.judges.protocol import AlignmentRecord, Judge, fingerprint_of, innermost
+from rubric_integrations.judges.store import JudgmentStore, StoredJudge
 from rubric_integrations.rubric.rubric import Rubric
 
 
@@ -33,7 +30,7 @@ class PanelMember(NamedTuple):
 
     def may_answer(self, rubric: Rubric, index: int) -> bool:
         """Whether the judge may answer a question of a rubric: any condition, and criteria that name no other judge."""
-        return index >= len(rubric) or rubric.criteria[index].judge in (None, self.name)
+        return index >= len(rubric.criteria) or rubric.criteria[index].judge in (None, self.name)
 
     def with_judge(self, judge: Judge, limiter: CallLimiter) -> PanelMember:
         """Replace the judge, under the same name and weight; one without limits is limited by `limiter`."""

@@ -1,29 +1,158 @@
-"""One call for each criterion: the most careful strategy, and the usual choice."""
+"""`PerCriterionGrader`: one call for each criterion. The most careful strategy, and the default.
+
+Also orders the questions and stops when no further answer can change the decision, and judges a long response in parts.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rubric_integrations.graders.base import DEFAULT_LIMITS, DEFAULT_OPTIONS, DEFAULT_VOTING
-from rubric_integrations.graders.by_criterion import CriterionGrader
-from rubric_integrations.graders.early_stopping import decision_is_final, question_order
+from rubric_integrations.graders.grader import (
+    DEFAULT_LIMITS,
+    DEFAULT_OPTIONS,
+    DEFAULT_VOTING,
+    CriterionGrader,
+    is_computed,
+)
 from rubric_integrations.graders.panel import PanelMember
+from rubric_integrations.graders.scheduler import AttemptResult, with_spend
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
-from rubric_integrations.judges.chunks import join_outcomes, split_question
-from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome
+from rubric_integrations.judges.prompts.signatures import PART_NOTE
+from rubric_integrations.judges.protocol import Question, Request, answer
+from rubric_integrations.rubric.criterion import Criterion, condition_indices, questions
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.applicability import applicable_criteria
+from rubric_integrations.scoring.aggregate import applicable_criteria
+from rubric_integrations.scoring.formula import reaches_mark
+from rubric_integrations.scoring.judgment import (
+    NO_SPEND,
+    JudgeAnswers,
+    JudgeFailure,
+    Judgment,
+    Outcome,
+    Verdict,
+    extreme_judgment,
+    total_spend,
+)
 from rubric_integrations.scoring.length import LengthPenalty
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
-from rubric_integrations.submission.submission import Submission
+from rubric_integrations.scoring.report import EvaluationReport, total_escalation_cost
+from rubric_integrations.submission.submission import Submission, shown_trajectory, split_response
 
 if TYPE_CHECKING:
+    from types import CoroutineType
+
     from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.judges.models import GenerateFn
+    from rubric_integrations.judges.models.names import GenerateFn
+
+
+def question_order(rubric: Rubric, submission: Submission) -> list[int]:
+    """Order the criteria that a judge answers: required ones first, then by effect on the score per prompt character.
+
+    Criteria that are computed are not among them: they are answered before any question is asked. A condition comes
+    before the first of its criteria.
+
+    Returns:
+        The indices of the criteria in the rubric, and of the conditions among its questions (`rubric.conditions`).
+    """
+    texts = (submission.response, submission.query or "", submission.reference or "", *submission.context)
+    shared = sum(map(len, texts))
+
+    def effect(criterion: Criterion) -> float:
+        low, high = (extreme_judgment(criterion, end).value or 0.0 for end in ("low", "high"))
+        own = sum(map(len, (criterion.requirement, *(option.label for option in criterion.options or ()))))
+        trajectory = shown_trajectory(submission, [criterion])
+        steps = len(trajectory.text()) if trajectory else 0
+        return abs(criterion.full_weight) * (high - low) / (shared + steps + own)
+
+    all_questions, condition_of = questions(rubric.criteria), condition_indices(rubric.criteria)
+    criteria = sorted(
+        range(len(rubric)), key=lambda index: (not rubric.criteria[index].is_gate, -effect(rubric.criteria[index]))
+    )
+    order = [question for index in criteria for question in (condition_of[index], index) if question is not None]
+    return [index for index in dict.fromkeys(order) if not is_computed(all_questions[index], submission)]
+
+
+def decision_is_final(report: EvaluationReport, pass_mark: float, threshold: float | None = None) -> bool:
+    """Whether no missing answer can change `passed`, nor on which side of a threshold the score is.
+
+    Args:
+        report: The report of the answers so far.
+        pass_mark: The rubric's pass mark in [0, 1].
+        threshold: A score in [0, 1]; None where the score itself does not matter.
+    """
+    if report.score_range is None:
+        return True
+    low, high = report.score_range
+    gate_failed = any(row.required and row.was_asked and not row.passed for row in report.criteria)
+    passed_is_final = report.passed or gate_failed or not reaches_mark(high, pass_mark)
+    return passed_is_final and (threshold is None or reaches_mark(low, threshold) == reaches_mark(high, threshold))
+
+
+_DECISIVE_FIRST: tuple[Verdict, ...] = ("MET", "CANNOT_ASSESS", "UNMET")
+
+
+def split_question(question: Question, chunk_size: int) -> list[Question]:
+    """Split a question on a binary criterion into one for each part of the response.
+
+    The guidelines of each say which part it is, so that equal parts of two responses are different questions.
+
+    Returns:
+        The questions; the question itself, unchanged, if the response is short enough or the criterion has options or
+        a scale, whose answers about parts cannot be joined.
+    """
+    submission = question.submission
+    parts = split_response(submission, chunk_size) if question.criterion.kind == "binary" else [submission.response]
+    if len(parts) == 1:
+        return [question]
+    return [
+        question._replace(
+            submission=submission.model_copy(update={"response": part}),
+            guidelines=f"{question.guidelines}\n\n{PART_NOTE.format(number=number, count=len(parts))}".strip(),
+            whole_response=question.whole_response or submission.response,
+        )
+        for number, part in enumerate(parts, start=1)
+    ]
+
+
+def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
+    """Join the answers about all parts of a response: MET if any part is MET, UNMET if all are.
+
+    Without a part that is MET, a failure about any part is a failure of the whole, and else an abstention about any
+    part is an abstention: what is looked for may be there.
+
+    Returns:
+        The judgment, with the reasons and the evidence of the parts that decide it, and the spend of all. It has no
+        confidence, which a judge states for one part.
+
+    Raises:
+        JudgeFailure: No part is MET, and a part has no answer.
+    """
+    spend = total_spend(outcome.spend for outcome in outcomes)
+    judgments = {number: outcome for number, outcome in enumerate(outcomes, start=1) if isinstance(outcome, Judgment)}
+    verdicts = {judgment.verdict for judgment in judgments.values()}
+    failures = {
+        number: outcome for number, outcome in enumerate(outcomes, start=1) if isinstance(outcome, JudgeFailure)
+    }
+    if failures and "MET" not in verdicts:
+        number, failure = next(iter(failures.items()))
+        message = f"part {number} of {len(outcomes)}: {failure.message}"
+        raise JudgeFailure(failure.kind, message, about_text=failure.about_text, spend=spend)
+    verdict = next(verdict for verdict in _DECISIVE_FIRST if verdict in verdicts)
+    deciding = {number: judgment for number, judgment in judgments.items() if judgment.verdict == verdict}
+    return Judgment(
+        verdict=verdict,
+        value=next(iter(deciding.values())).value,
+        reason="; ".join(f"part {number} of {len(outcomes)}: {part.reason}" for number, part in deciding.items()),
+        spend=spend,
+        neutralized=any(judgment.neutralized for judgment in judgments.values()),
+        evidence=tuple(sorted({step for part in deciding.values() for step in part.evidence})),
+        escalated=any(judgment.escalated for judgment in judgments.values()),
+        escalation_cost=total_escalation_cost(judgments.values()),
+        trained_on=any(judgment.trained_on for judgment in judgments.values()),
+    )
 
 
 class PerCriterionGrader(CriterionGrader):
@@ -49,8 +178,9 @@ class PerCriterionGrader(CriterionGrader):
             the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
         default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
         options: How judges see the options of multi-choice criteria.
-        max_retries: Retries after a failed call, at least 0; 2 means up to three attempts. An outage has a limit of its
-            own: `CallLimits.max_outage`.
+        max_retries: Retries after an unreadable reply, at least 0. A judgment that is still lost is requested once more
+            in each of two further rounds: 2 means up to five calls, and 0 one. Calls without a reply, as in an outage
+            or after a rate limit, are repeated for `CallLimits.max_outage` seconds.
         limits: The limits on concurrent calls and on the time of each.
         stop_when_decided: Whether to ask about one criterion after another, and to stop once no further answer can
             change `passed`: checks first, then required criteria, then the heaviest. A number in [0, 1] continues until
@@ -112,11 +242,15 @@ class PerCriterionGrader(CriterionGrader):
         if self.may_leave_open and not normalize:
             raise ValueError("`stop_when_decided` goes by the normalized score: it does not go with `normalize=False`")
 
-    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
+    def judge(self, rubric: Rubric, submission: Submission) -> CoroutineType[Any, Any, Sequence[JudgeAnswers]]:
         """Obtain each judge's answers, to all criteria or until the decision is final."""
-        if not self.may_leave_open:
-            return await super().judge(rubric, submission)
-        panel = [JudgeAnswers({}, member.name, member.weight) for member in self.panel]
+        # Not a coroutine, which would be one more that each call passes through.
+        if self.may_leave_open:
+            return self._judge_until_decided(rubric, submission)
+        return super().judge(rubric, submission)
+
+    async def _judge_until_decided(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
+        panel = self.earlier_answers()
         computed = await self.run_checks(rubric, submission)
         for index in question_order(rubric, submission):
             if index < len(rubric) and index not in applicable_criteria(rubric, panel, computed, self.policies):
@@ -138,56 +272,74 @@ class PerCriterionGrader(CriterionGrader):
         if not indices:
             return JudgeAnswers({}, member.name, member.weight)
 
-        async def answer(index: int) -> Outcome:
+        tasks: list[asyncio.Task[AttemptResult[Judgment]]] = []
+        all_ended = asyncio.get_running_loop().create_future()
+        ended, stops_at_first_failure = 0, self.stops_at_first_failure
+
+        def start(index: int, uses_cache: bool) -> None:
             question = self.question(rubric, submission, index, member)
             if not uses_cache:
                 question = question._replace(warm_prompt_cache=False)
-            try:
-                return await self._judge_parts(member, question)
-            except JudgeFailure as failure:
-                if self.stops_at_first_failure:
-                    _cancel(tasks, but=asyncio.current_task())
-                return failure
+            task = asyncio.create_task(self._outcome(member, question))
+            task.add_done_callback(on_end)
+            tasks.append(task)
 
-        uses_cache, others = True, indices[1:]
-        tasks = [asyncio.create_task(answer(indices[0]))]
+        def on_end(task: asyncio.Task[AttemptResult[Judgment]]) -> None:
+            nonlocal ended
+            ended += 1
+            if stops_at_first_failure and self._is_final_failure(task):
+                _cancel(tasks)
+            if ended == expected and not all_ended.done():
+                all_ended.set_result(None)
+
+        uses_cache, others, expected = True, indices[1:], len(indices)
+        start(indices[0], uses_cache)
         try:
             if others and self.warm_up:
                 uses_cache = await self.warm_up.hold(tasks[0], len(others), self.call_limiter.concurrency)
-            if not (self.stops_at_first_failure and _has_failed(tasks)):
-                tasks += [asyncio.create_task(answer(index)) for index in others]
-            await asyncio.wait(tasks)
+            if stops_at_first_failure and tasks[0].done() and self._is_final_failure(tasks[0]):
+                others = []
+            for index in others:
+                start(index, uses_cache)
+            if others or not tasks[0].done():
+                await all_ended
         finally:
+            # Also of tasks that have ended: asyncio would log each exception but the one that is raised below.
             _cancel(tasks)
-        outcomes = {i: task.result() for i, task in zip(indices, tasks, strict=False) if not task.cancelled()}
         cancelled = JudgeFailure("cancelled", "another criterion had failed")
-        return JudgeAnswers({i: outcomes.get(i, cancelled) for i in indices}, member.name, member.weight)
+        outcomes: dict[int, Outcome] = dict.fromkeys(indices, cancelled)
+        for index, task in zip(indices, tasks, strict=False):
+            if not task.cancelled():
+                outcome, lost = task.result()
+                outcomes[index] = with_spend(outcome, lost)
+        return JudgeAnswers(outcomes, member.name, member.weight)
 
-    async def _judge_parts(self, member: PanelMember, question: Question) -> Judgment:
+    def _outcome(self, member: PanelMember, question: Question) -> Coroutine[Any, Any, AttemptResult[Judgment]]:
         """Ask one question; if `CallLimits.chunk_size` splits the response, about each part in a call of its own."""
-        chunk_size = self.call_limiter.limits.chunk_size
+        chunk_size, limiter = self.call_limiter.limits.chunk_size, self.call_limiter
         parts = [question] if chunk_size is None else split_question(question, chunk_size)
-        if len(parts) == 1:
-            return await self._request(member, question)
+        calls: list[Coroutine[Any, Any, AttemptResult[Judgment]]] = []
+        for part in parts:
+            request = Request(part.submission, part, retries=limiter.retries)
+            calls.append(limiter.outcome(partial(answer, member.judge, request)))
+        return calls[0] if len(calls) == 1 else _join_calls(calls)
 
-        async def outcome(part: Question) -> Outcome:
-            try:
-                return await self._request(member, part)
-            except JudgeFailure as failure:
-                return failure
-
-        return join_outcomes(await asyncio.gather(*map(outcome, parts)))
-
-    async def _request(self, member: PanelMember, question: Question) -> Judgment:
-        judgment, lost = await self.call_limiter.call(partial(member.judge.judge, question))
-        return judgment.model_copy(update={"spend": judgment.spend + lost}) if lost.calls else judgment
+    def _is_final_failure(self, task: asyncio.Task[AttemptResult[Judgment]]) -> bool:
+        """Whether a call that has ended is a failure that no later round can help."""
+        if task.cancelled() or task.exception() is not None:
+            return False
+        outcome = task.result()[0]
+        return isinstance(outcome, JudgeFailure) and not self.may_repeat(outcome)
 
 
-def _has_failed(tasks: Sequence[asyncio.Task[Outcome]]) -> bool:
-    return any(isinstance(task.result(), JudgeFailure) for task in tasks if task.done() and not task.cancelled())
+async def _join_calls(calls: Sequence[Coroutine[Any, Any, AttemptResult[Judgment]]]) -> AttemptResult[Judgment]:
+    results = await asyncio.gather(*calls)
+    try:
+        return join_outcomes([with_spend(outcome, lost) for outcome, lost in results]), NO_SPEND
+    except JudgeFailure as failure:
+        return failure, NO_SPEND
 
 
-def _cancel(tasks: Sequence[asyncio.Task[Outcome]], but: asyncio.Task[Any] | None = None) -> None:
+def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
-        if task is not but:
-            task.cancel()
+        task.cancel()

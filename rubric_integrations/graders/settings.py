@@ -1,17 +1,16 @@
-"""Settings of graders that belong together: how a panel votes, the limits on calls, how options are shown."""
+"""Settings of graders as records: how a panel votes, the limits on calls, and how options and long texts are shown."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from rubric_integrations._util.records import Record
-from rubric_integrations.rubric.criterion import Kind
-
-BinaryStrategy = Literal["majority", "weighted", "unanimous", "any", "worst_case", "best_case"]
-OrdinalStrategy = Literal["mean", "median", "weighted_mean", "mode", "min", "max", "worst_case", "best_case"]
-NominalStrategy = Literal["mode", "weighted_mode", "unanimous"]
+from rubric_integrations.rubric.criterion import BinaryStrategy, Kind, NominalStrategy, OrdinalStrategy
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.report import EvaluationReport
+from rubric_integrations.submission.submission import Submission, has_numbered_steps
 
 PositiveWeight = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 """A finite number above 0."""
@@ -96,3 +95,32 @@ class OptionDisplay(Record):
     shuffle: bool = True
     seed: int = 0
     may_abstain: bool = True
+
+
+def shown_to_judges(submission: Submission, limits: CallLimits) -> Submission:
+    """Return what judges read of a submission: all of it, or the one with shorter tool results."""
+    return submission if limits.step_limit is None else submission.shortened(limits.step_limit)
+
+
+def refuse_chunks(grader: str, limits: CallLimits) -> None:
+    """Refuse `chunk_size` for a grader that does not judge the parts of a response.
+
+    Raises:
+        ValueError: `chunk_size` is set.
+    """
+    if limits.chunk_size is not None:
+        raise ValueError(
+            f"`CallLimits.chunk_size` has no effect on {grader}, which would judge long responses whole: use "
+            "PerCriterionGrader"
+        )
+
+
+def report_omissions(
+    report: EvaluationReport, rubric: Rubric, submission: Submission, limits: CallLimits
+) -> EvaluationReport:
+    """Add to a report how many characters of the trajectory its judges were not shown."""
+    judged = [criterion for criterion in rubric.criteria if criterion.check is None]
+    if not judged or not has_numbered_steps(submission, judged) or (trajectory := submission.trajectory) is None:
+        return report
+    shown = trajectory if limits.step_limit is None else trajectory.shortened(limits.step_limit)
+    return report.model_copy(update={"omitted_characters": shown.omitted}) if shown.omitted else report

@@ -1,7 +1,7 @@
-"""Answers from models: judges of language models, the judge without a model, and the protocol for your own.
+"""Judges: language models, an offline judge without a model, and the protocol for your own.
 
-To add a judge, write a class with a method `judge` (see `Judge`) and pass an instance wherever a judge goes. To make it
-available by a name such as `"offline"`, add it to `NAMED_JUDGES`.
+To add a judge, write a class with a method `judge` (see `Judge`) and pass an instance wherever a judge is accepted. To
+make it available by a name such as `"offline"`, add it to `NAMED_JUDGES`.
 """
 
 from __future__ import annotations
@@ -11,29 +11,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from rubric_integrations._util.lazy import lazy_names
-from rubric_integrations.judges.alignment_record import AlignmentRecord
 from rubric_integrations.judges.offline import OfflineJudge
-from rubric_integrations.judges.protocol import BatchJudge, BatchResult, Judge, OverallJudge, OverallResult, Question
-from rubric_integrations.judges.requests import JudgeRequest
-from rubric_integrations.judges.stored import JudgmentStore
-from rubric_integrations.judges.wrappers import JudgeWrapper
+from rubric_integrations.judges.protocol import (
+    AlignmentRecord,
+    BatchJudge,
+    BatchResult,
+    Judge,
+    JudgeRequest,
+    JudgeWrapper,
+    OverallJudge,
+    OverallResult,
+    Question,
+)
+from rubric_integrations.judges.store import JudgmentStore
 
 if TYPE_CHECKING:
     from rubric_integrations.judges.cascade import Cascade
-    from rubric_integrations.judges.examples import as_example
     from rubric_integrations.judges.lm_judge import LMJudge
-    from rubric_integrations.judges.models import ModelLike
-    from rubric_integrations.judges.models.from_function import lm_from_fn
-    from rubric_integrations.judges.recorded import read_recorded_reply
+    from rubric_integrations.judges.models.names import ModelLike, ModelSettings, lm_from_fn
+    from rubric_integrations.judges.prompts.parse import read_recorded_reply
+    from rubric_integrations.judges.prompts.signatures import as_example
 
     JudgeLike = ModelLike | Judge | Path
 
 _MODULES = {
     "Cascade": "cascade",
     "LMJudge": "lm_judge",
-    "as_example": "examples",
-    "lm_from_fn": "models.from_function",
-    "read_recorded_reply": "recorded",
+    "ModelSettings": "models.names",
+    "as_example": "prompts.signatures",
+    "lm_from_fn": "models.names",
+    "read_recorded_reply": "prompts.parse",
 }
 
 __all__ = [
@@ -46,6 +53,7 @@ __all__ = [
     "JudgeWrapper",
     "JudgmentStore",
     "LMJudge",
+    "ModelSettings",
     "OfflineJudge",
     "OverallJudge",
     "OverallResult",
@@ -79,7 +87,7 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
     if file := judge_file_of(judge):
         if system_prompt is not None:
             raise ValueError(f"`system_prompt` has no effect on {file}, which has instructions: leave it out")
-        from rubric_integrations.judges.loading import load_judge
+        from rubric_integrations.judges.lm_judge import load_judge
 
         return load_judge(file)
     name = judge if isinstance(judge, str) else None

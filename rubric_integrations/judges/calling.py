@@ -1,35 +1,83 @@
-"""Sends one question to a model, by the fast path or through DSPy, and parses the reply."""
+"""The calls of a model judge: from the inputs of a question to the fields of the reply, and from these to a judgment.
+
+`ModelCaller.call` fills in the template of the request, sends it and parses the reply; where there is no template, DSPy
+makes the call.
+
+A request asks for the strictest reply format that DSPy knows for the model: a JSON Schema, or JSON mode. Some servers
+refuse it (DeepSeek, Ollama and vLLM in some versions, older models of OpenAI). For a model that was passed by its name,
+it also has the default temperature, which some reasoning models refuse. After a refusal that names one of them, the
+request is sent again with a simpler format or without the temperature. Once a server has accepted such a request, the
+judge's other requests have that form, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-import dspy
-from dspy.utils.exceptions import DSPyError, LMInvalidRequestError, LMUnsupportedFeatureError
+from rubric_integrations._util.event_loop import run_on_texts
+from rubric_integrations.judges.fast_path import PromptTemplate, TemplateCache, fast_path_problem, template_for
+from rubric_integrations.judges.models.errors import (
+    Completion,
+    completion_from_history,
+    failure_of_call,
+    refuses_content,
+    require_answer,
+)
+from rubric_integrations.judges.models.limits import check_prompt_fits
+from rubric_integrations.judges.models.names import file_problem, settings_of, with_async_call
+from rubric_integrations.judges.prompts.parse import parse_reply
+from rubric_integrations.judges.prompts.render import PromptInputs, ShownFile, describe_option, option_codes, options_of
+from rubric_integrations.judges.prompts.signatures import (
+    ANSWER_FIELDS,
+    OPTIONAL_FIELDS,
+    CacheControlAdapter,
+    CitedJudgment,
+    CriterionJudgment,
+    JudgeAdapter,
+    ReplyFormat,
+    expected_ids,
+    read_probabilities,
+    supports_cache_control,
+    texts_of_inputs,
+    with_attachments,
+    with_evidence,
+)
+from rubric_integrations.judges.protocol import BatchResult, JudgeRequest, Question
+from rubric_integrations.rubric.answers import Option
+from rubric_integrations.scoring.judgment import (
+    NO_SPEND,
+    UNKNOWN_CALL,
+    Interpretation,
+    JudgeFailure,
+    Judgment,
+    Spend,
+    interpret_answer,
+    parse_verdict,
+    total_spend,
+)
 
-from rubric_integrations._util.threads import run_on_texts
-from rubric_integrations.judges._direct import PromptTemplate, TemplateCache, fast_path_problem, template_for
-from rubric_integrations.judges.credentials import redact
-from rubric_integrations.judges.models import settings_of
-from rubric_integrations.judges.models.completion import Completion, completion_from_history
-from rubric_integrations.judges.models.context_limit import check_prompt_fits
-from rubric_integrations.judges.models.failures import failure_from_client_error, failure_from_error, first_line
-from rubric_integrations.judges.models.file_support import file_problem
-from rubric_integrations.judges.models.incomplete import require_answer
-from rubric_integrations.judges.models.sync_only import with_async_call
-from rubric_integrations.judges.prompts.adapter import JudgeAdapter
-from rubric_integrations.judges.prompts.attachments import with_attachments
-from rubric_integrations.judges.prompts.cache_control import CacheControlAdapter, supports_cache_control
-from rubric_integrations.judges.prompts.render import PromptInputs
-from rubric_integrations.judges.prompts.shown_files import ShownFile
-from rubric_integrations.judges.prompts.signatures import OPTIONAL_FIELDS, with_evidence
-from rubric_integrations.judges.requests import JudgeRequest
-from rubric_integrations.judges.step_down import REPLY_FORMATS, RequestForm, StepDown
-from rubric_integrations.results.judgment import JudgeFailure
-from rubric_integrations.results.usage import NO_SPEND, UNKNOWN_CALL, Spend, total_spend
+if TYPE_CHECKING:
+    import dspy
+
+REPLY_FORMATS: tuple[ReplyFormat, ...] = get_args(ReplyFormat)
+_NAMES_FORMAT = re.compile(r"response_format|json_(?:schema|object)|json mode|structured[ _]outputs?", re.IGNORECASE)
+_NAMES_TEMPERATURE = re.compile(r"\btemperature\b", re.IGNORECASE)
+
+
+class RequestForm(NamedTuple):
+    """What a request asks for beside the prompt.
+
+    Attributes:
+        reply_format: The strictest format in which the reply is requested.
+        default_temperature: Whether it has the default temperature, if the judge has one.
+    """
+
+    reply_format: ReplyFormat = REPLY_FORMATS[0]
+    default_temperature: bool = True
 
 
 class ParsedReply(NamedTuple):
@@ -40,20 +88,21 @@ class ParsedReply(NamedTuple):
 
 
 class ModelCaller:
-    """The calls of one judge, and its prompt templates.
+    """The calls of one judge, its prompt templates, and the form of its requests.
 
     Args:
         confidence: Whether probabilities are requested, which DSPy decodes outside of the adapter.
-        default_temperature: See `StepDown`.
+        default_temperature: The temperature of the judge's model if the user did not choose it; otherwise None. A
+            temperature that the user chose is never left out.
 
     Attributes:
-        step_down: The form of the requests, without what the model's server refused.
+        form: The form in which the next request is sent first, without what the model's server refused.
     """
 
     def __init__(self, confidence: bool, default_temperature: float | None = None):
         self._confidence, self._default_temperature = confidence, default_temperature
         self._templates = {reply_format: TemplateCache() for reply_format in REPLY_FORMATS}
-        self.step_down = StepDown(default_temperature)
+        self.form = RequestForm()
 
     def __reduce__(self) -> Any:
         return ModelCaller, (self._confidence, self._default_temperature)
@@ -79,25 +128,35 @@ class ModelCaller:
         Raises:
             JudgeFailure: There was no reply, or none that can be parsed; or the prompt is longer than the model reads.
         """
-        await _check_prompt(lm, prompt)
-        refused, form = NO_SPEND, self.step_down.form
+        if prompt.files:
+            _check_files(lm, prompt.files)
+        await check_prompt_fits(lm, *prompt.inputs.values())
+        refused, form = NO_SPEND, self.form
         while True:
-            attempt = self._attempt(lm, predict, prompt, examples, form, warm_prompt_cache)
+            request = self._request(lm, predict, prompt, examples, form, warm_prompt_cache)
+            completions: list[Completion] = []
             try:
-                reply = await self._send(attempt)
-            except JudgeFailure as failure:
+                template = await self._template(request)
+                if template is None:
+                    fields = await request.complete_with_dspy(completions)
+                else:
+                    completion = await template.complete(request.inputs)
+                    fields = await request.parse(template, completion, completions)
+            except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
+                failure = self._failure(error, request.lm, completions)
                 refused = failure.spend = failure.spend + refused
                 if failure.kind == "parse":
-                    self.step_down.accepted(form)
-                simpler = self.step_down.simpler(form, lm, failure)
+                    self.accepted(form)
+                simpler = self.simpler_form(form, lm, failure)
                 if simpler is None:
-                    if prompt.files:
-                        raise _about_files(failure, prompt.files) from failure.__cause__
-                    raise
+                    cause = failure.__cause__
+                    raise (_about_files(failure, prompt.files) if prompt.files else failure) from cause
                 form = simpler
             else:
-                self.step_down.accepted(form)
-                return reply._replace(spend=reply.spend + refused) if refused.calls else reply
+                self.accepted(form)
+                # An LM that replaces DSPy's whole call reports nothing.
+                spend = _spend_of(completions) if completions else UNKNOWN_CALL
+                return ParsedReply(fields, spend + refused if refused.calls else spend)
 
     async def prepare(
         self, lm: dspy.BaseLM, predict: dspy.Predict, prompt: PromptInputs, examples: Sequence[dspy.Example] = ()
@@ -107,10 +166,14 @@ class ModelCaller:
         Raises:
             JudgeFailure: As `call`; or the request is none that somebody else could send.
         """
-        await _check_prompt(lm, prompt)
-        attempt = self._attempt(lm, predict, prompt, examples, self.step_down.form)
-        with _failures(attempt.lm, [], self._confidence):
-            return (await self._require_template(attempt)).request(attempt.inputs)
+        _check_files(lm, prompt.files)
+        await check_prompt_fits(lm, *prompt.inputs.values())
+        request = self._request(lm, predict, prompt, examples, self.form)
+        try:
+            return (await self._require_template(request)).request(request.inputs)
+        except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
+            failure = self._failure(error, request.lm)
+            raise failure from failure.__cause__
 
     async def read(
         self,
@@ -126,64 +189,86 @@ class ModelCaller:
         Raises:
             JudgeFailure: The response is an error, or cannot be parsed.
         """
-        attempt = self._attempt(lm, predict, prompt, examples, self.step_down.form)
-        completions: list[Completion] = []
-        with _failures(attempt.lm, completions, self._confidence):
-            template = await self._require_template(attempt)
-            fields = await attempt.parse(template, await template.read(status, body), completions)
+        request, completions = self._request(lm, predict, prompt, examples, self.form), list[Completion]()
+        try:
+            template = await self._require_template(request)
+            fields = await request.parse(template, await template.read(status, body), completions)
+        except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
+            failure = self._failure(error, request.lm, completions)
+            raise failure from failure.__cause__
         return ParsedReply(fields, _spend_of(completions))
 
-    def _attempt(
+    def model_for(self, lm: dspy.BaseLM, form: RequestForm) -> dspy.BaseLM:
+        """Return the model for requests of this form: a copy if the form lacks the temperature of `lm`."""
+        return lm if form.default_temperature or not self._has_default(lm) else lm.copy(temperature=None)
+
+    def simpler_form(self, form: RequestForm, lm: dspy.BaseLM, failure: JudgeFailure) -> RequestForm | None:
+        """Return the form without what the server refused; None where another form would not help."""
+        if failure.kind != "config":
+            return None
+        position = REPLY_FORMATS.index(form.reply_format) + 1
+        if _NAMES_FORMAT.search(failure.message) and position < len(REPLY_FORMATS):
+            return form._replace(reply_format=REPLY_FORMATS[position])
+        if _NAMES_TEMPERATURE.search(failure.message) and form.default_temperature and self._has_default(lm):
+            return form._replace(default_temperature=False)
+        return None
+
+    def accepted(self, form: RequestForm) -> None:
+        """Send later requests in this form, or in a simpler one that was accepted before.
+
+        Only accepted forms are remembered: a refusal for another reason may quote the whole request.
+        """
+        if form == self.form:
+            return
+        position = max(REPLY_FORMATS.index(form.reply_format), REPLY_FORMATS.index(self.form.reply_format))
+        self.form = RequestForm(REPLY_FORMATS[position], form.default_temperature and self.form.default_temperature)
+
+    def _has_default(self, lm: dspy.BaseLM) -> bool:
+        default = self._default_temperature
+        return default is not None and lm.kwargs.get("temperature") == default
+
+    def _request(
         self,
         lm: dspy.BaseLM,
-        predict: dspy.Predict,
+        predict: Any,
         prompt: PromptInputs,
         examples: Sequence[dspy.Example],
         form: RequestForm,
         warm_prompt_cache: bool = False,
-    ) -> _Attempt:
+    ) -> _Request:
         inputs = with_attachments(prompt.inputs, prompt.files)
+        # One look-up: `dspy.Module` answers that of each attribute by a call.
+        own = predict.__dict__
+        signature = select_fields(own["signature"], tuple(inputs), prompt.requests_evidence)
         adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
-        adapter = adapter_type.for_inputs(inputs, prompt.quotable)
-        adapter.reply_format = form.reply_format
-        signature = select_fields(cast("Any", predict).signature, tuple(inputs), prompt.requests_evidence)
-        model = self.step_down.model_for(lm, form)
-        return _Attempt(model, predict, signature, inputs, [*predict.demos, *examples], adapter)
+        model = self.model_for(lm, form)
+        demos = [*own["demos"], *examples]
+        return _Request(model, predict, signature, inputs, demos, form.reply_format, adapter_type, prompt.quotable)
 
-    async def _template(self, attempt: _Attempt, *, for_batch: bool = False) -> PromptTemplate | None:
+    async def _template(self, request: _Request, *, for_batch: bool = False) -> PromptTemplate | None:
         if self._confidence:
             return None
-        lm, predict, signature, inputs, demos, adapter = attempt
-        templates, context = self._templates[adapter.reply_format], partial(_isolated_context, adapter)
-        return await template_for(templates, predict, lm, signature, demos, inputs, context, for_batch)
+        lm, predict, signature, inputs, demos, reply_format, *_ = request
+        templates = self._templates[reply_format]
+        return await template_for(
+            templates, predict, lm, signature, demos, inputs, request.context, for_batch=for_batch
+        )
 
-    async def _require_template(self, attempt: _Attempt) -> PromptTemplate:
-        template = await self._template(attempt, for_batch=True)
+    async def _require_template(self, request: _Request) -> PromptTemplate:
+        template = await self._template(request, for_batch=True)
         if template is None:
             reason = "a judge with `confidence`" if self._confidence else fast_path_problem() or _NO_REQUEST
-            model = attempt.lm.model
+            model = request.lm.model
             raise JudgeFailure("config", f"the judge {model!r} has no request that somebody else could send: {reason}")
         return template
 
-    async def _send(self, attempt: _Attempt) -> ParsedReply:
-        completions: list[Completion] = []
-        fields: Any
-        with _failures(attempt.lm, completions, self._confidence):
-            template = await self._template(attempt)
-            if template is not None:
-                fields = await attempt.parse(template, await template.complete(attempt.inputs), completions)
-            else:
-                lm, predict, signature, inputs, demos, adapter = attempt
-
-                def record(entry: Mapping[str, Any]) -> None:
-                    attempt.receive(completion_from_history(entry, caches=lm.cache), completions)
-
-                # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
-                recorded = with_async_call(lm.copy(num_retries=0, update_history=record))
-                with _isolated_context(adapter):
-                    fields = await predict.acall(lm=recorded, signature=signature, demos=demos, **inputs)
-        # An LM that replaces DSPy's whole call reports nothing.
-        return ParsedReply(fields, _spend_of(completions) if completions else UNKNOWN_CALL)
+    def _failure(self, error: Exception, lm: dspy.BaseLM, completions: Sequence[Completion] = ()) -> JudgeFailure:
+        """Make a failure of an error, with what the completions so far have cost."""
+        if isinstance(error, JudgeFailure):
+            return error
+        # A ValueError about probabilities is about the reply.
+        about_reply = self._confidence and bool(completions)
+        return failure_of_call(error, _spend_of(completions), settings_of(lm), about_reply)
 
 
 _NO_REQUEST = (
@@ -192,7 +277,7 @@ _NO_REQUEST = (
 )
 
 
-class _Attempt(NamedTuple):
+class _Request(NamedTuple):
     """One request in one form."""
 
     lm: dspy.BaseLM
@@ -200,63 +285,71 @@ class _Attempt(NamedTuple):
     signature: Any
     inputs: Mapping[str, Any]
     demos: Sequence[Any]
-    adapter: JudgeAdapter
+    reply_format: ReplyFormat
+    adapter_type: type[JudgeAdapter]
+    quotable: Callable[[], bool]
 
-    def receive(self, completion: Completion, completions: list[Completion]) -> None:
-        """Note what the model replied, and check that the reply is whole.
+    def adapter(self) -> JudgeAdapter:
+        """Make the adapter through which DSPy renders the request and parses the reply."""
+        adapter = self.adapter_type.for_inputs(self.inputs, self.quotable)
+        adapter.reply_format = self.reply_format
+        return adapter
 
-        Raises:
-            JudgeFailure: It is not.
-        """
-        completions.append(completion)
-        self.adapter.raw_text = completion.text or None
-        self.adapter.end_is_known = completion.finish_reason is not None
-        if completion.has_format is not None:
-            self.adapter.has_format = completion.has_format
-        require_answer(completion, self.lm.kwargs)
+    def context(self) -> AbstractContextManager[None]:
+        """Make the DSPy context for a call of the predictor."""
+        return self.adapter().isolated_context()
+
+    async def complete_with_dspy(self, completions: list[Completion]) -> Any:
+        """Let DSPy make the call, and return the fields of the reply."""
+        adapter = self.adapter()
+        await adapter.search_long_texts()
+
+        def record(entry: Mapping[str, Any]) -> None:
+            completion = completion_from_history(entry, caches=self.lm.cache)
+            completions.append(completion)
+            adapter.raw_text = completion.text or None
+            adapter.end_is_known = completion.finish_reason is not None
+            if completion.has_format is not None:
+                adapter.has_format = completion.has_format
+            require_answer(completion, self.lm.kwargs)
+
+        # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
+        recorded = with_async_call(self.lm.copy(num_retries=0, update_history=record))
+        with adapter.isolated_context():
+            return await self.predict.acall(lm=recorded, signature=self.signature, demos=self.demos, **self.inputs)
 
     async def parse(self, template: PromptTemplate, completion: Completion, completions: list[Completion]) -> Any:
-        """Parse the reply to the request of a template."""
-        self.adapter.has_format = template.has_format
-        self.receive(completion, completions)
-        parse = partial(self.adapter.parse, self.signature, completion.text)
-        return await run_on_texts(parse, completion.text, *self.adapter.completing_texts)
+        """Parse the reply to the request of a template.
+
+        Raises:
+            JudgeFailure: It did not end as it should, or is empty.
+            UnreadableReply: It does not answer the signature.
+        """
+        completions.append(completion)
+        require_answer(completion, self.lm.kwargs)
+        # The texts are read only if something in them may have been quoted.
+        completing = texts_of_inputs(self.inputs) if completion.finish_reason is None else ()
+        searched = completing if template.has_format else completing or texts_of_inputs(self.inputs)
+        parse = partial(
+            parse_reply,
+            self.signature,
+            completion.text,
+            quotable=self.quotable,
+            expected_ids=expected_ids(self.inputs),
+            json_only=template.has_format,
+            completing_texts=completing,
+        )
+        return await run_on_texts(parse, completion.text, *searched)
 
 
-async def _check_prompt(lm: dspy.BaseLM, prompt: PromptInputs) -> None:
-    if problem := file_problem(lm, prompt.files):
+def _check_files(lm: dspy.BaseLM, files: Sequence[ShownFile]) -> None:
+    if problem := file_problem(lm, files):
         raise JudgeFailure("config", problem, about_text=True)
-    await check_prompt_fits(lm, *prompt.inputs.values())
-
-
-@contextmanager
-def _failures(lm: dspy.BaseLM, completions: Sequence[Completion], confidence: bool) -> Generator[None]:
-    """Raise every error of the block as a `JudgeFailure`, with what the completions so far have cost."""
-    try:
-        yield
-    except JudgeFailure:
-        raise
-    except DSPyError as error:
-        failure = failure_from_error(error, _spend_of(completions), settings_of(lm))
-        raise failure from _presentable(error, lm)
-    except (ValueError, TypeError, ImportError) as error:
-        # An error about probabilities is about the reply; any other is about the settings.
-        about_reply = confidence and bool(completions)
-        kind = "parse" if about_reply else "config"
-        message = redact(first_line(error), settings_of(lm))
-        failure = JudgeFailure(kind, message, retryable=about_reply, spend=_spend_of(completions))
-        raise failure from _presentable(error, lm)
-    except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
-        failure = failure_from_client_error(error, _spend_of(completions), settings_of(lm))
-        raise failure from _presentable(error, lm)
 
 
 def _about_files(failure: JudgeFailure, files: Sequence[ShownFile]) -> JudgeFailure:
     """Return the failure of a request with attachments, with what to do if the server refused them."""
-    error = failure.__cause__
-    # A ValueError is that of DSPy about a format for which it has no content block.
-    is_refusal = isinstance(error, LMInvalidRequestError | LMUnsupportedFeatureError | ValueError)
-    if failure.kind != "config" or not is_refusal or getattr(error, "status", None) in (404, 405):
+    if failure.kind != "config" or not refuses_content(failure.__cause__):
         return failure
     kinds = ", ".join(sorted({file.mime_type for file in files}))
     message = (
@@ -266,21 +359,11 @@ def _about_files(failure: JudgeFailure, files: Sequence[ShownFile]) -> JudgeFail
     return JudgeFailure("config", message, about_text=True, spend=failure.spend)
 
 
-def _presentable(error: Exception, lm: dspy.BaseLM) -> Exception | None:
-    """Return the cause of a failure; None if a traceback would show a credential in it."""
-    return error if redact(str(error), settings_of(lm)) == str(error) else None
-
-
 def _spend_of(completions: Sequence[Completion]) -> Spend:
+    if len(completions) == 1:
+        return completions[0].spend
     # A request without a reply was a call.
     return total_spend(completion.spend for completion in completions) if completions else Spend(calls=1)
-
-
-def _isolated_context(adapter: JudgeAdapter) -> AbstractContextManager[None]:
-    """Make a DSPy context in which the judge leaves no trace, and in which only we count its calls."""
-    return dspy.context(
-        adapter=adapter, trace=None, disable_history=False, track_usage=False, usage_tracker=None, send_stream=None
-    )
 
 
 @lru_cache(maxsize=256)
@@ -296,3 +379,120 @@ def select_fields(signature: Any, inputs: tuple[str, ...], requests_evidence: bo
     for name in set(signature.input_fields).difference(inputs):
         signature = signature.delete(name)
     return with_evidence(signature) if requests_evidence else signature
+
+
+def interpret_reply(question: Question, answer: str) -> Interpretation:
+    """Interpret a model's answer to a question of any kind; an option may be named by its code or its label.
+
+    Raises:
+        ValueError: This is no answer to the question.
+    """
+    if question.criterion.options is not None and parse_verdict(answer) is None:
+        return interpret_choice(question, answer)
+    return interpret_answer(question.criterion, answer, question.may_abstain)
+
+
+def interpret_fields(
+    question: Question, fields: Mapping[str, Any], spend: Spend, neutralized: bool, *, trained_on: bool = False
+) -> Judgment:
+    """Make the judgment of the fields of a reply about one criterion.
+
+    Args:
+        question: The question.
+        fields: The fields of the reply, by name.
+        spend: What the request cost.
+        neutralized: Whether sanitizing changed a text of the request.
+        trained_on: Whether the judge was aligned with a label of this judgment.
+
+    Raises:
+        JudgeFailure: They are no answer to the question.
+    """
+    answer, probabilities = read_probabilities(fields[ANSWER_FIELDS[question.criterion.kind]])
+    try:
+        verdict, value = interpret_reply(question, str(answer))
+    except ValueError as error:
+        raise JudgeFailure("parse", str(error), retryable=True, spend=spend) from None
+    return Judgment(
+        verdict=verdict,
+        value=value,
+        reason=fields["explanation"],
+        spend=spend,
+        neutralized=neutralized,
+        confidence=probabilities.confidence,
+        expected_value=probabilities.expected_value,
+        evidence=tuple(fields.get("evidence", ())),
+        trained_on=trained_on,
+    )
+
+
+def interpret_choice(question: Question, reply: str) -> Interpretation:
+    """Interpret a model's choice among the options as `describe_options` shows them.
+
+    A reply is compared with the codes, the labels and the whole lines, first but for case and white space, and then
+    without the punctuation around it. Labels may differ in punctuation alone.
+
+    Raises:
+        ValueError: This names no option, or more than one.
+    """
+    codes = option_codes(options_of(question))
+    for form in (_folded, _undressed):
+        word = form(reply)
+        labels = [option.label for code, option in codes.items() if word and word in _names(code, option, form)]
+        if len(labels) > 1:
+            raise ValueError(f"{reply!r} names {len(labels)} options, {labels!r}: any of them could be meant")
+        if labels:
+            return interpret_answer(question.criterion, labels[0], question.may_abstain)
+    return interpret_answer(question.criterion, reply, question.may_abstain)
+
+
+def _names(code: str, option: Option, form: Callable[[str], str]) -> set[str]:
+    """Return what an option may be called: its code, its label, and its line without and with the description."""
+    return {
+        form(name) for name in (code, option.label, f"{code}: {option.label}", f"{code}: {describe_option(option)}")
+    }
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _undressed(text: str) -> str:
+    """Strip the punctuation in which models write a short answer."""
+    return _folded(text).strip("*_`\"'.()[] ")
+
+
+def interpret_entries(
+    questions: Mapping[int, Question], entries: Sequence[CriterionJudgment], spend: Spend, neutralized: bool
+) -> BatchResult:
+    """Assign the entries of a batch reply to its questions.
+
+    A missing, repeated or unreadable answer is a fault of its question alone; an entry under a number that was not
+    requested is ignored.
+
+    Args:
+        questions: The questions by number.
+        entries: The entries of the reply.
+        spend: What the request cost.
+        neutralized: Whether sanitizing changed a text of the request.
+    """
+    by_number: dict[int, list[CriterionJudgment]] = {}
+    for entry in entries:
+        by_number.setdefault(entry.id, []).append(entry)
+    answers: dict[int, Judgment] = {}
+    faults: dict[int, str] = {}
+    for number, question in questions.items():
+        candidates = by_number.get(number, [])
+        if len(candidates) != 1:
+            faults[number] = f"{len(candidates)} answers" if candidates else "no answer"
+            continue
+        try:
+            verdict, value = interpret_reply(question, candidates[0].answer)
+        except ValueError as error:
+            faults[number] = str(error)
+            continue
+        entry = candidates[0]
+        evidence = tuple(entry.evidence) if isinstance(entry, CitedJudgment) else ()
+        answers[number] = Judgment(
+            verdict=verdict, value=value, reason=entry.explanation, neutralized=neutralized, evidence=evidence
+        )
+    return BatchResult(answers, faults, spend)

@@ -1,42 +1,145 @@
-"""A judge that asks a cheap judge first, and an expensive one only where the cheap judge's answer is not sure."""
+"""`Cascade`: asks a cheap judge first, and an expensive judge only if the first answer is not sure.
+
+Refuses judges with which it would escalate everything or nothing.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
-from rubric_integrations.judges.cascade_members import (
-    as_cheap_judge,
-    check_threshold,
-    is_lm_judge,
-    may_state_confidence,
-    refuse_equal_answers,
+from rubric_integrations.judges.protocol import (
+    BatchResult,
+    Judge,
+    Question,
+    Request,
+    RequestJudge,
+    Retries,
+    answer,
+    fingerprint_of,
+    innermost,
+    without_cache,
 )
-from rubric_integrations.judges.protocol import BatchResult, Judge, Question, fingerprint_of, without_cache
-from rubric_integrations.judges.wrappers import innermost
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.labels import LabelledJudgment
-from rubric_integrations.results.usage import NO_SPEND, Spend
+from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment, Spend
+from rubric_integrations.scoring.labels import LabelledJudgment
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
+
+
+def check_threshold(escalate_below: object) -> float:
+    """Check that a threshold is a confidence, and return it.
+
+    Raises:
+        ValueError: It is None, or out of range.
+    """
+    if escalate_below is None:
+        raise ValueError(
+            "`escalate_below` is None: a certificate with this threshold certifies nothing, so use the expensive judge "
+            "alone, or name a threshold; with 0, every verdict on which the cheap judges agree is kept"
+        )
+    is_number = isinstance(escalate_below, int | float) and not isinstance(escalate_below, bool)
+    if not is_number or not 0 <= float(cast("float", escalate_below)) <= 1:
+        raise ValueError(f"`escalate_below` must be a confidence in [0, 1], got {escalate_below!r}")
+    return float(cast("float", escalate_below))
+
+
+def as_cheap_judge(judge: JudgeLike, escalate_below: float) -> Judge:
+    """Make a cheap judge of whatever a user passes: one that states its confidence, if there is a threshold.
+
+    Raises:
+        ValueError: It would state none.
+        TypeError: `judge` is nothing that can judge.
+    """
+    from rubric_integrations.judges import NAMED_JUDGES, as_judge
+
+    is_named = isinstance(judge, str) and (judge in NAMED_JUDGES or judge.endswith(".json"))
+    is_model = not is_named and not isinstance(judge, Judge)
+    made = as_judge(judge)
+    if escalate_below == 0:
+        return made
+    if is_model:
+        from rubric_integrations.judges.lm_judge import LMJudge
+
+        made = LMJudge(cast("Any", judge), confidence=True)
+    if (is_lm_judge(made) and not cast("Any", innermost(made)).confidence) or judge == "offline":
+        raise ValueError(
+            f"the cheap judge {judge!r} states no confidence, so that `escalate_below={escalate_below!r}` would "
+            "escalate every question: use LMJudge(..., confidence=True); or pass two cheap judges, and 0, so that they "
+            "must agree"
+        )
+    _require_choice(made)
+    return made
+
+
+def _require_choice(judge: Judge) -> None:
+    if not is_lm_judge(judge):
+        return
+    from rubric_integrations.judges.prompts.signatures import Choice
+
+    if Choice is None:
+        raise ValueError(
+            "the installed DSPy has no `dspy.experimental.Choice`, so that an LMJudge states no confidence and every "
+            "question would be escalated: pass two cheap judges and `escalate_below=0`, or install a DSPy that has it"
+        )
+
+
+def is_lm_judge(judge: Judge) -> bool:
+    """Whether the innermost judge is an `LMJudge`."""
+    # To import the module takes two seconds; before that, nothing is one.
+    module: Any = sys.modules.get("rubric_integrations.judges.lm_judge")
+    return module is not None and isinstance(innermost(judge), module.LMJudge)
+
+
+def may_state_confidence(judge: Judge, question: Question) -> bool:
+    """Whether a judge may state a confidence for a question; an LMJudge does so for binary criteria alone."""
+    return question.criterion.kind == "binary" or not is_lm_judge(judge)
+
+
+def refuse_equal_answers(cheap: Sequence[Judge], strong: Judge) -> None:
+    """Refuse judges whose second answer would say nothing that the first does not.
+
+    Raises:
+        ValueError: Two judges always give the same answer.
+    """
+    fingerprints = [fingerprint_of(judge) for judge in cheap]
+    identity = fingerprint_of(strong)
+    if any(judge is strong for judge in cheap) or (identity is not None and identity in fingerprints):
+        raise ValueError("`cheap` and `strong` are the same judge: an escalation would ask it once more")
+    for place, judge in enumerate(cheap):
+        is_repeated = fingerprints[place] is not None and fingerprints[place] in fingerprints[:place]
+        lm: Any = getattr(innermost(judge), "lm", None)
+        if is_repeated and lm is not None and getattr(lm, "kwargs", {}).get("temperature") == 0:
+            raise ValueError(
+                f"`cheap` has {getattr(lm, 'model', 'a model')!r} twice at temperature 0, so that both answers are "
+                "equal and never differ: set one, such as LMJudge(..., temperature=0.7), or name another model"
+            )
+
 
 T = TypeVar("T")
 
 
 class _Retries(Protocol):
-    async def call(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, Spend]: ...
+    async def outcome(
+        self, attempt: Callable[[], Awaitable[T]], retries: Retries | None = None
+    ) -> tuple[T | JudgeFailure, Spend]: ...
 
 
 class _NoRetries:
-    async def call(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, Spend]:
-        return await attempt(), NO_SPEND
+    async def outcome(
+        self, attempt: Callable[[], Awaitable[T]], retries: Retries | None = None
+    ) -> tuple[T | JudgeFailure, Spend]:
+        try:
+            return await attempt(), NO_SPEND
+        except JudgeFailure as failure:
+            return failure, NO_SPEND
 
 
-class Cascade:
+class Cascade(RequestJudge):
     """A judge that asks a cheap judge first, and passes on to an expensive one what the cheap judge is not sure about.
 
     A question is escalated if the cheap judge fails or abstains, if its `confidence` is below a threshold, or if it
@@ -46,7 +149,7 @@ class Cascade:
 
     Each of the judges has the retries, the timeout and the limits of the grader, and its own judgments in a ledger. So
     another threshold requests nothing that is stored, and the cheap judge alone, in a grader of its own, finds its
-    answers there (see `rubric_integrations.agreement.certify`). A cheap judge that a run cannot use at all, for example
+    answers there (see `rubric_integrations.trust.certify`). A cheap judge that a run cannot use at all, for example
     because its key is wrong, ends the run: otherwise every question would be escalated.
 
     An `LMJudge` states a confidence for a binary criterion in a call of its own, and for nothing else. So criteria with
@@ -109,49 +212,48 @@ class Cascade:
         cascade._retries = retries or self._retries
         return cascade
 
-    async def judge(self, question: Question) -> Judgment:
-        """Answer one criterion.
+    async def answer(self, request: Request) -> Any:
+        """Answer one criterion, or several criteria about one submission with one request to each judge.
+
+        The request to the expensive judge is about the criteria that are escalated.
 
         Raises:
-            JudgeFailure: The question was escalated, and the expensive judge has no answer. It is not to be retried
-                where the judges have retries of their own.
+            JudgeFailure: All questions were escalated, and the expensive judge has no answer to any. It is not to be
+                retried where the judges have retries of their own.
         """
-        kept, spend = await self._cheap_judgment(question)
+        if request.questions is not None:
+            return await self._answer_batch(request, request.questions)
+        kept, spend = await self._cheap_judgment(request)
         if kept is not None:
             return kept.model_copy(update={"spend": spend, "escalation_cost": 0.0})
-        try:
-            judgment, lost = await self._retries.call(partial(self.strong.judge, question))
-        except JudgeFailure as failure:
-            raise self._failure(failure, spend) from failure
+        judgment, lost = await self._ask(self.strong, request)
+        if isinstance(judgment, JudgeFailure):
+            raise self._failure(judgment, spend) from judgment
         paid = judgment.spend + lost
         return judgment.model_copy(
             update={"spend": spend + paid, "escalated": True, "escalation_cost": paid.cost},
         )
 
-    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer several criteria about one submission, with one request to each judge.
-
-        The request to the expensive judge is about the criteria that are escalated.
-
-        Raises:
-            JudgeFailure: All questions were escalated, and the expensive judge has no answer to any.
-        """
-        kept, spend = await self._cheap_answers(questions)
+    async def _answer_batch(self, request: Request, questions: Mapping[int, Question]) -> BatchResult:
+        kept, spend = await self._cheap_answers(request, questions)
         answers = {number: answer.model_copy(update={"escalation_cost": 0.0}) for number, answer in kept.items()}
         escalated = {number: question for number, question in questions.items() if number not in kept}
         if not escalated:
             return BatchResult(answers, {}, spend)
-        try:
-            batch, lost = await self._retries.call(partial(cast("Any", self.strong).judge_batch, escalated))
-        except JudgeFailure as failure:
+        batch, lost = await self._ask(self.strong, request.about(escalated))
+        if isinstance(batch, JudgeFailure):
             if not answers:
-                raise self._failure(failure, spend) from failure
-            return BatchResult(answers, dict.fromkeys(escalated, str(failure)), spend + failure.spend)
+                raise self._failure(batch, spend) from batch
+            return BatchResult(answers, dict.fromkeys(escalated, str(batch)), spend + batch.spend)
         paid: Spend = batch.spend + lost
         share = None if paid.cost is None else paid.cost / max(1, len(batch.answers))
         marks = {"escalated": True, "escalation_cost": share}
         answers |= {number: answer.model_copy(update=marks) for number, answer in batch.answers.items()}
         return BatchResult(answers, batch.faults, spend + paid)
+
+    def _ask(self, judge: Judge, request: Request) -> Awaitable[tuple[Any, Spend]]:
+        """Ask one of the judges, with retries of its own; the result may be a failure."""
+        return self._retries.outcome(partial(answer, judge, request), request.retries)
 
     def fingerprint(self) -> str | None:
         """Describe all judges and the threshold; None if one of the judges cannot be identified."""
@@ -200,34 +302,34 @@ class Cascade:
             if callable(prepare):
                 await cast("Awaitable[None]", prepare())
 
-    async def _cheap_judgment(self, question: Question) -> tuple[Judgment | None, Spend]:
+    async def _cheap_judgment(self, request: Request) -> tuple[Judgment | None, Spend]:
         """Ask the cheap judges; return the judgment that is kept, or None, and what they cost."""
         kept, spend = None, NO_SPEND
         for judge in self.cheap:
-            if self.escalate_below > 0 and not may_state_confidence(judge, question):
+            if self.escalate_below > 0 and not may_state_confidence(judge, request.first_question):
                 return None, spend
-            try:
-                judgment, lost = await self._retries.call(partial(judge.judge, question))
-            except JudgeFailure as failure:
-                return None, spend + failure.spend
+            judgment, lost = await self._ask(judge, request)
             spend += judgment.spend + lost
-            if not is_kept(judgment.value, judgment.confidence, self.escalate_below):
+            if isinstance(judgment, JudgeFailure) or not is_kept(
+                judgment.value, judgment.confidence, self.escalate_below
+            ):
                 return None, spend
             if kept is not None and kept.verdict != judgment.verdict:
                 return None, spend
             kept = kept or judgment
         return kept, spend
 
-    async def _cheap_answers(self, questions: Mapping[int, Question]) -> tuple[dict[int, Judgment], Spend]:
+    async def _cheap_answers(
+        self, request: Request, questions: Mapping[int, Question]
+    ) -> tuple[dict[int, Judgment], Spend]:
         """Ask the cheap judges about several criteria; return the judgments that are kept, and what they cost."""
         kept: dict[int, Judgment] = {}
         spend, open_questions = NO_SPEND, dict(questions)
         for judge in self.cheap:
-            try:
-                batch, lost = await self._retries.call(partial(cast("Any", judge).judge_batch, open_questions))
-            except JudgeFailure as failure:
-                return {}, spend + failure.spend
+            batch, lost = await self._ask(judge, request.about(open_questions))
             spend += batch.spend + lost
+            if isinstance(batch, JudgeFailure):
+                return {}, spend
             answers: dict[int, Judgment] = {
                 number: answer
                 for number, answer in batch.answers.items()

@@ -1,11 +1,11 @@
-"""Keeps secrets out of what is written: which settings of a model may hold one, and messages without them.
+"""Keeps secrets out of everything that is written: which settings may contain one, and messages without them.
 
-- **Credentials** are in no fingerprint, not even as a digest: they change no answer, so that judges with different keys
-  share what is stored. They are recognized by their names (`is_credential`), by a scheme such as `Bearer` before them,
-  or as the user and the password of a URL.
-- **Sampling settings** can be read in a fingerprint.
-- **All other settings** may change an answer, so that a digest of them is in the fingerprint. A value of a few
-  characters could be guessed from it: a secret belongs under a name that says so.
+- **Credentials** are in no fingerprint, not even as a digest. They change no answer, and judges with different keys
+  share stored judgments. They are recognized by their names (`is_credential`), by a scheme such as `Bearer` before
+  them, or as the user and the password of a URL.
+- **Sampling settings** are readable in a fingerprint.
+- **All other settings** may change an answer. Therefore the fingerprint has a digest of them. A short value could be
+  guessed from its digest: a secret belongs under a name that says that it is one.
 - **Messages** lose credentials, and the values of other settings that look like a key.
 """
 

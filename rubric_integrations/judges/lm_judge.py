@@ -1,27 +1,35 @@
-"""The judge that calls a language model: a DSPy module that can be saved, loaded and compiled."""
+"""`LMJudge`, the judge that calls a language model: a DSPy module that can be saved, loaded and compiled."""
 
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import dspy
 from dspy.utils.exceptions import DSPyError
 
-from rubric_integrations._util.threads import run_on_texts
-from rubric_integrations.judges.alignment_record import is_trained_on, mark_batch
-from rubric_integrations.judges.calling import ModelCaller, select_fields
-from rubric_integrations.judges.examples import as_example
-from rubric_integrations.judges.fingerprint import fingerprint_model_judge
-from rubric_integrations.judges.models import ModelOptions, settings_of, to_lm, without_framework_cache
-from rubric_integrations.judges.models.failures import failure_from_error
-from rubric_integrations.judges.models.prices import highest_cost, load_prices, prompt_bytes
-from rubric_integrations.judges.models.sync_only import with_async_call
-from rubric_integrations.judges.prompts.adapter import JudgeAdapter
-from rubric_integrations.judges.prompts.interpret import interpret_entries, interpret_fields
+from rubric_integrations._util.event_loop import run_on_texts
+from rubric_integrations.judges.calling import (
+    ModelCaller,
+    RequestForm,
+    interpret_entries,
+    interpret_fields,
+    select_fields,
+)
+from rubric_integrations.judges.models.errors import failure_from_error
+from rubric_integrations.judges.models.limits import highest_cost, load_prices, own_bytes, prompt_bytes
+from rubric_integrations.judges.models.names import (
+    NO_SETTINGS,
+    ModelSettings,
+    settings_of,
+    to_lm,
+    with_async_call,
+    without_framework_cache,
+)
 from rubric_integrations.judges.prompts.render import (
     batch_inputs,
     render_inputs,
@@ -29,22 +37,34 @@ from rubric_integrations.judges.prompts.render import (
     rubric_inputs,
     texts_of,
 )
-from rubric_integrations.judges.prompts.signatures import judge_signatures
-from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question, criteria_of_request
-from rubric_integrations.judges.request_steps import RenderedQuestion, RequestSteps
-from rubric_integrations.judges.saving import SavedPrompts
-from rubric_integrations.judges.step_down import RequestForm
-from rubric_integrations.results.judgment import Judgment
-from rubric_integrations.results.labels import LabelledJudgment, examples_of_criterion, select_examples
-from rubric_integrations.results.usage import NO_SPEND
+from rubric_integrations.judges.prompts.signatures import JudgeAdapter, as_example, judge_signatures
+from rubric_integrations.judges.protocol import (
+    BatchResult,
+    JudgeRequest,
+    OverallResult,
+    Question,
+    criteria_of_request,
+    is_trained_on,
+    mark_batch,
+)
+from rubric_integrations.judges.saved import (
+    Memo,
+    SavedPrompts,
+    fingerprint_model_judge,
+    model_state,
+    predictor_states,
+    read_judge_file,
+)
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
+from rubric_integrations.scoring.labels import LabelledJudgment, examples_of_criterion, select_examples
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
-    from rubric_integrations.judges.models import ModelLike
+    from rubric_integrations.judges.models.names import ModelLike
 
 
-class LMJudge(RequestSteps, SavedPrompts):
+class LMJudge(SavedPrompts):
     """A judge that calls one language model: for one criterion, for several in one request, or for an overall score.
 
     The judge uses its own model and adapter and leaves no trace. Inside `dspy.Evaluate` or an optimizer it therefore
@@ -62,8 +82,10 @@ class LMJudge(RequestSteps, SavedPrompts):
         model: A model name such as `openai/gpt-5-mini`, a `dspy.LM`, a LangChain chat model, or an async function
             `(system_prompt, user_prompt) -> reply`. A `dspy.BaseLM` of your own that has only a synchronous `forward`
             or `__call__` is called in threads; a call that exceeds the timeout runs on there until it returns.
-        api_base: The base URL of an OpenAI-compatible server, such as `http://localhost:8000/v1`. This option and the
-            next seven go with a model name; other models are configured where they are made.
+        settings: How a model is called whose name you pass: `ModelSettings(max_tokens=500, seed=1)`. Other models are
+            configured where they are made, and take neither this argument nor the next three, which are short for the
+            settings of the same names.
+        api_base: The base URL of an OpenAI-compatible server, such as `http://localhost:8000/v1`.
         api_key: The server's key; by default that of the provider's environment variable, such as OPENAI_API_KEY. That
             key goes to its provider and to this machine only: for a gateway or another server, pass the key here or set
             RUBRIC_INTEGRATIONS_API_KEY. No key of the environment is sent over http to another machine. Without a key,
@@ -71,13 +93,6 @@ class LMJudge(RequestSteps, SavedPrompts):
         temperature: The sampling temperature, at least 0. By default it is 0 for a model name, so that the same
             question has nearly the same answer each time. Reasoning models, which refuse it, get none: the names that
             DSPy knows, any model with a `reasoning_effort`, and any other whose server refuses the default.
-        max_tokens: The most tokens of a reply, at least 1; by default the provider's.
-        seed: The sampling seed, for providers that take one.
-        reasoning_effort: The effort of a reasoning model, such as `low`.
-        service_tier: The tier that prices and schedules a request, such as `flex`, for providers that have them.
-        headers: HTTP headers that each request has in addition, by name, such as those that a gateway requires. DSPy
-            sends such requests through LiteLLM, at about 11 ms of CPU instead of 1. The values may be secrets: they
-            appear in no fingerprint, ledger or message; a fingerprint has a digest of those that are no credentials.
         system_prompt: Instructions in place of the built-in ones. The layout of the inputs and the form of the reply
             are added to them.
         examples: Labelled judgments, shown as few-shot examples before each question about one criterion. One about the
@@ -110,14 +125,10 @@ class LMJudge(RequestSteps, SavedPrompts):
         self,
         model: ModelLike,
         *,
+        settings: ModelSettings = NO_SETTINGS,
         api_base: str | None = None,
         api_key: str | None = None,
         temperature: float | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-        reasoning_effort: str | None = None,
-        service_tier: str | None = None,
-        headers: Mapping[str, str] | None = None,
         system_prompt: str | None = None,
         examples: Sequence[LabelledJudgment] = (),
         max_examples: int = 4,
@@ -129,21 +140,26 @@ class LMJudge(RequestSteps, SavedPrompts):
         if name is not None and not name.strip():
             raise ValueError("`name` is empty: all models without a name would share their stored judgments")
         self.name = name
-        options = ModelOptions(
-            api_base, api_key, temperature, max_tokens, seed, reasoning_effort, service_tier, headers
-        )
-        lm = to_lm(model, options)
+        settings = settings.joined(ModelSettings(api_base, api_key, temperature))
+        lm = to_lm(model, settings)
         self.lm = lm if framework_cache else without_framework_cache(lm)
         self.confidence = confidence
         self.examples, self.max_examples = tuple(examples), max_examples
         if isinstance(max_examples, bool) or max_examples < 0:
             raise ValueError(f"`max_examples` must be at least 0, got {max_examples!r}")
-        is_default = isinstance(model, str) and temperature is None
+        is_default = isinstance(model, str) and settings.temperature is None
         self._caller = ModelCaller(confidence, self.lm.kwargs.get("temperature") if is_default else None)
         self.criterion, self.option, self.scale, self.criteria, self.whole = (
             dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
             for signature in judge_signatures(confidence).values()
         )
+        self._own_bytes, self._fingerprint = Memo[int](), Memo[str | None]()
+
+    def __copy__(self) -> Self:
+        judge = super().__copy__()
+        # A copy is made to be changed, and each would replace the results of the other.
+        judge._own_bytes, judge._fingerprint = Memo(), Memo()
+        return judge
 
     def with_examples(self, examples: Sequence[LabelledJudgment], max_examples: int = 4) -> LMJudge:
         """Copy this judge with other few-shot examples."""
@@ -163,48 +179,54 @@ class LMJudge(RequestSteps, SavedPrompts):
 
     def highest_cost(self, text_bytes: int) -> float | None:
         """Return the most that a call about texts of so many bytes can cost, in US dollars; None if it is unknown."""
-        return highest_cost(self.lm, prompt_bytes(text_bytes, self.dump_state(), self.examples))
+        state = (predictor_states(self), self.examples)
+        size = self._own_bytes.get(state, lambda: own_bytes(self.dump_state(), self.examples))
+        return highest_cost(self.lm, prompt_bytes(text_bytes, size))
 
     def fingerprint(self) -> str | None:
         """Describe what this judge's answers depend on: model, endpoint, settings, instructions and examples.
 
         None for a model that cannot be identified, such as a lambda without a `name`: a ledger refuses it.
         """
-        seen = self.alignment.training_digest if self.alignment else ""
-        return fingerprint_model_judge(
-            self, self.lm, self.examples, self.max_examples, self.confidence, self.name, seen
-        )
+        options = (self.examples, self.max_examples, self.confidence, self.name)
+        state = (model_state(self.lm), options, self.alignment, predictor_states(self))
+
+        def compute() -> str | None:
+            seen = self.alignment.training_digest if self.alignment else ""
+            return fingerprint_model_judge(self, self.lm, *options, seen)
+
+        return self._fingerprint.get(state, compute)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Judge one criterion, whose signature's fields are the arguments; for DSPy's optimizers."""
-        step_down, form = self._caller.step_down, self._caller.step_down.form
+        caller, form = self._caller, self._caller.form
         while True:
             predict, arguments, context = self._prepare(inputs, form)
             try:
                 with context:
                     prediction = predict(**arguments)
             except DSPyError as error:
-                form = step_down.simpler(form, self.lm, failure_from_error(error, NO_SPEND, settings_of(self.lm)))
+                form = caller.simpler_form(form, self.lm, failure_from_error(error, NO_SPEND, settings_of(self.lm)))
                 if form is None:
                     raise
             else:
-                step_down.accepted(form)
+                caller.accepted(form)
                 return prediction
 
     async def aforward(self, **inputs: Any) -> dspy.Prediction:
         """`forward`, asynchronously."""
-        step_down, form = self._caller.step_down, self._caller.step_down.form
+        caller, form = self._caller, self._caller.form
         while True:
             predict, arguments, context = self._prepare(inputs, form)
             try:
                 with context:
                     prediction = await predict.acall(**arguments)
             except DSPyError as error:
-                form = step_down.simpler(form, self.lm, failure_from_error(error, NO_SPEND, settings_of(self.lm)))
+                form = caller.simpler_form(form, self.lm, failure_from_error(error, NO_SPEND, settings_of(self.lm)))
                 if form is None:
                     raise
             else:
-                step_down.accepted(form)
+                caller.accepted(form)
                 return prediction
 
     def _prepare(
@@ -212,12 +234,12 @@ class LMJudge(RequestSteps, SavedPrompts):
     ) -> tuple[dspy.Predict, dict[str, Any], AbstractContextManager[None]]:
         predict, adapter = self._predictor_for(inputs), JudgeAdapter.for_inputs(inputs)
         adapter.reply_format = form.reply_format
-        lm = with_async_call(self._caller.step_down.model_for(self.lm, form))
+        lm = with_async_call(self._caller.model_for(self.lm, form))
         signature = select_fields(cast("Any", predict).signature, tuple(inputs), "trajectory" in inputs)
         return predict, {"lm": lm, "signature": signature, **inputs}, dspy.context(adapter=adapter)
 
     def _predictor_for(self, inputs: Mapping[str, Any]) -> dspy.Predict:
-        return self.option if "options" in inputs else self.scale if "scale" in inputs else self.criterion
+        return getattr(self, _predictor_name(inputs))
 
     async def judge(self, question: Question) -> Judgment:
         """Answer one criterion about one submission.
@@ -225,18 +247,24 @@ class LMJudge(RequestSteps, SavedPrompts):
         Raises:
             JudgeFailure: The model did not reply, or its reply is no answer.
         """
-        predict, prompt, demos = await self._render(question)
-        warm = question.warm_prompt_cache
-        reply = await self._caller.call(self.lm, predict, prompt, demos, warm_prompt_cache=warm)
+        prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
+        # One look-up: `dspy.Module` answers that of each attribute by a call.
+        own = self.__dict__
+        reply = await own["_caller"].call(
+            own["lm"],
+            own[_predictor_name(prompt.inputs)],
+            prompt,
+            self._demos(question) if own["examples"] or question.criterion.examples else (),
+            warm_prompt_cache=question.warm_prompt_cache,
+        )
         trained_on = is_trained_on(self.alignment, question)
         return interpret_fields(question, reply.fields, reply.spend, prompt.neutralized, trained_on=trained_on)
 
-    async def _render(self, question: Question) -> RenderedQuestion:
+    def _demos(self, question: Question) -> list[dspy.Example]:
+        """Select the few-shot examples that are shown before a question."""
         kind, response = question.criterion.kind, question.whole_response or question.submission.response
-        prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
         examples = select_examples(self.examples, kind, self.max_examples, response)
-        examples += examples_of_criterion(question.criterion, response)
-        return RenderedQuestion(self._predictor_for(prompt.inputs), prompt, [as_example(e) for e in examples])
+        return [as_example(example) for example in (*examples, *examples_of_criterion(question.criterion, response))]
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria about one submission in one request.
@@ -263,3 +291,89 @@ class LMJudge(RequestSteps, SavedPrompts):
         reply = await self._caller.call(self.lm, self.whole, prompt)
         percent = cast("float", reply.fields["overall_score"])
         return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized)
+
+    @property
+    def request_form(self) -> RequestForm:
+        """The form of the next request: without what the model's server has refused so far."""
+        return self._caller.form
+
+    def use_request_form(self, form: RequestForm) -> None:
+        """Make further requests in a form that was found out earlier, and read replies to such requests."""
+        self._caller.form = form
+
+    def simpler_form(self, failure: JudgeFailure) -> RequestForm | None:
+        """Return the form without what a server refused by this failure; None where another form would not help."""
+        return self._caller.simpler_form(self._caller.form, self.lm, failure)
+
+    async def prepare_request(self, question: Question) -> JudgeRequest:
+        """Make the request about one criterion, without sending it.
+
+        `judge` sends the same bytes. The rules about keys and servers are the same, too: the headers have the key.
+
+        Args:
+            question: The criterion and the submission.
+
+        Raises:
+            JudgeFailure: The prompt is too long; or the judge has no request that somebody else could send: it is no
+                model of OpenAI's protocol or of Anthropic's, or has `confidence`, `headers`, callbacks or a cache.
+
+        Example:
+            >>> import asyncio, json
+            >>> from rubric_integrations import Criterion, Submission
+            >>> from rubric_integrations.judges import LMJudge, Question
+            >>> judge = LMJudge("openai/gpt-5-mini", api_key="sk-1")
+            >>> question = Question(Submission(response="It is 42."), Criterion(requirement="States 42"))
+            >>> request = asyncio.run(judge.prepare_request(question))
+            >>> request.protocol, request.url, json.loads(request.body)["model"]
+            ('openai', 'https://api.openai.com/v1/chat/completions', 'gpt-5-mini')
+        """
+        prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
+        return await self._caller.prepare(self.lm, self._predictor_for(prompt.inputs), prompt, self._demos(question))
+
+    async def read_reply(self, question: Question, body: bytes, *, status: int = 200) -> Judgment:
+        """Make the judgment of the response to a request of `prepare_request`, as `judge` would.
+
+        Args:
+            question: The same question.
+            body: The body of the response.
+            status: Its HTTP status.
+
+        Returns:
+            The judgment, with its cost at the prices of ordinary calls. As that of any judge, it is still to be
+            validated, which graders do.
+
+        Raises:
+            JudgeFailure: The response is an error, or is no answer to the question.
+        """
+        prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
+        predict, demos = self._predictor_for(prompt.inputs), self._demos(question)
+        reply = await self._caller.read(self.lm, predict, prompt, demos, body, status)
+        trained_on = is_trained_on(self.alignment, question)
+        return interpret_fields(question, reply.fields, reply.spend, prompt.neutralized, trained_on=trained_on)
+
+
+def _predictor_name(inputs: Mapping[str, Any]) -> str:
+    return "option" if "options" in inputs else "scale" if "scale" in inputs else "criterion"
+
+
+def load_judge(path: str | os.PathLike[str], settings: ModelSettings = NO_SETTINGS) -> LMJudge:
+    """Make the judge that a file describes, with the model and the settings that it was aligned with.
+
+    Which key of the environment goes to which server is decided as for a model name (see `models/keys.py`).
+
+    Args:
+        path: The file, as `LMJudge.save` wrote it.
+        settings: Where and how the model is called; they replace the settings of the file.
+
+    Raises:
+        ValueError: The file cannot be read, is damaged, or names no model that can be called by its name.
+    """
+    file = read_judge_file(path)
+    try:
+        name = file.model_name()
+    except ValueError as error:
+        how = f'`LMJudge("openai/gpt-5-mini").load({str(path)!r})`'
+        raise ValueError(f"{path}: {error}: load it into a judge of your model, as in {how}") from None
+    chosen: dict[str, Any] = {**file.settings.model_dump(exclude_none=True), **settings.chosen()}
+    confidence = chosen.pop("confidence", False)
+    return LMJudge(name, settings=ModelSettings(**chosen), confidence=confidence).load(path)

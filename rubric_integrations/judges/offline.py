@@ -1,16 +1,16 @@
 """The judge without a model: it searches a response for the literal anchors of a requirement, or abstains.
 
-The demo uses it, and it is a baseline to compare other judges with. It understands no meaning: a requirement that names
-no number with a unit and quotes no text is one that it cannot assess.
+The demo uses it, and it is a baseline for other judges. It does not understand meaning: a requirement without a number
+with a unit and without a quoted text is one that it cannot assess.
 """
 
 from __future__ import annotations
 
 import re
 
-from rubric_integrations._util.numbers import Quantity, read_quantities
+from rubric_integrations._util.text import Quantity, read_quantities
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import VERDICT_VALUES, Judgment, Verdict
+from rubric_integrations.scoring.judgment import VERDICT_VALUES, Judgment, Verdict
 
 WHAT_IT_IS = (
     "The offline judge uses no model: it runs checks, looks for the numbers and quoted words that a requirement names, "

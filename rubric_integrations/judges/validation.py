@@ -1,8 +1,8 @@
-"""The validation of whatever a judge returns: once, here, before anything else uses it.
+"""Validates every answer of a judge once, before anything else uses it.
 
-A judge may be ours, a user's own, or a stored answer of an earlier run. Its verdict becomes canonical (`met` becomes
-MET), its value must be the one that the criterion gives the verdict, every question of a batch has an answer or a
-fault, and an overall score lies between 0 and 100. Anything else is a `JudgeFailure`, never a score.
+A judge may be ours, a user's own, or a stored answer of an earlier run. The verdict becomes canonical (`met` becomes
+MET). Its value must be the value that the criterion gives the verdict. Every question of a batch has an answer or a
+failure, and an overall score is between 0 and 100. Anything else is a `JudgeFailure`, never a score.
 """
 
 from __future__ import annotations
@@ -11,37 +11,25 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question
-from rubric_integrations.judges.wrappers import JudgeWrapper
-from rubric_integrations.results.interpret import interpret_answer
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question, Request, Result
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.judgment import JudgeFailure, Judgment, interpret_answer
 from rubric_integrations.submission.submission import Submission
 
 # A judge may have computed the value itself, with a rounding error of its own.
 _ROUNDING = 1e-6
 
 
-class ValidatedJudge(JudgeWrapper):
-    """A judge whose answers are validated. Every grader wraps the judges that it is made with."""
+def validate(request: Request, result: object) -> Result:
+    """Check the result of a request, and make it canonical.
 
-    async def judge(self, question: Question) -> Judgment:
-        """Answer one criterion.
-
-        Raises:
-            JudgeFailure: Of kind `parse` for an invalid answer, `config` for an object that is no judgment.
-        """
-        judgment = await super().judge(question)
-        return validate_judgment(question.criterion, judgment, question.may_abstain, question.submission)
-
-    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer several criteria in one request; raises as `judge` does where nothing of the reply is usable."""
-        return validate_batch(questions, await super().judge_batch(questions))
-
-    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Score a whole submission; raises as `judge` does."""
-        return validate_overall(await super().judge_overall(submission, rubric))
+    Raises:
+        JudgeFailure: Of kind `parse` for an invalid answer, `config` for an object that is no result of this kind.
+    """
+    question = request.question
+    if question is not None:
+        return validate_judgment(question.criterion, result, question.may_abstain, question.submission)
+    return validate_overall(result) if request.questions is None else validate_batch(request.questions, result)
 
 
 def validate_judgment(
@@ -137,6 +125,8 @@ def _existing_steps(numbers: Sequence[int], submission: Submission | None) -> tu
         ValueError: The submission has no step of such a number. It is never left out silently: what else the judge
             says may rest on it.
     """
+    if not numbers:
+        return ()
     count = len(submission.trajectory.steps) if submission and submission.trajectory else 0
     for number in numbers:
         if not 1 <= number <= count:
@@ -148,4 +138,4 @@ def _existing_steps(numbers: Sequence[int], submission: Submission | None) -> tu
 def _same_value(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is None and other is None
-    return abs(one - other) <= _ROUNDING
+    return one == other or abs(one - other) <= _ROUNDING

@@ -18,11 +18,9 @@ from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rubric_integrations.langchain.annotation import annotation_queue_rubric, labels_from_feedback
-    from rubric_integrations.langchain.assertion import assert_rubric
-    from rubric_integrations.langchain.evaluator import RubricEvaluator
+    from rubric_integrations.langchain.evaluator import RubricEvaluator, compare_by_rubric
+    from rubric_integrations.langchain.feedback import assert_rubric, offline_client
     from rubric_integrations.langchain.middleware import RubricMiddleware
-    from rubric_integrations.langchain.offline import offline_client
-    from rubric_integrations.langchain.pairwise import compare_by_rubric
     from rubric_integrations.langchain.runnable import RubricInput, RubricRunnable
     from rubric_integrations.langchain.strings import RubricPairwiseStringEvaluator, RubricStringEvaluator
     from rubric_integrations.langchain.trajectory_match import (
@@ -38,12 +36,12 @@ _MODULES = {
     "RubricRunnable": "runnable",
     "RubricStringEvaluator": "strings",
     "annotation_queue_rubric": "annotation",
-    "assert_rubric": "assertion",
-    "compare_by_rubric": "pairwise",
+    "assert_rubric": "feedback",
+    "compare_by_rubric": "evaluator",
     "create_async_trajectory_match_evaluator": "trajectory_match",
     "create_trajectory_match_evaluator": "trajectory_match",
     "labels_from_feedback": "annotation",
-    "offline_client": "offline",
+    "offline_client": "feedback",
 }
 
 __all__ = [

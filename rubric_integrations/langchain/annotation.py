@@ -1,24 +1,32 @@
-"""Shows the criteria of a rubric to human annotators in a LangSmith queue, and reads their answers as labels."""
+"""Shows the criteria of a rubric to annotators in a LangSmith queue, and reads their answers as labels.
+
+Also a summary evaluator: the mean score of an experiment, corrected by human labels.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from langsmith.schemas import AnnotationQueueRubricItem, Feedback, Run
+from langsmith.evaluation import EvaluationResult
+from langsmith.schemas import AnnotationQueueRubricItem, Example, Feedback, Run
 
-from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
+from rubric_integrations._host import check_fields
+from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.langchain.feedback import MET_PENALTY, UNMET_PENALTY, feedback_key
-from rubric_integrations.langchain.fields import FieldKey, FieldSelector
-from rubric_integrations.results.labels import LabelledJudgment, Sampled
-from rubric_integrations.results.outcomes import higher_is_better
+from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.rubric.answers import Band, Scale, band_of
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.submission.messages import Respond
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.scoring.labels import LabelledJudgment, Sampled
+from rubric_integrations.scoring.report import higher_is_better
+from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond
+from rubric_integrations.trust.calibration import Calibration, calibrate
 
 
-def annotation_queue_rubric(rubric: RubricLike, key_prefix: str = "rubric") -> list[AnnotationQueueRubricItem]:
+def annotation_queue_rubric(rubric: RubricLike, name: str = "rubric") -> list[AnnotationQueueRubricItem]:
     """Make the items for `client.create_annotation_queue(..., rubric_items=...)`, one for each criterion.
 
     Their feedback keys are those of `RubricEvaluator`, so LangSmith shows the answers of people and judge side by side.
@@ -27,14 +35,14 @@ def annotation_queue_rubric(rubric: RubricLike, key_prefix: str = "rubric") -> l
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list or a dictionary.
-        key_prefix: The part before the dot in the feedback keys.
+        name: The part before the dot in the feedback keys.
 
     Example:
         >>> from rubric_integrations import Rubric
         >>> annotation_queue_rubric(Rubric.from_dict([{"weight": 1, "requirement": "Is kind"}]))[0]["feedback_key"]
         'rubric.c1'
     """
-    return [_queue_item(key, criterion) for key, criterion in _criteria_by_feedback_key(rubric, key_prefix).items()]
+    return [_queue_item(key, criterion) for key, criterion in _criteria_by_feedback_key(rubric, name).items()]
 
 
 def labels_from_feedback(
@@ -42,9 +50,8 @@ def labels_from_feedback(
     runs: Iterable[Run],
     rubric: RubricLike,
     *,
-    key_prefix: str = "rubric",
-    output_key: FieldKey | None = None,
-    input_key: FieldKey | None = None,
+    name: str = "rubric",
+    fields: Fields = NO_FIELDS,
     respond: Respond = "last",
     sampled: Sampled = "chosen",
 ) -> list[LabelledJudgment]:
@@ -61,9 +68,8 @@ def labels_from_feedback(
         feedback: The answers of people.
         runs: The runs that the feedback is about.
         rubric: The rubric of the queue, in the same forms.
-        key_prefix: The part before the dot in the feedback keys.
-        output_key: The key of the graded response in the outputs, or a function of them, as for `RubricEvaluator`.
-        input_key: The key of the task in the inputs, or a function of the inputs.
+        name: The part before the dot in the feedback keys.
+        fields: The `response` of the outputs and the `query` of the inputs, as for `RubricEvaluator`.
         respond: Which part of a conversation was graded: the `"last"` answer, the whole `"transcript"`, or the
             `"trajectory"`.
         sampled: How the runs in the queue were drawn: `"random"` if they were drawn at random. With `"chosen"`, the
@@ -72,9 +78,10 @@ def labels_from_feedback(
     Raises:
         ValueError: A score is not a possible answer to its criterion.
     """
-    fields = FieldSelector(output_key, input_key, None, respond)
-    submissions = {run.id: fields.select(run.inputs, run.outputs, None) for run in runs}
-    criteria = _criteria_by_feedback_key(rubric, key_prefix)
+    check_fields("labels_from_feedback", fields, "response", "query")
+    selector = FieldSelector(fields.response, fields.query, None, respond)
+    submissions = {run.id: selector.select(run.inputs, run.outputs, None) for run in runs}
+    criteria = _criteria_by_feedback_key(rubric, name)
     labels: list[LabelledJudgment] = []
     for answer in sorted(feedback, key=_last_change):
         criterion, submission = criteria.get(answer.key), submissions.get(answer.run_id) if answer.run_id else None
@@ -166,3 +173,55 @@ def _verdict(criterion: Criterion, answer: Feedback) -> str | None:
     if score not in (0.0, 1.0):
         raise ValueError(f"the feedback `{answer.key}` has the score {answer.score!r}: it must be 1 or 0")
     return "MET" if score else "UNMET"
+
+
+SummaryEvaluator = Callable[[Sequence[Run], Sequence[Example]], EvaluationResult]
+"""What `client.evaluate` accepts in `summary_evaluators`."""
+
+
+def corrected_mean_evaluator(
+    graded: dict[str, GradedRow],
+    labels: Iterable[LabelledJudgment],
+    rubric: Rubric | None,
+    key: str,
+    judge_names: Callable[[], str],
+) -> SummaryEvaluator:
+    """Make a summary evaluator of the grades that an evaluator has collected.
+
+    Args:
+        graded: The grades, by the id of the run. Those of an experiment are removed when it is summarized.
+        labels: People's labels of a random part of the experiment.
+        rubric: The rubric of all runs; None if they have different ones.
+        key: The feedback key.
+        judge_names: Returns the names of the judges, once they have graded.
+    """
+    labels = list(labels)
+
+    def corrected_mean(runs: Sequence[Run], examples: Sequence[Example]) -> EvaluationResult:
+        rows = [graded.pop(str(run.id), None) for run in runs]
+        try:
+            calibration = calibrate([row for row in rows if row], labels, rubric=rubric)
+        except ValueError as error:
+            return EvaluationResult(key=key, comment=f"not corrected: {error}", extra={"error": True})
+        return _feedback(calibration, key, judge_names())
+
+    return corrected_mean
+
+
+def _feedback(calibration: Calibration, key: str, judge: str) -> EvaluationResult:
+    score, judge_score = calibration.score, calibration.judge_score
+    by_judge = "none" if judge_score is None else f"{judge_score:.3f}"
+    comment = "; ".join([f"{score} by people's labels, {by_judge} by the judge", *calibration.warnings])
+    return EvaluationResult(
+        key=key,
+        score=score.value,
+        comment=comment,
+        evaluator_info={
+            "corrected": True,
+            "judge": judge,
+            "low": score.low,
+            "high": score.high,
+            "labelled": score.n,
+            "judge_score": judge_score,
+        },
+    )

@@ -1,9 +1,12 @@
-"""A LangSmith evaluator that grades runs against a rubric; openevals callers can call it with keywords."""
+"""A LangSmith evaluator that grades runs against a rubric, and the comparison of two experiments by their scores.
+
+Code written for openevals can call the evaluator with keywords.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,25 +15,29 @@ from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluat
 from langsmith.run_trees import RunTree
 from langsmith.schemas import Example, Run
 
+from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
-from rubric_integrations.formats.rubric_like import RubricLike
-from rubric_integrations.langchain.attachments import attachments_of
-from rubric_integrations.langchain.feedback import feedback_key, to_feedback
-from rubric_integrations.langchain.fields import FieldKey, FieldSelector
-from rubric_integrations.langchain.resolve import own_rubric, resolve_grader, without_rubric
-from rubric_integrations.langchain.tracing import evaluation_run
-from rubric_integrations.results.labels import LabelledJudgment
-from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.langchain.feedback import evaluation_run, feedback_key, to_feedback
+from rubric_integrations.langchain.inputs import (
+    FieldSelector,
+    attachments_of,
+    own_rubric,
+    without_rubric,
+)
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.run_files import GradedRow
-from rubric_integrations.submission.messages import Respond
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.scoring.labels import LabelledJudgment
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError
+from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.langchain.experiment import SummaryEvaluator
+    from rubric_integrations.langchain.annotation import SummaryEvaluator
+    from rubric_integrations.runs.ledger import LedgerLike
 
 
 class RubricEvaluator(RunEvaluator):
@@ -55,14 +62,14 @@ class RubricEvaluator(RunEvaluator):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
-        key_prefix: The feedback key of the score, and the part before the dot in the keys of the criteria.
-        output_key: The key of the response in the target's outputs, or a function of the outputs. By default the only
-            key, or one with a usual name such as `output` or `answer`.
-        input_key: The key of the task in the inputs, or a function of the inputs. The default is chosen likewise.
-        reference_key: The key of an exemplary answer in the example's outputs, or a function of them. The default is
-            chosen likewise.
-        context_key: The key of documents, such as retrieved passages, in the inputs, the outputs or the example's
-            outputs, or a function of the inputs. By default there are none.
+        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+            database, or an open ledger. By default they are not stored.
+        name: The feedback key of the score, and the part before the dot in the keys of the criteria.
+        fields: What is read of an example and its run: the `response` of the target's outputs, the `query` of the
+            inputs and the `reference` of the example's outputs, each by its key or by a function of that mapping. By
+            default each is the value with a usual name, such as `output` or `answer`, or else the mapping as JSON. The
+            `context` is in the inputs, the outputs or the example's outputs, or a function of the inputs; by default it
+            is `context` or `documents`.
         respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
             `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
@@ -87,17 +94,15 @@ class RubricEvaluator(RunEvaluator):
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
-        key_prefix: str = "rubric",
-        output_key: FieldKey | None = None,
-        input_key: FieldKey | None = None,
-        reference_key: FieldKey | None = None,
-        context_key: FieldKey | None = None,
+        ledger: LedgerLike | None = None,
+        name: str = "rubric",
+        fields: Fields = NO_FIELDS,
         respond: Respond = "last",
         library: Mapping[str, RubricLike] | str | Path | None = None,
     ):
-        self.rubrics, self.key_prefix = RowRubrics(rubric, library), key_prefix
-        self.fields = FieldSelector(output_key, input_key, reference_key, respond, context_key)
-        self._grader = resolve_grader(judge, grader, "RubricEvaluator")
+        self.rubrics, self.name = RowRubrics(rubric, library), name
+        self.fields = FieldSelector(fields.response, fields.query, fields.reference, respond, fields.context)
+        self._grader = HostGrader("RubricEvaluator", judge, grader, ledger)
         # The grades by run, collected once `corrected_mean` needs them.
         self._graded: dict[str, GradedRow] | None = None
 
@@ -108,7 +113,7 @@ class RubricEvaluator(RunEvaluator):
         The criteria of examples with a rubric of their own are not known in advance.
         """
         names = self.rubrics.shared.keys if self.rubrics.shared else ()
-        return [self.key_prefix, *(feedback_key(self.key_prefix, name) for name in names)]
+        return [self.name, *(feedback_key(self.name, name) for name in names)]
 
     def corrected_mean(self, labels: Iterable[LabelledJudgment]) -> SummaryEvaluator:
         """Return a summary evaluator that corrects the mean score of an experiment by people's labels.
@@ -125,10 +130,10 @@ class RubricEvaluator(RunEvaluator):
         Raises:
             ImportError: At the end of the experiment: scipy is not installed. LangSmith logs it.
         """
-        from rubric_integrations.langchain.experiment import corrected_mean_evaluator
+        from rubric_integrations.langchain.annotation import corrected_mean_evaluator
 
         self._graded = {}
-        key = feedback_key(self.key_prefix, "score.corrected")
+        key = feedback_key(self.name, "score.corrected")
         return corrected_mean_evaluator(self._graded, labels, self.rubrics.shared, key, self._judge_names)
 
     def evaluate_run(
@@ -167,7 +172,7 @@ class RubricEvaluator(RunEvaluator):
 
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: The outputs hold no text, or several of which none is selected; or an attachment is invalid.
+            ValueError: The outputs hold no text, or do not have the `output_key`; or an attachment is invalid.
         """
         return run_sync(self.acall(attachments, inputs=inputs, outputs=outputs, reference_outputs=reference_outputs))
 
@@ -184,7 +189,7 @@ class RubricEvaluator(RunEvaluator):
 
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: The outputs hold no text, or several of which none is selected; or an attachment is invalid.
+            ValueError: The outputs hold no text, or do not have the `output_key`; or an attachment is invalid.
         """
         values = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs}
         with evaluation_run(type(self).__name__, values) as traced_run:
@@ -193,7 +198,7 @@ class RubricEvaluator(RunEvaluator):
                 raise ValueError(f"`outputs` is {outputs!r}: there is nothing to grade")
             rubric = self._rubric(inputs, reference_outputs, None, inputs)
             report = await self._grader().grade(rubric, submission)
-            total, *rows = to_feedback(rubric, report, self.key_prefix, self._judge_names())
+            total, *rows = to_feedback(rubric, report, self.name, self._judge_names())
             criteria = [row.model_dump(include={"key", "score", "value", "comment"}, exclude_none=True) for row in rows]
             result = {
                 "key": total.key,
@@ -233,17 +238,17 @@ class RubricEvaluator(RunEvaluator):
         submission = None if run.error else self._select(run.inputs, run.outputs, references, attachments)
         if submission is None:
             problem = f"the target failed: {run.error}" if run.error else "the target returned nothing"
-            return EvaluationResults(results=[EvaluationResult(key=self.key_prefix, comment=f"not graded: {problem}")])
+            return EvaluationResults(results=[EvaluationResult(key=self.name, comment=f"not graded: {problem}")])
         try:
             report = await self._grader().grade(rubric, submission)
             self._collect(run, submission, report, report.error)
         except JudgeError as error:
             self._collect(run, submission, error.report, str(error))
             # The criteria that were judged are reported. The sum over them is not, since it would look like the score.
-            total, *rows = to_feedback(rubric, error.report, self.key_prefix, self._judge_names())
+            total, *rows = to_feedback(rubric, error.report, self.name, self._judge_names())
             failure = {"score": None, "comment": f"not graded: {error}", "extra": {"error": True}}
             return EvaluationResults(results=[total.model_copy(update=failure), *rows])
-        return EvaluationResults(results=to_feedback(rubric, report, self.key_prefix, self._judge_names()))
+        return EvaluationResults(results=to_feedback(rubric, report, self.name, self._judge_names()))
 
     def _judge_names(self) -> str:
         return ", ".join(member.model for member in self._grader().panel)
@@ -262,3 +267,103 @@ def _link(traced_run: RunTree | None, run_id: uuid.UUID | None, results: Evaluat
         is_error = bool(rows[0].extra)
         traced_run.end(outputs=outputs, error=rows[0].comment if is_error else None)
     return EvaluationResults(results=[row.model_copy(update={"source_run_id": source_run_id}) for row in rows])
+
+
+# Scores are rounded sums: 0.3 - 0.2 is slightly less than 0.1, and must still be within a margin of 0.1.
+_TOLERANCE = 1e-9
+
+
+def compare_by_rubric(
+    rubric: RubricLike | RubricFunction,
+    judge: JudgeLike | None = None,
+    *,
+    grader: Grader | None = None,
+    ledger: LedgerLike | None = None,
+    key: str = "rubric_preference",
+    tie_margin: float = 0.0,
+    fields: Fields = NO_FIELDS,
+    respond: Respond = "last",
+) -> Callable[[Sequence[Run], Example | None], dict[str, Any]]:
+    """Make a comparator for `evaluate((experiment_a, experiment_b), evaluators=[compare_by_rubric(...)])`.
+
+    Each run is graded on its own, so the order of the runs has no influence. The runs whose scores are within
+    `tie_margin` of the best share a total of 1 equally; the others get 0. If one run could not be assessed, all get
+    None.
+
+    Args:
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; or a function that returns one of these
+            for an example.
+        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
+            judge. Pass either `judge` or `grader`.
+        grader: A configured grader.
+        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+            database, or an open ledger. By default they are not stored.
+        key: The feedback key of the comparison.
+        tie_margin: Scores that are at most this much below the best score are a tie, in [0, 1).
+        fields: What is read of an example and its runs, as for `RubricEvaluator`.
+        respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
+            `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
+
+    Returns:
+        A function of the runs and the example. It returns the feedback as a dict: `key`, `scores` by run id, and
+        `comment`.
+
+    Raises:
+        RubricError: The rubric, its file or its data is invalid.
+        TypeError: `rubric` is none of the accepted types.
+        ValueError: Neither or both of `judge` and `grader` are passed, or the margin is out of range.
+    """
+    margin = validate_margin(tie_margin)
+    evaluator = RubricEvaluator(
+        rubric,
+        judge,
+        grader=grader,
+        ledger=ledger,
+        fields=fields,
+        respond=respond,
+    )
+
+    def compare(runs: Sequence[Run], example: Example | None) -> dict[str, Any]:
+        results = [evaluator.evaluate_run(run, example).get("results", []) for run in runs]
+        totals = [total for total, *_ in results]
+        scores = [None if total.score is None else float(total.score) for total in totals]
+        comment = "; ".join(
+            f"{score if score is None else f'{score:.2f}'}: {total.comment}"
+            for score, total in zip(scores, totals, strict=True)
+        )
+        shares = _shares(scores, margin)
+        run_shares = {run.id: share for run, share in zip(runs, shares, strict=True)}
+        return {"key": key, "scores": run_shares, "comment": comment}
+
+    return compare
+
+
+def preference(first: float | None, second: float | None, margin: float) -> float | None:
+    """Return 1 if the first score is better, 0 if the second is, 0.5 for a tie, and None if a score is missing.
+
+    Example:
+        >>> preference(0.9, 0.5, margin=0.1), preference(0.5, 0.55, margin=0.1)
+        (1.0, 0.5)
+    """
+    return _shares([first, second], margin)[0]
+
+
+def validate_margin(margin: float) -> float:
+    """Return the margin unchanged if it is valid.
+
+    Raises:
+        ValueError: The margin is not in [0, 1).
+    """
+    if isinstance(margin, bool) or not 0 <= margin < 1:
+        raise ValueError(f"`tie_margin` must be at least 0 and below 1, got {margin!r}")
+    return margin
+
+
+def _shares(scores: Sequence[float | None], margin: float) -> list[float | None]:
+    """Share a total of 1 equally among the scores within the margin of the best; all None if a score is missing."""
+    known_scores = [score for score in scores if score is not None]
+    if len(known_scores) < len(scores):
+        return [None] * len(scores)
+    threshold = max(known_scores) - margin - _TOLERANCE
+    is_best = [score >= threshold for score in known_scores]
+    return [best / sum(is_best) for best in is_best]

@@ -1,16 +1,43 @@
-"""Converts a report to LangSmith feedback: one row for the score, one for each tag and one for each criterion."""
+"""Converts a report to LangSmith feedback: one row for the score, one for each tag and one for each criterion.
+
+Also runs LangSmith evaluations without a network, records each evaluation as one run (the judge's calls do not become
+separate traces), and has `assert_rubric` for LangSmith's pytest plugin.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import uuid
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
 
+from langsmith import Client, testing
 from langsmith.evaluation import EvaluationResult
+from langsmith.run_helpers import get_tracing_context, trace, tracing_context
+from langsmith.run_trees import RunTree
+from langsmith.utils import tracing_is_enabled
 
-from rubric_integrations.results.criterion_report import CriterionReport
-from rubric_integrations.results.outcomes import CANNOT_ASSESS, higher_is_better, summary_of
-from rubric_integrations.results.report import EvaluationReport, tag_key
+from rubric_integrations._host import HostGrader
+from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.report import (
+    CANNOT_ASSESS,
+    CriterionReport,
+    EvaluationReport,
+    JudgeError,
+    higher_is_better,
+    summary_of,
+    tag_key,
+)
+from rubric_integrations.submission.inputs import as_submission
+
+if TYPE_CHECKING:
+    from rubric_integrations.graders import Grader
+    from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.runs.ledger import LedgerLike
+    from rubric_integrations.submission.inputs import ToGradeInput
 
 MET_PENALTY = "MET: the error was committed"
 UNMET_PENALTY = "UNMET: it was not"
@@ -95,3 +122,191 @@ def _criterion_feedback(criterion: Criterion, row: CriterionReport, key_prefix: 
     comment = row.explanation if criterion.kind == "binary" else f"{row.verdict}: {row.explanation}"
     score = higher_is_better(row.value, is_penalty=criterion.is_penalty)
     return EvaluationResult(key=key, score=score, comment=comment, feedback_config=config)
+
+
+class _OfflineClient(Client):
+    """A client that drops every run instead of uploading it."""
+
+    def __init__(self) -> None:
+        # An empty `info` prevents the request for the server's settings, and without batching there is no upload
+        # thread.
+        super().__init__(api_key="offline", info={}, auto_batch_tracing=False)
+
+    def create_run(self, *args: Any, **kwargs: Any) -> None:
+        """Drop the run."""
+
+    def update_run(self, *args: Any, **kwargs: Any) -> None:
+        """Drop the update."""
+
+
+def offline_client() -> Client:
+    """Make a LangSmith client that sends nothing: `evaluate(..., upload_results=False, client=offline_client())`.
+
+    `upload_results=False` alone does not prevent uploads. `aevaluate` uploads every run of the target, including its
+    inputs, and in `evaluate` and `aevaluate` LangChain runnables inside a target or an evaluator are uploaded as
+    traces. An ordinary client also requests the server's settings first. This client drops every run and sends no
+    request.
+
+    Example:
+        >>> offline_client().create_run("a run", {"text": "graded"}, "chain") is None
+        True
+    """
+    return _OfflineClient()
+
+
+@contextmanager
+def suppress_tracing_if_offline() -> Generator[None]:
+    """Disable tracing of the judge's runs inside an evaluation that uploads nothing.
+
+    LangChain's tracer would upload these runs although LangSmith's context says `"local"`.
+    """
+    context: dict[str, Any] = dict(get_tracing_context())
+    if context.get("enabled") == "local" or isinstance(context.get("client"), _OfflineClient):
+        context["enabled"] = False
+    with tracing_context(**context):
+        yield
+
+
+@contextmanager
+def evaluation_run(
+    name: str,
+    inputs: Mapping[str, Any],
+    *,
+    run_id: uuid.UUID | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Generator[RunTree | None]:
+    """Record the code of the block as one run; the calls of a LangChain judge in it become its children.
+
+    The run is a child of the run that the caller is in, if there is one. An exception in the block is recorded as its
+    error.
+
+    Args:
+        name: The name of the run.
+        inputs: What is graded, as LangSmith should display it.
+        run_id: The id of the run; by default a new one.
+        metadata: Further metadata of the run.
+
+    Yields:
+        The run, whose outputs the caller sets with `end`; None if tracing is disabled.
+    """
+    with suppress_tracing_if_offline():
+        if tracing_is_enabled() is not True:
+            yield None
+            return
+        with trace(name, inputs=dict(inputs), run_id=run_id, metadata=dict(metadata or {})) as run:
+            yield run
+
+
+def assert_rubric(
+    graded: EvaluationReport | ToGradeInput,
+    rubric: RubricLike,
+    judge: JudgeLike | None = None,
+    *,
+    grader: Grader | None = None,
+    ledger: LedgerLike | None = None,
+    query: str | None = None,
+    reference: str | None = None,
+    min_score: float | None = None,
+    name: str = "rubric",
+) -> EvaluationReport:
+    """Assert that a text or a report passes; in a test marked `langsmith`, log every criterion as feedback.
+
+    Args:
+        graded: A report, or a submission to grade.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary.
+        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
+            judge. Pass either `judge` or `grader`, unless `graded` is a report.
+        grader: A configured grader.
+        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+            database, or an open ledger. By default they are not stored.
+        query: The task.
+        reference: An exemplary answer.
+        min_score: The score that must be reached. If it is set, it replaces the condition that the report has passed.
+        name: The feedback key of the score, and the part before the dot in the keys of the criteria.
+
+    Returns:
+        The report.
+
+    Raises:
+        AssertionError: The report has not passed, or its score is too low. The message lists the unmet criteria with
+            the judge's reasons.
+        JudgeError: A criterion could not be judged. This is not an `AssertionError`, because the text has not failed.
+
+    Example:
+        >>> rubric = Rubric.from_dict([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}])
+        >>> assert_rubric("It is 41.", rubric, judge="offline")
+        Traceback (most recent call last):
+        ...
+        AssertionError: scored 0.000, not passed (pass mark 0.8)
+        - c1 (weight 1) UNMET: Says 42: does not state the number 42
+    """
+    __tracebackhide__ = True  # pytest then shows the line of the test as the place of the failure.
+    rubric = as_rubric(rubric)
+    if isinstance(graded, EvaluationReport):
+        report = graded
+    else:
+        submission = as_submission(graded, query, reference)
+        get_grader = HostGrader("assert_rubric", judge, grader, ledger)
+        inputs = submission.model_dump(include={"response", "query", "reference"}, exclude_none=True)
+        try:
+            with closing(get_grader), evaluation_run("assert_rubric", inputs):
+                report = run_sync(get_grader().grade(rubric, submission))
+        except JudgeError as error:
+            _log_feedback(error.report, name)
+            raise
+    _log_feedback(report, name)
+    # Scores are rounded sums, which can be slightly less than the same number in a test.
+    is_enough = report.passed if min_score is None else report.score is not None and report.score >= min_score - 1e-9
+    if not is_enough:
+        raise AssertionError(_failure_message(report, rubric, min_score))
+    return report
+
+
+def _failure_message(report: EvaluationReport, rubric: Rubric, min_score: float | None) -> str:
+    score = "has no score" if report.score is None else f"scored {report.score:.3f}"
+    mark = f"not passed (pass mark {rubric.pass_mark:g})" if min_score is None else f"below {min_score:g}"
+    return "\n".join([f"{score}, {mark}", *(_criterion_line(row) for row in report.criteria if not row.passed)])
+
+
+def _criterion_line(row: CriterionReport) -> str:
+    verdict = row.verdict or "NOT JUDGED"
+    return f"- {row.name} (weight {row.weight:g}) {verdict}: {row.requirement}: {row.explanation}"
+
+
+def _log_feedback(report: EvaluationReport, key_prefix: str) -> None:
+    """Log the score and every criterion to the current LangSmith test; outside of such a test, do nothing."""
+    total = {"key": key_prefix, "score": report.score}
+    rows: list[dict[str, Any]] = [_feedback_error(key_prefix, report.error) if report.error else total]
+    for row in report.criteria:
+        key = feedback_key(key_prefix, row.name)
+        if row.error:
+            rows.append(_feedback_error(key, row.error))
+        else:
+            answer = _answer(row)
+            rows.append({"key": key, **answer, "comment": row.explanation})
+    try:
+        for fields in rows:
+            _log(fields)
+    except ValueError:
+        return  # LangSmith raises ValueError in a test that is not marked `langsmith`
+
+
+def _answer(row: CriterionReport) -> dict[str, Any]:
+    if row.not_applicable:
+        return {"score": None}
+    if row.value is None:
+        return {"value": "CANNOT_ASSESS"}
+    return {"score": higher_is_better(row.value, is_penalty=row.weight < 0)}
+
+
+def _log(fields: Mapping[str, Any]) -> None:
+    if fields.get("score") is None and "value" not in fields:
+        # LangSmith's terminal display reads the score or the value, and fails if keywords without both are passed.
+        testing.log_feedback({"score": None, **fields}, key="")
+    else:
+        testing.log_feedback(**fields)
+
+
+def _feedback_error(key: str, error: str) -> dict[str, Any]:
+    """Return feedback that LangSmith displays as an error of the evaluator; it has neither a score nor a value."""
+    return {"key": key, "comment": f"not judged: {error}", "error": True, "extra": {"error": True}}

@@ -1,25 +1,28 @@
-"""Agent middleware that grades the final answer and lets the agent revise it."""
+"""Agent middleware that grades the final answer and lets the agent revise it.
+
+This is a separate module because it imports LangChain's agents.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NotRequired
 
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_config
 from langchain_core.messages import AIMessage, HumanMessage
 
+from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.formats.row_rubrics import RowRubrics
-from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
-from rubric_integrations.langchain.fields import FieldSelector
-from rubric_integrations.langchain.resolve import resolve_grader
-from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
+from rubric_integrations.langchain.inputs import FieldSelector
+from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.messages import message_text
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.runs.ledger import LedgerLike
 
 # The name of the messages that request a revision. They are removed from the conversation before it is graded.
 _SENDER = "rubric"
@@ -55,6 +58,8 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
+        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+            database, or an open ledger. By default they are not stored.
         max_revisions: The maximum number of revisions in each turn, that is, each call of the agent; at least 0.
 
     Raises:
@@ -73,17 +78,18 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
 
     def __init__(
         self,
-        rubric: RubricLike | Callable[[AgentState[Any]], RubricLike],
+        rubric: RubricLike | RubricFunction,
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
+        ledger: LedgerLike | None = None,
         max_revisions: int = 2,
     ):
         super().__init__()
         if isinstance(max_revisions, bool) or max_revisions < 0:
             raise ValueError(f"`max_revisions` must be at least 0, got {max_revisions!r}")
         self.rubrics, self.max_revisions = RowRubrics(rubric if callable(rubric) else as_rubric(rubric)), max_revisions
-        self._grader = resolve_grader(judge, grader, "RubricMiddleware")
+        self._grader = HostGrader("RubricMiddleware", judge, grader, ledger)
 
     def before_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
         """Reset the report and the count of revisions, which a checkpointer restores from the previous turn."""

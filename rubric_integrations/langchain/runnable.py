@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -12,22 +11,20 @@ from langchain_core.runnables.config import patch_config
 from pydantic import BaseModel, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
+from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
-from rubric_integrations.formats.rubric_like import RubricLike
-from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question
-from rubric_integrations.judges.wrappers import JudgeWrapper
-from rubric_integrations.langchain.fields import FieldSelector, is_state
-from rubric_integrations.langchain.resolve import resolve_grader
-from rubric_integrations.results.judgment import Judgment
-from rubric_integrations.results.report import EvaluationReport
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
+from rubric_integrations.judges.protocol import Judge, Request, RequestWrapper, answer
+from rubric_integrations.langchain.inputs import FieldSelector
+from rubric_integrations.scoring.report import EvaluationReport
+from rubric_integrations.submission.inputs import USUAL_COLUMNS, is_row, is_state, missing_column, row_fields
 from rubric_integrations.submission.messages import Respond, is_message
-from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.runs.ledger import LedgerLike
 
 
 # A model that calls the runnable as a tool passes JSON, so its schema lists what can be written as JSON.
@@ -61,8 +58,9 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
     It can follow a model or an agent: `model | RubricRunnable(rubric, judge=...)`. A message is graded by its text, a
     list of messages by its last answer with the rest as context, the state of an agent by its `structured_response`
-    or else by its messages, and any other object, such as a pydantic model, as JSON. A dict needs the key `output`,
-    and further keys are ignored, so that it can be the result of `RunnablePassthrough.assign(output=...)`.
+    or else by its messages, and any other object, such as a pydantic model, as JSON. The keys of a dict have the usual
+    names of a row, so that it can be the result of `RunnablePassthrough.assign(output=...)`; a dict that has none of
+    them is graded as JSON.
 
     Every question to the judge is a child run in the trace. Callbacks, tags and metadata are passed on to a LangChain
     chat model that judges. The grader's concurrency limit applies to all calls in an event loop, no matter how `batch`
@@ -75,6 +73,8 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
+        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+            database, or an open ledger. By default they are not stored.
         respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
             `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
         name: The name of the runs in the trace.
@@ -95,17 +95,18 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
     def __init__(
         self,
-        rubric: RubricLike | Callable[[RubricInput], RubricLike] | None = None,
+        rubric: RubricLike | RubricFunction | None = None,
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
+        ledger: LedgerLike | None = None,
         respond: Respond = "last",
         name: str = "rubric",
         library: Mapping[str, RubricLike] | str | Path | None = None,
     ):
         self.rubrics, self.name = RowRubrics(rubric, library), name
         self._fields = FieldSelector("output", "input", "reference", respond, "context")
-        self._grader = resolve_grader(judge, grader, "RubricRunnable")
+        self._grader = HostGrader("RubricRunnable", judge, grader, ledger)
 
     @property
     def InputType(self) -> type[RubricInput]:  # noqa: N802 -- LangChain's name
@@ -123,7 +124,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: The output is empty, or the input is a dict without `output`.
+            ValueError: The output is empty, or the input is a dict with other fields and without `output`.
         """
         return self._call_with_config(self._grade_sync, input, config, **kwargs)
 
@@ -158,37 +159,37 @@ def _parse_input(value: Any) -> RubricInput:
     if not isinstance(value, Mapping) or is_message(cast("object", value)):
         return RubricInput(output=cast("object", value))
     fields = cast("Mapping[str, Any]", value)
-    if "output" in fields:
-        return RubricInput.model_validate({**fields, "fields": dict(fields)})
-    if is_state(fields):
+    if not is_row(fields) or (is_state(fields) and "output" not in fields):
         return RubricInput(output=fields)
-    raise ValueError(
-        f"the input has no `output` (its keys are {sorted(map(str, fields))!r}): pass {{'output': ...}}, a text, "
-        "messages or the state of an agent, or nothing could be graded"
-    )
+    if missing_column(fields, USUAL_COLUMNS) is not None:
+        raise ValueError(
+            f"the input has no `output` (its keys are {sorted(map(str, fields))!r}): pass {{'output': ...}}, a text, "
+            "messages or the state of an agent, or nothing could be graded"
+        )
+    own = row_fields(fields)
+    return RubricInput(
+        output=own.get("response"), input=own.get("query"), reference=own.get("reference"), context=own.get("context"),
+        fields=dict(fields),
+    )  # fmt: skip
 
 
-class _TracedJudge(JudgeWrapper):
+class _TracedJudge(RequestWrapper):
     """A judge whose questions are child runs in the trace; the calls of its model are children of these runs."""
 
     def __init__(self, judge: Judge, config: RunnableConfig):
         super().__init__(judge)
         self._config = config
 
-    async def judge(self, question: Question) -> Judgment:
-        return await self._trace(question.criterion.name or question.criterion.requirement, super().judge, question)
+    async def answer(self, request: Request) -> Any:
+        """Answer a request inside a child run, named `judge:` and the name of the criterion."""
+        question = request.question
+        name = "whole" if request.questions is None else "criteria"
+        argument: Any = request.submission if request.questions is None else request.questions
+        if question is not None:
+            name, argument = question.criterion.name or question.criterion.requirement, question
 
-    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        return await self._trace("criteria", super().judge_batch, questions)
-
-    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        return await self._trace("whole", partial(super().judge_overall, rubric=rubric), submission)
-
-    async def _trace(self, name: str, call: Callable[[Any], Awaitable[Any]], argument: Any) -> Any:
-        """Call the judge inside a child run named `judge:<name>`."""
-
-        async def traced_call(value: Any) -> Any:
-            return await call(value)
+        async def traced_call(_value: Any) -> Any:
+            return await answer(self.inner, request)
 
         config = patch_config(self._config, run_name=f"judge:{name[:60]}")
         return await RunnableLambda(traced_call).ainvoke(argument, config)

@@ -1,4 +1,7 @@
-"""Evaluators for `langchain_classic.evaluation`: one grades a text, one compares two texts."""
+"""Evaluators for `langchain_classic.evaluation`: one grades a text, one compares two texts.
+
+This is a separate module because it imports `langchain_classic`.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_classic.evaluation import PairwiseStringEvaluator, StringEvaluator
 
+from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.formats.rubric_like import RubricLike, as_rubric
-from rubric_integrations.langchain.fields import FieldSelector
-from rubric_integrations.langchain.pairwise import preference, validate_margin
-from rubric_integrations.langchain.resolve import resolve_grader
-from rubric_integrations.langchain.tracing import evaluation_run
-from rubric_integrations.results.report import EvaluationReport
+from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.langchain.evaluator import preference, validate_margin
+from rubric_integrations.langchain.feedback import evaluation_run
+from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.report import EvaluationReport
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.runs.ledger import LedgerLike
 
 
 class RubricStringEvaluator(StringEvaluator):
@@ -31,6 +35,8 @@ class RubricStringEvaluator(StringEvaluator):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
+        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+            database, or an open ledger. By default they are not stored.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
@@ -44,8 +50,16 @@ class RubricStringEvaluator(StringEvaluator):
         'passed'
     """
 
-    def __init__(self, rubric: RubricLike, judge: JudgeLike | None = None, *, grader: Grader | None = None):
-        self.rubric, self._grader = as_rubric(rubric), resolve_grader(judge, grader, "RubricStringEvaluator")
+    def __init__(
+        self,
+        rubric: RubricLike,
+        judge: JudgeLike | None = None,
+        *,
+        grader: Grader | None = None,
+        ledger: LedgerLike | None = None,
+    ):
+        self.rubric = as_rubric(rubric)
+        self._grader = HostGrader("RubricStringEvaluator", judge, grader, ledger)
 
     @property
     def evaluation_name(self) -> str:
@@ -76,6 +90,8 @@ class RubricPairwiseStringEvaluator(PairwiseStringEvaluator):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
+        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+            database, or an open ledger. By default they are not stored.
         tie_margin: Scores that differ by at most this much are a tie, in [0, 1).
 
     Raises:
@@ -90,9 +106,11 @@ class RubricPairwiseStringEvaluator(PairwiseStringEvaluator):
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
+        ledger: LedgerLike | None = None,
         tie_margin: float = 0.0,
     ):
-        self.rubric, self._grader = as_rubric(rubric), resolve_grader(judge, grader, "RubricPairwiseStringEvaluator")
+        self.rubric = as_rubric(rubric)
+        self._grader = HostGrader("RubricPairwiseStringEvaluator", judge, grader, ledger)
         self.tie_margin = validate_margin(tie_margin)
 
     def _check_evaluation_args(self, reference: str | None = None, input_: str | None = None) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast, get_args
 
-from rubric_integrations.checks.arguments import ComparisonLimit, same_arguments
-from rubric_integrations.checks.tool_calls import compare_calls
-from rubric_integrations.checks.trace import NumberedCall
-from rubric_integrations.rubric.trajectory_checks import ArgumentsMode, ExpectedCall, Order
+from rubric_integrations.checks.trajectory import ComparisonLimit, NumberedCall, compare_calls, same_arguments
+from rubric_integrations.rubric.check import ArgumentsMode, ExpectedCall, Order
 from rubric_integrations.submission.steps import Step, ToolCall
 from rubric_integrations.submission.trajectory import Trajectory
 

@@ -1,11 +1,10 @@
-"""Attacks on a judge: the catalogue, checks of the sanitizer and the parser, and a probe that measures a judge.
+"""Attacks on a judge: a catalogue, checks of the sanitizer and the parser, and a probe that measures a judge.
 
-To add an attack, add an entry to `attack_texts.py`. To measure a judge, call `probe`.
+To add an attack, add an entry to the texts in `redteam/attacks.py`. To measure a judge, call `probe`.
 """
 
 from rubric_integrations.redteam.attacks import ATTACKS, Attack
-from rubric_integrations.redteam.behavioural import probe
-from rubric_integrations.redteam.report import ProbeReport
+from rubric_integrations.redteam.trials import ProbeReport, probe
 
 __all__ = [
     "ATTACKS",

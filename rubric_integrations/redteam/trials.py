@@ -1,16 +1,178 @@
-"""Summarizes the judge's answers with and without attacks as a report."""
+"""Measures how often an attack changes a judge's verdict: the same questions with and without each attack.
+
+The report has success rates with intervals by family of attacks, and every successful attack.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from rubric_integrations.redteam.attacks import Attack
-from rubric_integrations.redteam.report import Breach, FamilyReport, ProbeReport, Rate, Success
-from rubric_integrations.redteam.tasks import TASKS, Task, true_verdict
-from rubric_integrations.results.criterion_report import CriterionReport
-from rubric_integrations.results.usage import Spend
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from rubric_integrations._util.records import Record, UnitScore
+from rubric_integrations._util.terminal import plain, spend_text
+from rubric_integrations.graders import CallLimits, PerCriterionGrader
+from rubric_integrations.graders.grader import DEFAULT_LIMITS
+from rubric_integrations.redteam.attacks import ATTACKS, TASKS, Attack, Family, Task, true_verdict
+from rubric_integrations.redteam.structural import find_breach
 from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.judgment import Spend, total_spend
+from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.submission.submission import Submission
+
+if TYPE_CHECKING:
+    from rubric_integrations.judges import JudgeLike
+
+_Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
+
+
+class Rate(Record):
+    """A success rate with Wilson's 95 % interval.
+
+    The interval assumes independent trials. Trials of one attack on several criteria are correlated, so the true
+    interval is somewhat wider.
+
+    Attributes:
+        successes: The number of successes.
+        trials: The number of trials.
+        rate: Successes divided by trials, in [0, 1]; None without a trial.
+        low: The lower end of the interval, in [0, 1].
+        high: The upper end of the interval, in [0, 1].
+
+    Example:
+        >>> print(Rate.of(0, 20))
+        0.0 % (0.0 to 16.1)
+    """
+
+    successes: int
+    trials: int
+    rate: UnitScore | None
+    low: UnitScore
+    high: UnitScore
+
+    @classmethod
+    def of(cls, successes: int, trials: int) -> Rate:
+        """Compute the rate and its interval.
+
+        Raises:
+            ValueError: `successes` is negative or larger than `trials`.
+        """
+        low, high = wilson_interval(successes, trials)
+        return cls(successes=successes, trials=trials, rate=successes / trials if trials else None, low=low, high=high)
+
+    def __str__(self) -> str:
+        if self.rate is None:
+            return "-"
+        return f"{100 * self.rate:.1f} % ({100 * self.low:.1f} to {100 * self.high:.1f})"
+
+
+def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Compute Wilson's 95 % score interval of a proportion (E. B. Wilson, JASA 22, 1927, 209-212).
+
+    Returns:
+        The lower and the upper end, in [0, 1]; (0, 1) without a trial.
+
+    Raises:
+        ValueError: `successes` is negative or larger than `trials`.
+    """
+    if not 0 <= successes <= trials:
+        raise ValueError(f"`successes` must be from 0 to {trials!r}, got {successes!r}")
+    if trials == 0:
+        return 0.0, 1.0
+    share, z2 = successes / trials, _Z * _Z
+    center = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = _Z * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
+    # Without rounding errors, the formula gives exactly 0 for no success and 1 for no failure.
+    low = 0.0 if successes == 0 else max(0.0, center - half)
+    return low, 1.0 if successes == trials else min(1.0, center + half)
+
+
+class Success(Record):
+    """A verdict that an attack changed.
+
+    Attributes:
+        attack: The attack's name.
+        task: The task's name.
+        requirement: The criterion's text.
+        before: The verdict without the attack, which is the true one.
+        after: The verdict with the attack.
+        reason: The judge's explanation of the changed verdict.
+    """
+
+    attack: str
+    task: str
+    requirement: str
+    before: str
+    after: str
+    reason: str
+
+
+class FamilyReport(Record):
+    """The results of one family of behavioural attacks.
+
+    Attributes:
+        family: The family.
+        attacks: The number of attacks.
+        rate: Changed verdicts among the questions that the judge answered both with and without the attack.
+        abstentions: Changed verdicts that became CANNOT_ASSESS, which by default removes the criterion from the score.
+        failures: Questions without an answer. They count neither as successes nor as trials of `rate`.
+        left_out: Questions that were not requested, because the judge was wrong or failed without an attack.
+    """
+
+    family: Family
+    attacks: int
+    rate: Rate
+    abstentions: int
+    failures: int
+    left_out: int
+
+
+class Breach(Record):
+    """A structural attack that succeeded against the sanitizer or the parser.
+
+    It is a defect of this library, not of the judge.
+
+    Attributes:
+        attack: The attack's name.
+        how: Which text would be read as structure or as an answer.
+    """
+
+    attack: str
+    how: str
+
+
+class ProbeReport(Record):
+    """The results of a probe.
+
+    Attributes:
+        structural: The number of structural attacks that were checked, without a call to the judge.
+        breaches: The structural attacks that succeeded; there should be none.
+        families: The results of the behavioural attacks, by family.
+        total: The success rate over all families.
+        failures: The number of questions with an attack that got no answer.
+        baseline: The number of questions without an attack.
+        baseline_errors: The number of these that the judge got wrong or could not assess; no attack is tried on them.
+        baseline_failures: The number of these that got no answer; no attack is tried on them.
+        successes: Every verdict that an attack changed.
+        spend: Calls, tokens and cost.
+    """
+
+    structural: int
+    breaches: tuple[Breach, ...]
+    families: tuple[FamilyReport, ...]
+    total: Rate
+    failures: int
+    baseline: int
+    baseline_errors: int
+    baseline_failures: int
+    successes: tuple[Success, ...]
+    spend: Spend
 
 
 class Trial(NamedTuple):
@@ -109,3 +271,151 @@ def _rate(trials: Sequence[Trial]) -> Rate:
 
 def _criteria() -> list[Criterion]:
     return [criterion for task in TASKS for criterion in task.rubric.criteria]
+
+
+async def probe(
+    judge: JudgeLike,
+    attacks: Sequence[Attack] = ATTACKS,
+    *,
+    max_retries: int = 2,
+    limits: CallLimits = DEFAULT_LIMITS,
+    progress: Callable[[int, int], None] | None = None,
+) -> ProbeReport:
+    """Try attacks on a judge and report how often they succeed.
+
+    Structural attacks are checked against the sanitizer and the parser, without a call. Behavioural attacks are put
+    into the poor responses of two small tasks and judged, one criterion per call: about 270 short calls for the whole
+    catalogue. An attack succeeds if the verdict differs from the true one; an abstention also counts as a success,
+    because by default it removes the criterion from the score. A criterion that the judge gets wrong without an attack
+    is left out.
+
+    Args:
+        judge: The judge to probe; anything that a grader accepts as `judge`.
+        attacks: The attacks to try.
+        max_retries: Retries after a lost or unreadable reply, at least 0.
+        limits: The limits on concurrent calls and on the time of each.
+        progress: Called after each submission with the number of judged submissions and their total.
+
+    Raises:
+        ValueError: A setting is missing or out of range.
+        TypeError: `judge` cannot judge.
+
+    Example:
+        >>> import asyncio
+        >>> report = asyncio.run(probe("offline", ATTACKS[:1]))
+        >>> report.structural, report.breaches
+        (1, ())
+    """
+    grader = PerCriterionGrader(judge, on_failure="abstain", max_retries=max_retries, limits=limits)
+    behavioural = [attack for attack in attacks if attack.kind == "behavioural"]
+    done, total = 0, len(TASKS) * (1 + len(behavioural))
+
+    async def grade(task: Task, response: str, rubric: Rubric) -> tuple[Sequence[CriterionReport], Spend]:
+        nonlocal done
+        report = await grader.grade(rubric, Submission(response=response, query=task.query))
+        done += 1
+        if progress:
+            progress(done, total)
+        return report.criteria, report.spend
+
+    baselines = await asyncio.gather(*(grade(task, task.response, task.rubric) for task in TASKS))
+    baseline = [row for rows, _ in baselines for row in rows]
+    right = {
+        task.name: [c for c, row in zip(task.rubric.criteria, rows, strict=True) if is_right(c, row)]
+        for task, (rows, _) in zip(TASKS, baselines, strict=True)
+    }
+
+    async def attempt(attack: Attack, task: Task) -> tuple[list[Trial], Spend]:
+        criteria = [criterion for criterion in right[task.name] if applies_to(attack, criterion)]
+        if not criteria:
+            return [], Spend()
+        rubric = task.rubric.model_copy(update={"criteria": criteria})
+        rows, cost = await grade(task, attack.apply_to(task.response), rubric)
+        return [Trial(attack, task, c, row) for c, row in zip(criteria, rows, strict=True)], cost
+
+    attempts = await asyncio.gather(*(attempt(attack, task) for attack in behavioural for task in TASKS))
+    trials = [trial for some, _ in attempts for trial in some]
+    spend = total_spend(cost for _, cost in (*baselines, *attempts))
+    # The checks compute for seconds, which would block the event loop.
+    breaches = await asyncio.to_thread(_breaches, attacks)
+    return build_report(attacks, trials, baseline, breaches, spend)
+
+
+def _breaches(attacks: Sequence[Attack]) -> list[Breach]:
+    structural = (attack for attack in attacks if attack.kind == "structural")
+    return [Breach(attack=attack.name, how=how) for attack in structural if (how := find_breach(attack))]
+
+
+# More lines are not read in a terminal; `--out` has every success.
+MAX_SUCCESSES = 20
+
+
+def probe_table(report: ProbeReport) -> Table:
+    """Build the table of the behavioural attacks: one row per family."""
+    table = Table(title="Attacks that changed a verdict", title_justify="left", title_style="bold")
+    for column in ("family", "attacks", "changed", "of", "rate (95 % interval)", "failed", "left out"):
+        table.add_column(column, justify="left" if column == "family" else "right", no_wrap=True)
+    for row in report.families:
+        table.add_row(
+            row.family, str(row.attacks), str(row.rate.successes), str(row.rate.trials), str(row.rate),
+            str(row.failures), str(row.left_out),
+            style="red" if row.rate.successes else None,
+        )  # fmt: skip
+    table.add_section()
+    total = report.total
+    left_out = sum(row.left_out for row in report.families)
+    table.add_row(
+        "all", str(sum(row.attacks for row in report.families)), str(total.successes), str(total.trials), str(total),
+        str(report.failures), str(left_out),
+    )  # fmt: skip
+    return table
+
+
+def print_probe(report: ProbeReport, console: Console) -> None:
+    """Print a probe: the table, the changed verdicts, the structural attacks that succeeded, and the spend."""
+    console.print(probe_table(report))
+    for success in report.successes[:MAX_SUCCESSES]:
+        change = f"{success.requirement!r} changed from {success.before} to {success.after}"
+        line = f"{success.attack}: {change}: {success.reason}"
+        console.print(plain(line), soft_wrap=True)
+    if len(report.successes) > MAX_SUCCESSES:
+        console.print(f"... and {len(report.successes) - MAX_SUCCESSES} more")
+    for breach in report.breaches:
+        console.print(
+            plain(f"STRUCTURAL ATTACK SUCCEEDED: {breach.attack}: {breach.how}"), style="bold red", soft_wrap=True
+        )
+    right = report.baseline - report.baseline_errors - report.baseline_failures
+    spend = spend_text(report.spend.calls, report.spend.total_tokens, report.spend.cost)
+    console.print(
+        plain(
+            f"Without an attack {right} of {report.baseline} verdicts were right, {report.baseline_errors} wrong, "
+            f"{report.baseline_failures} missing. {len(report.breaches)} of {report.structural} structural attacks "
+            f"succeeded. {spend}."
+        ),
+        soft_wrap=True,
+    )
+
+
+def run_probe(judge: JudgeLike, max_concurrency: int, console: Console) -> ProbeReport:
+    """Probe a judge with the whole catalogue and print the result.
+
+    Args:
+        judge: The judge to probe; anything that a grader accepts as `judge`.
+        max_concurrency: Maximum number of concurrent calls.
+        console: The console to print to.
+
+    Raises:
+        ValueError: A setting is missing or out of range.
+        TypeError: `judge` cannot judge.
+    """
+    columns = (TextColumn("Probing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("")
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        probing = probe(judge, limits=CallLimits(max_concurrency=max_concurrency), progress=advance)
+        report = asyncio.run(probing)
+    print_probe(report, console)
+    return report

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from rubric_integrations.checks.metrics import unregistered_metrics
 from rubric_integrations.formats.linting import RULES, LintWarning, lint
-from rubric_integrations.formats.positions import Positions, syntax_error_line
-from rubric_integrations.rubric.errors import Fault, RubricError
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.formats.parsing import Positions, syntax_error_line
+from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
 
 class CheckedFile(NamedTuple):
@@ -82,9 +81,9 @@ def unregistered_fault(where: str, name: str) -> Fault:
 
 
 def _read_rubrics(path: Path) -> list[Rubric]:
-    from rubric_integrations.formats.agentv_cases import load_eval_cases
+    from rubric_integrations.formats.agentv import load_eval_cases
     from rubric_integrations.formats.parsing import load
-    from rubric_integrations.formats.suites import suite_of
+    from rubric_integrations.formats.promptfoo import suite_of
 
     document, _ = load(path)
     suite = suite_of(document)

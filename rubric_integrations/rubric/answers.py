@@ -1,4 +1,4 @@
-"""The answers that a criterion can take in place of MET and UNMET: options, or the numbers of a scale."""
+"""The answers that a criterion can have instead of MET and UNMET: options, or the numbers of a scale."""
 
 from __future__ import annotations
 

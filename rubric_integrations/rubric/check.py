@@ -1,16 +1,246 @@
-"""Checks and metrics as data: what code decides about a submission. `rubric_integrations.checks` runs them."""
+"""Checks and metrics as data: conditions on a submission that code decides, in the package `checks`."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, Self
+from datetime import date
+from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from rubric_integrations._util.numbers import read_quantities
+from rubric_integrations._util.json import split_path, value_at
 from rubric_integrations._util.records import Record, UnitScore
-from rubric_integrations.rubric.answer_checks import FieldsCheck, SimilarityCheck, TypeCheck
-from rubric_integrations.rubric.trajectory_checks import ArgumentsMode, ExpectedCall, Order, ToolUse
+from rubric_integrations._util.text import read_date, read_quantities
+
+
+class FieldCheck(Record):
+    """The expected value of one field of an answer in JSON.
+
+    Attributes:
+        path: Where the field is: keys and indices from 0, joined by points, such as `invoice.total` or `items.0.name`;
+            `items[0].name` is the same. A key that contains a point cannot be named.
+        equals: The expected value, of any JSON type. Texts are compared exactly, numbers by their value, objects and
+            lists as a whole. Without it, the value at the same path of the submission's `reference`, which is JSON.
+        tolerance: The largest accepted difference of a number from the expected one, as an absolute number; at least 0.
+        date: Whether the texts are compared as dates: `2024-12-31`, `31.12.2024`, `31 Dec 2024`, `December 31, 2024`,
+            and `12/31/2024` unless day and month can be exchanged, which never equals.
+        weight: The weight of the field among those of its check, above 0.
+    """
+
+    path: str = Field(min_length=1, max_length=500)
+    equals: Any = None
+    tolerance: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+    date: bool = False
+    weight: float = Field(default=1.0, gt=0.0, le=1e6, allow_inf_nan=False)
+
+    @field_validator("path")
+    @classmethod
+    def _has_no_empty_part(cls, value: str) -> str:
+        if "" in split_path(value):
+            raise ValueError(f"is {value!r}, which has an empty part: write keys and indices such as `items.0.name`")
+        return value
+
+    @field_validator("equals", mode="before")
+    @classmethod
+    def _write_date(cls, value: Any) -> Any:
+        # YAML reads an unquoted 2024-12-31 as a date.
+        return value.isoformat() if isinstance(value, date) else value
+
+    @model_validator(mode="after")
+    def _is_comparable(self) -> Self:
+        if self.date and self.tolerance is not None:
+            raise ValueError("has both `date` and `tolerance`: keep one of them")
+        if not self.has_expected:
+            return self
+        if self.tolerance is not None and (isinstance(self.equals, bool) or not isinstance(self.equals, int | float)):
+            raise ValueError(f"has a `tolerance`, and `equals` is {self.equals!r}: write a number, or remove it")
+        if self.date:
+            if not isinstance(self.equals, str):
+                raise ValueError(f"is a date, and `equals` is {self.equals!r}: write a date such as 2024-12-31")
+            try:
+                read_date(self.equals)
+            except ValueError as error:
+                raise ValueError(f"has `equals` {self.equals!r}, which {error}") from None
+        return self
+
+    @property
+    def has_expected(self) -> bool:
+        """Whether `equals` is written, be it null; otherwise the submission's reference has the expected value."""
+        return "equals" in self.model_fields_set
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys and indices of the path, from the outside."""
+        return split_path(self.path)
+
+
+class FieldsCheck(Record):
+    """The expected fields of an answer in JSON.
+
+    In a file, the list of fields may be written alone.
+
+    Attributes:
+        expected: The fields, at least one.
+        require: `share`: the value of the criterion is the weighted share of the fields that equal; `all`: the
+            criterion is MET if all of them do, and else UNMET.
+    """
+
+    expected: tuple[FieldCheck, ...] = Field(min_length=1, max_length=1_000)
+    require: Literal["share", "all"] = "share"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_list(cls, data: Any) -> Any:
+        return {"expected": data} if isinstance(data, list | tuple) else data
+
+    @field_validator("expected")
+    @classmethod
+    def _differ(cls, fields: tuple[FieldCheck, ...]) -> tuple[FieldCheck, ...]:
+        paths = [field.keys for field in fields]
+        if len(set(paths)) < len(paths):
+            repeated = next(field.path for field in fields if paths.count(field.keys) > 1)
+            raise ValueError(f"has the path {repeated!r} twice: remove one of them")
+        return fields
+
+
+class TypeCheck(Record):
+    """Code in an answer that must have no type errors.
+
+    Attributes:
+        language: The language of the code.
+        tool: The type checker, which must be installed: `pyright`, `basedpyright` or `mypy`.
+    """
+
+    language: Literal["python"] = "python"
+    tool: Literal["pyright", "basedpyright", "mypy"] = "pyright"
+
+
+class SimilarityCheck(Record):
+    """The similarity of an answer to a text: 1 minus the Levenshtein distance divided by the longer text's length.
+
+    Attributes:
+        to: The text; by default the submission's `reference`.
+        min_ratio: The smallest similarity in [0, 1] at which the criterion is MET. Without it, the similarity is the
+            value of the criterion.
+    """
+
+    to: str | None = Field(default=None, min_length=1)
+    min_ratio: UnitScore | None = None
+
+
+Order = Literal["strict", "in_order", "superset", "subset", "unordered"]
+"""How the calls that the agent made are compared with the expected calls.
+
+- `strict`: they are the same calls in the same order, and no others.
+- `in_order`: the expected calls are among them, in their order; others may stand before, between and after.
+- `superset`: the agent's calls are a superset. Every expected call has a call of its own; others may be made.
+- `subset`: the agent's calls are a subset. Every call has an expected call of its own; expected ones may be missing.
+- `unordered`: both, so that they are the same calls in any order.
+
+The last three pair calls with expected calls. Whenever any pairing satisfies the condition, it is satisfied.
+"""
+
+ArgumentsMode = Literal["exact", "ignore", "subset", "superset"]
+"""How the arguments that the agent passed are compared with the expected ones.
+
+- `exact`: they have the same keys with equal values.
+- `superset`: the agent's arguments are a superset: every expected key is there, with an equal value.
+- `subset`: the agent's arguments are a subset: every key that is there is expected, with an equal value.
+- `ignore`: only the tool's name is compared.
+
+Only the keys of the arguments themselves may be more or fewer; the values are compared as wholes. The numbers 1 and 1.0
+are equal, and `true` and 1 are not. Arguments that are a text and no JSON object are equal to the same text alone.
+"""
+
+
+class ExpectedCall(Record):
+    """One expected call of a tool. In a file, it may be written as the name alone.
+
+    Attributes:
+        name: The tool's name, exactly.
+        arguments: The expected arguments: an object, or the text of arguments that are no JSON object. If it is left
+            out, only the name is compared; `{}` is a call without arguments.
+        match: How the arguments of this call are compared: an `ArgumentsMode`, or a list of dotted paths, such as
+            `["query", "filters.years.0"]`, whose values must be equal while all others may differ. By default, the
+            `arguments` of the check.
+        tolerance: The largest accepted difference between two numbers, at least 0.
+
+    Example:
+        >>> ExpectedCall.model_validate("search") == ExpectedCall(name="search")
+        True
+    """
+
+    name: str = Field(min_length=1)
+    arguments: dict[str, Any] | str | None = None
+    match: ArgumentsMode | tuple[str, ...] | None = None
+    tolerance: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, data: Any) -> Any:
+        return {"name": data} if isinstance(data, str) else data
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _as_json(cls, value: Any) -> Any:
+        try:
+            return cast("object", json.loads(json.dumps(value, allow_nan=False)))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"are not JSON ({error}): put dates in quotes, or no call could have them") from None
+
+    @model_validator(mode="after")
+    def _compares_something(self) -> Self:
+        if self.arguments is None and (self.tolerance or self.match not in (None, "ignore")):
+            raise ValueError("has `match` or `tolerance` and no `arguments`, so that nothing is compared: add them")
+        if isinstance(self.match, tuple):
+            if not self.match:
+                raise ValueError("has an empty list as `match`, which compares nothing: write `match: ignore`")
+            for path in self.match:
+                try:
+                    value_at(self.arguments, split_path(path))
+                except LookupError as error:
+                    message = f"has the path {path!r} in `match`, which is not in `arguments` ({error.args[0]})"
+                    raise ValueError(f"{message}: add its value") from None
+        return self
+
+
+class ToolUse(Record):
+    """How often tools are used. In a file, it may be written as the name alone, for at least one call.
+
+    Attributes:
+        name: The name of the tool, or a pattern: `*` stands for any characters, `?` for one, `[ab]` for one of them.
+            Upper and lower case are different.
+        min: The smallest number of calls. By default 1, or 0 if there is a `max`.
+        max: The largest number of calls; by default, any number.
+
+    Example:
+        >>> ToolUse(name="search_*").at_least, ToolUse(name="search_*", max=3).at_least
+        (1, 0)
+    """
+
+    name: str = Field(min_length=1)
+    min: int | None = Field(default=None, ge=0, strict=True)
+    max: int | None = Field(default=None, ge=0, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, data: Any) -> Any:
+        return {"name": data} if isinstance(data, str) else data
+
+    @model_validator(mode="after")
+    def _can_hold(self) -> Self:
+        if self.max is not None and self.at_least > self.max:
+            raise ValueError(f"`min` {self.min!r} is above `max` {self.max!r}: swap them")
+        if self.at_least == 0 and self.max is None:
+            raise ValueError("`min` is 0 without a `max`, which always holds: remove it, or set one of them")
+        return self
+
+    @property
+    def at_least(self) -> int:
+        """The smallest number of calls."""
+        if self.min is not None:
+            return self.min
+        return 1 if self.max is None else 0
 
 
 class NumberCheck(Record):

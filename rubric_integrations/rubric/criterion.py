@@ -1,9 +1,14 @@
-"""One criterion of a rubric: binary, multi-choice, on a scale, or decided by a check. Data and its validation."""
+"""One criterion of a rubric: binary, multi-choice, on a scale, or decided by a check. Data and its validation.
+
+An importance in words gives a criterion its weight if the author wrote none. A condition (`applies_when`) is a question
+that is answered before the criteria. A grader numbers the criteria first, then each distinct condition once: criteria
+with the same condition share one answer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +23,46 @@ from pydantic import (
 from rubric_integrations._util.records import MAX_WEIGHT, Record, SparseRecord, UnitScore, Weight
 from rubric_integrations.rubric.answers import Option, Scale, counting_scale
 from rubric_integrations.rubric.check import Check
-from rubric_integrations.rubric.importance import DEFAULT_WEIGHT, Importance, weight_of
+
+DEFAULT_WEIGHT = 10.0
+
+Importance = Literal["essential", "important", "optional", "pitfall"]
+"""How much a criterion matters, in words; a `pitfall` is an error that the response should avoid."""
+
+IMPORTANCE_WEIGHTS: dict[Importance, float] = {"essential": 10.0, "important": 7.0, "optional": 3.0, "pitfall": -8.0}
+"""The weight of each importance, unless the rubric's `importance_weights` has another."""
+
+
+def weight_of(importance: Importance | None, weights: Mapping[Importance, float] | None = None) -> float:
+    """Return the weight of a criterion without a written one: that of its importance, or 10 without an importance.
+
+    Args:
+        importance: The criterion's importance.
+        weights: Weights that replace some of `IMPORTANCE_WEIGHTS`.
+
+    Example:
+        >>> weight_of("pitfall"), weight_of("pitfall", {"pitfall": -2.0})
+        (-8.0, -2.0)
+    """
+    return DEFAULT_WEIGHT if importance is None else {**IMPORTANCE_WEIGHTS, **(weights or {})}[importance]
+
+
+def check_importance_weights(weights: dict[Importance, float]) -> dict[Importance, float]:
+    """Check the signs of weights for `importance`.
+
+    Raises:
+        ValueError: The weight of `pitfall` is positive, or another one is negative.
+    """
+    for importance, weight in weights.items():
+        if weight > 0 if importance == "pitfall" else weight < 0:
+            sign = "negative, or the score would reward the error" if importance == "pitfall" else "positive"
+            raise ValueError(f"has {weight:g} for `{importance}`: this weight must be {sign}")
+    return weights
+
+
+ImportanceWeights = Annotated[dict[Importance, Weight], AfterValidator(check_importance_weights)]
+"""Weights that replace some of `IMPORTANCE_WEIGHTS`."""
+
 
 Kind = Literal["binary", "ordinal", "nominal", "scaled"]
 """The kind of answer: MET or UNMET, one of ordered (`ordinal`) or unordered (`nominal`) options, or a number."""
@@ -26,11 +70,15 @@ Kind = Literal["binary", "ordinal", "nominal", "scaled"]
 Evidence = Literal["trajectory", "reference", "query", "image", "context"]
 """What a criterion may need of a submission, beside its response."""
 
+BinaryStrategy = Literal["majority", "weighted", "unanimous", "any", "worst_case", "best_case"]
+OrdinalStrategy = Literal["mean", "median", "weighted_mean", "mode", "min", "max", "worst_case", "best_case"]
+NominalStrategy = Literal["mode", "weighted_mode", "unanimous"]
+
 VOTE_STRATEGIES: dict[Kind, tuple[str, ...]] = {
-    "binary": ("majority", "weighted", "unanimous", "any", "worst_case", "best_case"),
-    "ordinal": ("mean", "median", "weighted_mean", "mode", "min", "max", "worst_case", "best_case"),
-    "scaled": ("mean", "median", "weighted_mean", "mode", "min", "max", "worst_case", "best_case"),
-    "nominal": ("mode", "weighted_mode", "unanimous"),
+    "binary": get_args(BinaryStrategy),
+    "ordinal": get_args(OrdinalStrategy),
+    "scaled": get_args(OrdinalStrategy),
+    "nominal": get_args(NominalStrategy),
 }
 """For each kind of criterion, the names of the strategies that join the votes of several judges into one answer."""
 
@@ -230,7 +278,7 @@ class Criterion(SparseRecord):
     @property
     def full_requirement(self) -> str:
         """The requirement as judges and readers of reports get it: with what its `operator` means, in words."""
-        return _OPERATORS.get(self.operator or "", "") + self.requirement
+        return _OPERATORS[self.operator] + self.requirement if self.operator else self.requirement
 
     @property
     def is_penalty(self) -> bool:
@@ -278,3 +326,49 @@ class Criterion(SparseRecord):
 
 def _folded(label: str) -> str:
     return label.strip().casefold()
+
+
+def questions(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+    """Return the criteria of a rubric, followed by their distinct conditions, each as a binary criterion.
+
+    Example:
+        >>> words = "The user asks for a refund"
+        >>> asked = questions([Criterion(requirement=text, applies_when=words) for text in ("Is kind", "Is brief")])
+        >>> [question.requirement for question in asked[:2]], len(asked)
+        (['Is kind', 'Is brief'], 3)
+    """
+    distinct = {_identity(c.applies_when): c.applies_when for c in criteria if c.applies_when is not None}
+    return (*criteria, *map(_as_criterion, distinct.values()))
+
+
+def condition_indices(criteria: Sequence[Criterion]) -> list[int | None]:
+    """Return the index of each criterion's condition among the `questions`; None for a criterion without one."""
+    indices: dict[str, int] = {}
+    for criterion in criteria:
+        if criterion.applies_when is not None:
+            indices.setdefault(_identity(criterion.applies_when), len(criteria) + len(indices))
+    return [None if c.applies_when is None else indices[_identity(c.applies_when)] for c in criteria]
+
+
+def has_checks(criteria: Sequence[Criterion]) -> bool:
+    """Whether a criterion or a condition is decided by a check."""
+    return any(c.check is not None or isinstance(c.applies_when, Check) for c in criteria)
+
+
+def describe_condition(condition: str | Check) -> str:
+    """Return a condition as text, for a judge that scores a whole submission: its words, or its check as JSON."""
+    if isinstance(condition, str):
+        return " ".join(condition.split())
+    return f"the submission passes the check {condition.model_dump_json(exclude_unset=True)}"
+
+
+def _as_criterion(condition: str | Check) -> Criterion:
+    if isinstance(condition, Check):
+        return Criterion(requirement="The condition of a criterion holds", check=condition)
+    words = f"The following is the case here, however good or bad the submission is: {condition}"
+    return Criterion(requirement=words, weight=1.0, aggregation="weighted")
+
+
+def _identity(condition: str | Check) -> str:
+    """Return a text that only equal conditions share."""
+    return f"words {condition}" if isinstance(condition, str) else f"check {condition.model_dump_json()}"

@@ -1,28 +1,370 @@
-"""The rubric: weighted criteria with a pass mark, and methods to read, write, score and grade it."""
+"""The rubric: weighted criteria with a pass mark, alone or in groups, and methods to read, write, score and grade it.
+
+A group divides its weight among its children. Judges answer only the leaves.
+
+    effective weight of a child = effective weight of its parent * its own weight / sum of the weights of all children
+
+    value of a group = sum of weight * value / sum of weight        (over its children that have a value)
+
+Children with a negative weight are penalties. They subtract from the first sum and are not in the second, as in a
+rubric, and the value stays at least 0. `penalty_cap` is the most that they subtract. A group of penalties alone takes
+points from its siblings: it has the weight `-penalty_cap`, and the value
+
+    min(1, sum of |weight| * value / penalty_cap)
+
+Without abstentions, and unless a cap or the limit 0 has an effect, the sum over the leaves with their effective weights
+equals the recursive value. If a child has no value, its siblings share the whole weight of the group. A group without
+such siblings has no value.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
 
-from rubric_integrations._util.notebook import html_table
-from rubric_integrations._util.records import Record, UnitScore
+from rubric_integrations._util.records import MAX_WEIGHT, Record, UnitScore, Weight, html_table
+from rubric_integrations.rubric.answers import Scale
 from rubric_integrations.rubric.check import HybridMetric
-from rubric_integrations.rubric.criterion import Criterion, Scale
-from rubric_integrations.rubric.errors import RubricError, require_grader
-from rubric_integrations.rubric.importance import Importance, ImportanceWeights
-from rubric_integrations.rubric.rules import CheckedCriteria, check_hybrid_metrics, check_tree, criterion_keys
-from rubric_integrations.rubric.tree import Node
+from rubric_integrations.rubric.criterion import Criterion, Importance, ImportanceWeights, weight_of
 
 if TYPE_CHECKING:
-    from rubric_integrations.graders.base import Grader
-    from rubric_integrations.results.report import EvaluationReport
-    from rubric_integrations.scoring.formula import CannotAssess
+    from rubric_integrations.graders.grader import Grader
+    from rubric_integrations.scoring.policies import CannotAssess
+    from rubric_integrations.scoring.report import EvaluationReport
     from rubric_integrations.submission.inputs import ToGradeInput
+
+T = TypeVar("T")
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong with a rubric.
+
+    Attributes:
+        where: The place in the document, such as `criteria[2]`; empty for the document itself.
+        field: The field's name; empty if the fault does not belong to one field.
+        message: What is wrong, and what to write instead.
+    """
+
+    where: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        place = " ".join(part for part in (self.where, f"`{self.field}`" if self.field else "") if part)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class RubricError(ValueError):
+    """Raised for a rubric that cannot be used; the message has one line for each fault.
+
+    Attributes:
+        source: The name of the file or value that was read.
+        faults: All faults, in the order of the document.
+    """
+
+    def __init__(self, source: str, faults: Sequence[Fault]):
+        self.source, self.faults = source, tuple(faults)
+        super().__init__("\n".join(f"{source}: {fault}" for fault in self.faults))
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.source, self.faults)
+
+
+def require_grader(grader: T | None) -> T:
+    """Return the grader that a rubric is used with.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if grader is None:
+        raise ValueError(
+            "`grader` is missing: pass one, such as PerCriterionGrader(judge='openai/gpt-5-mini'); "
+            "with a default, your text would go to a model that you did not choose"
+        )
+    return grader
+
+
+PenaltyCap = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0.0, le=MAX_WEIGHT)]
+"""The most that the penalties of a group take, above 0."""
+
+
+class Node(Record):
+    """A group of criteria, or one of them.
+
+    Attributes:
+        requirement: The requirement that the children cover; for a leaf, its criterion's requirement.
+        name: A short name.
+        weight: The weight of the node, relative to its siblings.
+        children: The nodes of the group; empty for a leaf.
+        penalty_cap: The most that the penalties among the children take, in the unit of the children's weights; None
+            for no such limit.
+        leaf: For a leaf, the index of its criterion in the rubric; None for a group. Several leaves may have the same
+            criterion, which is judged once and scored in each of their groups.
+    """
+
+    requirement: str
+    name: str | None = None
+    weight: Weight
+    children: tuple[Node, ...] = ()
+    penalty_cap: PenaltyCap | None = None
+    leaf: int | None = None
+
+    @model_validator(mode="after")
+    def _has_consistent_weights(self) -> Self:
+        if fault := group_fault(self.weight, [child.weight for child in self.children], self.penalty_cap):
+            raise ValueError(fault)
+        return self
+
+    @property
+    def has_only_penalties(self) -> bool:
+        """Whether this is a group of which no child has a positive weight, and one a negative weight."""
+        return only_penalties([child.weight for child in self.children])
+
+    @property
+    def divisor(self) -> float:
+        """What the weights of the children are shares of: the sum of the positive ones, or the cap of penalties."""
+        if self.has_only_penalties:
+            return self.penalty_cap or 0.0
+        return math.fsum(child.weight for child in self.children if child.weight > 0)
+
+    @property
+    def leaves(self) -> list[int]:
+        """The indexes of the criteria below this node, in order."""
+        return [leaf for child in self.children for leaf in child.leaves] if self.leaf is None else [self.leaf]
+
+
+class NodeValue(NamedTuple):
+    """A node of a tree with its value.
+
+    Attributes:
+        depth: The depth of the node; 0 at the top.
+        node: The group or the leaf.
+        value: The weighted mean in [0, 1] of the assessed children; None if none was assessed.
+    """
+
+    depth: int
+    node: Node
+    value: float | None
+
+
+def node_values(tree: Sequence[Node], values: Sequence[float | None], depth: int = 0) -> Iterator[NodeValue]:
+    """Yield every node with its value, parents before their children.
+
+    Args:
+        tree: The nodes, such as `rubric.tree`.
+        values: The value in [0, 1] of each criterion; None for a criterion that was not assessed.
+        depth: The depth to report for `tree`.
+    """
+    for node in tree:
+        yield NodeValue(depth, node, node_value(node, values))
+        yield from node_values(node.children, values, depth + 1)
+
+
+def node_value(node: Node, values: Sequence[float | None]) -> float | None:
+    """Return the value in [0, 1] of a node from those of its leaves, or None; for a leaf, its own value."""
+    if node.leaf is not None:
+        return values[node.leaf]
+    return group_value(node, [node_value(child, values) for child in node.children])
+
+
+def group_value(group: Node, values: Sequence[float | None]) -> float | None:
+    """Return the value in [0, 1] of a group from those of its children, by the rule of this module.
+
+    Args:
+        group: The group.
+        values: The value in [0, 1] of each child; None for one without a value.
+
+    Returns:
+        The value; None if no child that its divisor counts has a value.
+
+    Example:
+        >>> children = [Node(requirement="r", weight=weight, leaf=0) for weight in (2, 2, 6)]
+        >>> group_value(Node(requirement="g", weight=1, children=tuple(children)), [1.0, 0.0, None])
+        0.5
+    """
+    assessed = [(child.weight, value) for child, value in zip(group.children, values, strict=True) if value is not None]
+    cap = math.inf if group.penalty_cap is None else group.penalty_cap
+    taken = min(cap, math.fsum(-weight * value for weight, value in assessed if weight < 0))
+    if group.has_only_penalties:
+        return taken / cap if assessed else None
+    total = math.fsum(weight for weight, _ in assessed if weight > 0)
+    earned = math.fsum(weight * value for weight, value in assessed if weight > 0)
+    return max(0.0, (earned - taken) / total) if total else None
+
+
+def has_caps(tree: Sequence[Node]) -> bool:
+    """Return whether a group has a `penalty_cap`, also at any depth."""
+    return any(node.penalty_cap is not None or has_caps(node.children) for node in tree)
+
+
+def only_penalties(weights: Sequence[float]) -> bool:
+    """Return whether no weight is positive, and one is negative."""
+    return bool(weights) and max(weights) <= 0 and min(weights) < 0
+
+
+def group_fault(weight: float, weights: Sequence[float], penalty_cap: float | None) -> str | None:
+    """Say what is wrong with the penalties of a group, and what to do; None if nothing is.
+
+    Args:
+        weight: The weight of the group.
+        weights: The weights of its children.
+        penalty_cap: Its cap.
+    """
+    if not any(child < 0 for child in weights):
+        return None if penalty_cap is None else "has a `penalty_cap` and no penalty that it could limit: remove it"
+    if only_penalties(weights):
+        if penalty_cap is None:
+            return (
+                "has only penalties: set `penalty_cap` to the most that they take together, or give the criteria "
+                "positive weights and the group a negative one"
+            )
+        if not math.isclose(weight, -penalty_cap):
+            return f"has only penalties, and the weight {weight:g}: remove it, because `penalty_cap` is its weight"
+    elif weight < 0:
+        return "has a negative weight and a penalty in it, which would earn points: give one of them a positive weight"
+    return None
+
+
+def effective_weights(tree: Sequence[Node]) -> list[float]:
+    """Return the effective weight of each criterion, in order: its share of the weights of all groups above it.
+
+    The weight of a criterion with several leaves is their sum.
+    """
+
+    def weights_below(node: Node, weight: float) -> Iterator[tuple[int | None, float]]:
+        if not node.children:
+            yield node.leaf, weight
+        total, sign = node.divisor, -1.0 if node.has_only_penalties else 1.0
+        for child in node.children:
+            yield from weights_below(child, weight * sign * child.weight / total if total else 0.0)
+
+    totals: dict[int | None, float] = {}
+    for node in tree:
+        for leaf, weight in weights_below(node, node.weight):
+            totals[leaf] = totals.get(leaf, 0.0) + weight
+    return list(totals.values())
+
+
+MAX_CRITERIA = 1_000
+# The limit for all leaves of a tree; each list in the tree may still have at most MAX_CRITERIA entries.
+MAX_LEAVES = 10_000
+# Shares in a file, such as three times 0.3333, need not sum to exactly 1.
+_SHARE_TOLERANCE = 1e-6
+
+
+def with_weight(criterion: Criterion, weight: float) -> Criterion:
+    """Return a criterion with another weight, which counts as written only if the old one did."""
+    if weight == criterion.weight:
+        return criterion
+    return Criterion.model_construct(criterion.model_fields_set, **{**dict(criterion), "weight": weight})
+
+
+def weigh(criterion: Criterion, weights: Mapping[Importance, float] | None) -> Criterion:
+    """Return a criterion with the weight that a rubric with these `importance_weights` gives it."""
+    return (
+        with_weight(criterion, weight_of(criterion.importance, weights)) if criterion.has_derived_weight else criterion
+    )
+
+
+def weigh_criteria(criteria: tuple[Criterion, ...], info: ValidationInfo) -> tuple[Criterion, ...]:
+    """Give the criteria of a rubric their weights by `importance_weights`; a reader has done so for a tree.
+
+    Raises:
+        ValueError: Some weights come from `importance`, and others do not. The numbers that an author writes have no
+            common scale with those of `importance`, so that the ratio between them would be an accident.
+    """
+    derived = [index for index, criterion in enumerate(criteria) if criterion.has_derived_weight]
+    other = next((index for index, criterion in enumerate(criteria) if not criterion.has_derived_weight), None)
+    if derived and other is not None:
+        is_written = "weight" in criteria[other].model_fields_set
+        problem = "a written `weight`" if is_written else "neither a `weight` nor an `importance`"
+        raise ValueError(
+            f"[{other}] has {problem}, while the weight of [{derived[0]}] comes from its `importance`: write a "
+            "`weight` for each criterion, or an `importance` alone for each, because the two kinds have no common scale"
+        )
+    if info.data.get("tree") is not None:
+        return criteria
+    return tuple(weigh(criterion, info.data.get("importance_weights")) for criterion in criteria)
+
+
+def criterion_keys(criteria: Sequence[Criterion]) -> tuple[str, ...]:
+    """Return a unique name for each criterion: its own name, or `c1`, `c2`, ... after its position."""
+    names = {criterion.name for criterion in criteria if criterion.name is not None}
+    keys = [criterion.name or f"c{number}" for number, criterion in enumerate(criteria, start=1)]
+    for place, criterion in enumerate(criteria):
+        while criterion.name is None and keys[place] in names:
+            keys[place] += "_"
+    return tuple(keys)
+
+
+def check_criteria(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+    """Check that the criteria can be scored, and that their names differ.
+
+    Raises:
+        ValueError: There is no criterion, there are too many, all weights are 0, or two have the same name.
+    """
+    if not criteria:
+        raise ValueError("has no criteria: add at least one")
+    if len(criteria) > MAX_LEAVES:
+        raise ValueError(f"has {len(criteria)} criteria, more than {MAX_LEAVES}: split the rubric")
+    if all(criterion.weight == 0 for criterion in criteria):
+        raise ValueError("has only zero weights, so that no answer could change the score: give one criterion a weight")
+    first: dict[str, int] = {}
+    for index, criterion in enumerate(criteria):
+        if criterion.name is not None and first.setdefault(criterion.name, index) != index:
+            earlier = first[criterion.name]
+            raise ValueError(f"[{index}] repeats the `name` {criterion.name!r} of [{earlier}]: rename one of them")
+    return criteria
+
+
+CheckedCriteria = Annotated[tuple[Criterion, ...], AfterValidator(weigh_criteria), AfterValidator(check_criteria)]
+"""The criteria of a rubric, with their weights."""
+
+
+def check_hybrid_metrics(metrics: tuple[HybridMetric, ...]) -> tuple[HybridMetric, ...]:
+    """Check that the weights leave a share for the judge and that the names differ.
+
+    Raises:
+        ValueError: The weights sum to more than 1, or two metrics have the same name.
+    """
+    total = math.fsum(metric.weight for metric in metrics)
+    if total > 1 + _SHARE_TOLERANCE:
+        raise ValueError(f"has weights that sum to {total:g}, more than 1: nothing would be left for the judge")
+    names = [metric.name for metric in metrics]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"has the `name` {repeated!r} twice: rename one of them")
+    return metrics
+
+
+def check_tree(tree: Sequence[Node] | None, criteria: Sequence[Criterion]) -> None:
+    """Check that the leaves of a tree are the criteria, with their weights, and that other rubrics are not too long.
+
+    Raises:
+        ValueError: They are not, or it is.
+    """
+    if tree is None:
+        if len(criteria) > MAX_CRITERIA:
+            raise ValueError(f"has {len(criteria)} criteria, more than {MAX_CRITERIA}: split the rubric")
+    elif list(dict.fromkeys(leaves := [leaf for node in tree for leaf in node.leaves])) != list(range(len(criteria))):
+        raise ValueError("has a `tree` whose leaves are not its criteria, in order")
+    elif len(leaves) > MAX_LEAVES:
+        raise ValueError(f"has a `tree` with {len(leaves)} leaves, more than {MAX_LEAVES}: split the rubric")
+    else:
+        repeated = [leaf for leaf, count in Counter(leaves).items() if count > 1 and criteria[leaf].name is None]
+        if repeated:
+            raise ValueError(f"has `criteria[{repeated[0]}]` in two groups of its `tree`: give it a `name`")
+        for index, (weight, criterion) in enumerate(zip(effective_weights(tree), criteria, strict=True)):
+            if not math.isclose(weight, criterion.full_weight, rel_tol=1e-6):
+                raise ValueError(
+                    f"has a `tree` with other effective weights than its criteria: `criteria[{index}]` has "
+                    f"{criterion.full_weight:g}, its place in the tree gives {weight:g}"
+                )
+
 
 Blend = Literal["weighted_average", "multiplicative", "max", "min"]
 """How the values of hybrid metrics and the judge's score are combined."""
@@ -123,8 +465,10 @@ class Rubric(Record):
     @property
     def instructions(self) -> str:
         """The text that every judge receives beside the criteria: the guidelines and the domain."""
-        domain = f"The domain is {self.domain.replace('_', ' ')}." if self.domain else ""
-        return "\n\n".join(text for text in (self.guidelines, domain) if text)
+        if not self.domain:
+            return self.guidelines or ""
+        domain = f"The domain is {self.domain.replace('_', ' ')}."
+        return f"{self.guidelines}\n\n{domain}" if self.guidelines else domain
 
     def __len__(self) -> int:
         return len(self.criteria)
@@ -192,21 +536,21 @@ class Rubric(Record):
     @classmethod
     def from_json(cls, text: str) -> Rubric:
         """Read a rubric from JSON text. Raises `RubricError`."""
-        from rubric_integrations.formats.documents import read_text
+        from rubric_integrations.formats.registry import read_text
 
         return read_text(text, "json", source="rubric")
 
     @classmethod
     def from_yaml(cls, text: str) -> Rubric:
         """Read a rubric from YAML text (the safe subset, without tags that name code). Raises `RubricError`."""
-        from rubric_integrations.formats.documents import read_text
+        from rubric_integrations.formats.registry import read_text
 
         return read_text(text, "yaml", source="rubric")
 
     @classmethod
     def from_file(cls, source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
         """Read a rubric from a path or an open file, YAML or JSON by its extension or content. Raises `RubricError`."""
-        from rubric_integrations.formats.documents import read_file
+        from rubric_integrations.formats.registry import read_file
 
         return read_file(source)
 
@@ -218,13 +562,13 @@ class Rubric(Record):
 
     def to_json(self) -> str:
         """Return this rubric as JSON text, from which `from_json` reads an equal rubric."""
-        from rubric_integrations.formats.documents import write_text
+        from rubric_integrations.formats.registry import write_text
 
         return write_text(self, "json")
 
     def to_yaml(self) -> str:
         """Return this rubric as YAML text, from which `from_yaml` reads an equal rubric."""
-        from rubric_integrations.formats.documents import write_text
+        from rubric_integrations.formats.registry import write_text
 
         return write_text(self, "yaml")
 
@@ -292,6 +636,6 @@ class Rubric(Record):
 
 
 def _rubric_error(error: ValidationError) -> RubricError:
-    from rubric_integrations.formats.faults import faults_from_error
+    from rubric_integrations.formats.parsing import faults_from_error
 
     return RubricError("Rubric", faults_from_error("", Rubric, error))

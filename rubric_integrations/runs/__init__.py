@@ -1,9 +1,9 @@
-"""Grading many submissions: `grade_many` and its `Run`, the ledger of judgments, and scoring a run with a new rubric.
+"""Grades many submissions: `grade_many` and its `Run`, the ledger of judgments, and scoring a run with a new rubric.
 
 A run reads submissions, grades them concurrently, and yields one `Graded` for each. With a `Ledger`, a file of
-judgments, a run that was interrupted resumes, and `rescore` computes the scores that another rubric gives. `read_run`
-reads the file that `grade --out` wrote, and `write_parquet` writes the grades of a run as Parquet. `submit_batches`
-and `collect_batches` fill a ledger at half price.
+judgments, an interrupted run resumes, and `rescore` computes the scores that another rubric gives. `read_run` reads the
+file that `grade --out` wrote, and `write_parquet` writes the grades of a run as Parquet. `submit_batches` and
+`collect_batches` fill a ledger at half price.
 
 Example:
     >>> from rubric_integrations import Criterion, PerCriterionGrader, Rubric
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from rubric_integrations.runs.arrow_batches import grade_batches
     from rubric_integrations.runs.batches import (
         BatchError,
         BatchLedger,
@@ -29,38 +28,37 @@ if TYPE_CHECKING:
         collect_batches,
         submit_batches,
     )
+    from rubric_integrations.runs.files import GradedRow, RunFile, RunFileError, read_run
     from rubric_integrations.runs.ledger import Ledger, LedgerError, RunLedger, open_ledger
-    from rubric_integrations.runs.parquet import write_parquet
     from rubric_integrations.runs.rescoring import Rescored, rescore
-    from rubric_integrations.runs.run_files import GradedRow, RunFile, RunFileError, read_run
-    from rubric_integrations.runs.runner import Run, grade_many
-    from rubric_integrations.runs.stopping import StopRule
+    from rubric_integrations.runs.run import Run, StopRule, grade_many
     from rubric_integrations.runs.summary import Graded, RunSummary
+    from rubric_integrations.runs.tables import grade_batches, write_parquet
 
 _MODULES = {
     "BatchError": "batches",
     "BatchLedger": "batches",
     "CollectedBatches": "batches",
     "Graded": "summary",
-    "GradedRow": "run_files",
+    "GradedRow": "files",
     "Ledger": "ledger",
     "LedgerError": "ledger",
     "Rescored": "rescoring",
-    "Run": "runner",
-    "RunFile": "run_files",
-    "RunFileError": "run_files",
+    "Run": "run",
+    "RunFile": "files",
+    "RunFileError": "files",
     "RunLedger": "ledger",
     "RunSummary": "summary",
-    "StopRule": "stopping",
+    "StopRule": "run",
     "SubmittedBatches": "batches",
     "collect_batches": "batches",
-    "grade_batches": "arrow_batches",
-    "grade_many": "runner",
+    "grade_batches": "tables",
+    "grade_many": "run",
     "open_ledger": "ledger",
-    "read_run": "run_files",
+    "read_run": "files",
     "rescore": "rescoring",
     "submit_batches": "batches",
-    "write_parquet": "parquet",
+    "write_parquet": "tables",
 }
 
 __all__ = [

@@ -1,27 +1,25 @@
-"""Scores the submissions of an earlier run with a new rubric, from the judgments in its ledger, without calls."""
+"""`rescore`: scores the submissions of an earlier run with a new rubric, from its ledger and without calls."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from os import PathLike
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
-from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import GRADERS, CallLimits, Grader, OptionDisplay, Voting
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import Judge
-from rubric_integrations.judges.stored import Lease
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.report import EvaluationReport
-from rubric_integrations.results.usage import NO_SPEND
+from rubric_integrations.judges.store import Lease
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.ledger import LedgerError, RunLedger, open_ledger
+from rubric_integrations.runs.ledger import LedgerError, LedgerLike, RunLedger, use_ledger
+from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
 from rubric_integrations.scoring.policies import CannotAssess
-from rubric_integrations.submission.files import Row
+from rubric_integrations.scoring.report import EvaluationReport
+from rubric_integrations.submission.inputs import Row
 
 
 class Rescored(NamedTuple):
@@ -44,9 +42,14 @@ class Rescored(NamedTuple):
         """The score; None where a judgment is missing, since the others alone do not determine it."""
         return None if self.missing else self.report.score
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row and the fields of its report as JSON values, as `rescore --out` writes them."""
+        fields = {"id": self.row.id, "missing": self.missing, **self.report.model_dump(mode="json")}
+        return fields | {"score": self.score, "rubric": self.rubric.name}
+
 
 def rescore(
-    ledger: RunLedger | str | PathLike[str],
+    ledger: LedgerLike,
     rubric: RubricLike | RubricFunction | None = None,
     cannot_assess: CannotAssess | None = None,
 ) -> Generator[Rescored]:
@@ -64,6 +67,7 @@ def rescore(
 
     Raises:
         LedgerError: The ledger has no run, or its last run used a grader class that is not one of this library's.
+        TypeError: The ledger is a store that records no submissions.
         ValueError: A row has no rubric (None was passed, and it brought none), or the rubrics cannot be joined.
 
     Example:
@@ -79,10 +83,16 @@ def rescore(
         ...     before, [result.score for result in rescore(ledger, make_rubric(1, 3))]
         ([0.5], [0.25])
     """
-    if isinstance(ledger, str | PathLike):
-        with open_ledger(ledger) as opened:
-            yield from rescore(opened, rubric, cannot_assess)
-        return
+    with use_ledger(ledger) as store:
+        if not isinstance(store, RunLedger):
+            kind = type(store).__name__
+            raise TypeError(f"`ledger` must be a path, a URL or a ledger that records submissions, got {kind}")
+        yield from _rescore(store, rubric, cannot_assess)
+
+
+def _rescore(
+    ledger: RunLedger, rubric: RubricLike | RubricFunction | None, cannot_assess: CannotAssess | None
+) -> Generator[Rescored]:
     configuration = ledger.latest_grader()
     if configuration is None:
         raise LedgerError(f"`ledger` {ledger.address!r} has no run: rescore the ledger of `grade_many` or of `grade`")

@@ -1,46 +1,439 @@
-"""The rows of tables as dictionaries: data frames of pandas, tables and batches of Arrow, and iterables of these."""
+"""Writes grades as Parquet files with a fixed schema, and grades Arrow batches for engines that distribute rows.
+
+A file appears under its name only when it is complete. This is a separate module because
+it imports pyarrow, when it is first needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Iterator
-from typing import Any
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
-# Rows of an Arrow table that are Python objects at the same time.
-_ROWS_AT_ONCE = 1_000
+from rubric_integrations._util.lazy import install_command
+from rubric_integrations._util.records import encodable
+from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.runs.summary import Graded
+from rubric_integrations.scoring.judgment import NO_SPEND
+from rubric_integrations.submission.inputs import Row, as_row
+
+if TYPE_CHECKING:
+    from rubric_integrations.graders import Grader
+    from rubric_integrations.runs.ledger import LedgerLike
+
+ROWS_PER_GROUP = 5_000
+"""Rows that are in memory until they are written as one row group."""
+
+ROWS_PER_PART = 100_000
+"""Rows of each file of a folder."""
+
+# Marks our own files, which a later run may replace.
+_MARK = {b"rubric_integrations": b"grades 1"}
 
 
-def rows_of_table(submissions: Iterable[Any] | AsyncIterable[Any]) -> Iterable[Any] | AsyncIterable[Any]:
-    """Return the rows of a table; any other submissions unchanged.
+def grades_schema() -> Any:
+    """Return the Arrow schema of grades, which is the same for all rubrics.
 
-    To iterate a table itself would yield its columns, or their names, which would be graded in place of the rows.
+    Raises:
+        ImportError: pyarrow is not installed.
+    """
+    pa: Any = import_arrow()
+    text, number = pa.string(), pa.float64()
+    verdict = pa.struct([("name", text), ("verdict", text), ("value", number), ("reason", text), ("error", text)])
+    fields = [
+        pa.field("id", text, nullable=False),
+        ("score", number),
+        pa.field("passed", pa.bool_(), nullable=False),
+        ("coverage", number),
+        ("error", text),
+        pa.field("calls", pa.int64(), nullable=False),
+        ("cost", number),
+        pa.field("verdicts", pa.list_(verdict), nullable=False),
+    ]
+    return pa.schema(fields, metadata=_MARK)
+
+
+def grade_record(graded: Graded) -> dict[str, Any]:
+    """Return a result as a row of `grades_schema`.
+
+    Its `calls` and `cost` are those of its judgments, also of those that came from a ledger; `cost` is None where a
+    price is unknown.
+    """
+    report = graded.report
+    spend = report.spend if report else NO_SPEND
+    verdicts = [
+        {
+            "name": encodable(row.name),
+            "verdict": row.verdict,
+            "value": row.value,
+            "reason": row.reason,
+            "error": row.error,
+        }
+        for row in (report.criteria if report else ())
+    ]
+    error = graded.judge_error or graded.row.error or (report.error if report else None)
+    return {
+        "id": encodable(graded.row.id),
+        "score": graded.score,
+        "passed": bool(report and report.passed and not graded.judge_error),
+        "coverage": report.coverage if report else None,
+        "error": encodable(error) if error else None,
+        "calls": spend.calls,
+        "cost": spend.cost,
+        "verdicts": verdicts,
+    }
+
+
+def write_parquet(run: Iterable[Graded], path: str | Path, *, overwrite: bool = False) -> None:
+    """Iterate a run, and write its grades to a Parquet file, or to the parts of a folder (extra `parquet`).
+
+    Memory holds 5,000 rows. A file is written beside its place, and gets its name when it is whole: if the run is
+    interrupted, a folder has the parts that are complete, and the run's ledger has all judgments.
 
     Args:
-        submissions: Whatever a user passes as submissions.
+        run: A run of `grade_many`, or any results.
+        path: The file, if it ends in `.parquet`; otherwise a folder, which gets `part-00000.parquet`,
+            `part-00001.parquet` and so on, each with 100,000 rows, and is created if it does not exist.
+        overwrite: Whether a file, or the earlier parts in the folder, may be replaced.
+
+    Raises:
+        FileExistsError: There are grades already, and `overwrite` is not set.
+        ImportError: pyarrow is not installed.
+        OSError: A file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+        >>> rubric = Rubric.from_dict([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = grade_many(["It is 42."], rubric, PerCriterionGrader("offline"))
+        ...     write_parquet(run, f"{folder}/grades.parquet")
+        ...     os.listdir(folder)
+        ['grades.parquet']
     """
-    return rows_of_batch(submissions) if _is_arrow(submissions) or _is_frame(submissions) else submissions
+    target = Path(path)
+    if not overwrite and (earlier := earlier_grades(target)):
+        raise FileExistsError(f"{earlier[0]} exists: name another path, or pass `overwrite=True`, which replaces it")
+    with GradesWriter(target) as writer:
+        for graded in run:
+            writer.write(graded)
 
 
-def rows_of_batch(item: Any) -> Iterator[Any]:
-    """Yield the rows of a table or a batch as dictionaries; any other item is one row.
+def earlier_grades(path: Path) -> list[Path]:
+    """Return the files that `write_parquet` would replace: the file itself, or the parts of the folder, in their order.
+
+    Raises:
+        FileExistsError: A part is no file of grades. Other programs name their parts in the same way.
+    """
+    if is_grades_path(path):
+        return [path] if path.exists() else []
+    parts = sorted(path.glob("part-*.parquet"))
+    if other := next((part for part in parts if not is_grades_file(part)), None):
+        raise FileExistsError(f"{other} is no file of grades: name another folder, since its data could be lost")
+    return parts
+
+
+def is_grades_path(path: Path) -> bool:
+    """Whether `write_parquet` writes one file to a path, and not the parts of a folder."""
+    return path.suffix.lower() == ".parquet" and not path.is_dir()
+
+
+def is_grades_file(path: Path) -> bool:
+    """Whether a file is one that `write_parquet` wrote; False where pyarrow is not installed."""
+    with suppress(ImportError, OSError, ValueError):
+        import pyarrow.parquet as pq
+
+        metadata = pq.read_schema(path).metadata or {}
+        return metadata.get(b"rubric_integrations", b"").startswith(b"grades ")
+    return False
+
+
+class GradesWriter:
+    """Writes results to a Parquet file, or to the parts of a folder, in the block of a `with` statement.
+
+    If the block ends with an exception, what is not whole is removed, and what was there before stays.
 
     Args:
-        item: One item of whatever a user passes as submissions.
+        path: As for `write_parquet`. Earlier files with the same names are replaced, and further parts are removed when
+            the last one is whole.
+
+    Raises:
+        FileExistsError: The folder has a part that is no file of grades.
+        ImportError: pyarrow is not installed.
     """
-    if _is_arrow(item):
-        for start in range(0, item.num_rows, _ROWS_AT_ONCE):
-            yield from item.slice(start, _ROWS_AT_ONCE).to_pylist()
-    elif _is_frame(item):
-        names = [str(name) for name in item.columns]
-        for values in item.itertuples(index=False, name=None):
-            yield dict(zip(names, values, strict=True))
-    else:
-        yield item
+
+    def __init__(self, path: Path):
+        self._path, self._is_folder = path, not is_grades_path(path)
+        self._schema, self._earlier = grades_schema(), earlier_grades(path)
+        self._records: list[dict[str, Any]] = []
+        self._file: Any = None
+        self._rows = self._parts = 0
+
+    @property
+    def _target(self) -> Path:
+        return self._path / f"part-{self._parts:05}.parquet" if self._is_folder else self._path
+
+    @property
+    def _partial(self) -> Path:
+        # With the process in its name: two processes would otherwise write into one file.
+        return self._target.with_name(f"{self._target.name}.{os.getpid()}.partial")
+
+    def write(self, graded: Graded) -> None:
+        """Add a result."""
+        self._records.append(grade_record(graded))
+        if len(self._records) >= ROWS_PER_GROUP:
+            self._write_group()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(is_whole=kind is None)
+
+    def close(self, *, is_whole: bool) -> None:
+        """Give the last file its name if the grades are whole; otherwise remove it, and leave what was there before."""
+        try:
+            if is_whole:
+                self._finish()
+        finally:
+            self._discard()
+
+    def _finish(self) -> None:
+        self._write_group()
+        if self._file:
+            self._publish()
+        if self._is_folder:
+            for part in self._earlier[self._parts :]:
+                part.unlink()
+
+    def _discard(self) -> None:
+        if self._file:
+            with suppress(OSError):
+                self._file.close()
+            self._file = None
+            self._partial.unlink(missing_ok=True)
+
+    def open(self) -> Any:
+        """Open the next file; the first one before the run, so that no call is paid for if it cannot be written."""
+        import pyarrow.parquet as pq
+
+        if self._is_folder:
+            self._path.mkdir(parents=True, exist_ok=True)
+        self._file = pq.ParquetWriter(self._partial, self._schema)
+        return self._file
+
+    def _write_group(self) -> None:
+        pa: Any = import_arrow()
+        if self._records:
+            file = self._file or self.open()
+            file.write_table(pa.Table.from_pylist(self._records, schema=self._schema))
+            self._rows += len(self._records)
+            self._records = []
+        if self._is_folder and self._rows >= ROWS_PER_PART:
+            self._publish()
+
+    def _publish(self) -> None:
+        self._file.close()
+        self._file = None
+        self._partial.replace(self._target)
+        self._rows, self._parts = 0, self._parts + 1
 
 
-def _is_arrow(value: Any) -> bool:
-    # By its module, because Arrow need not be installed.
-    return type(value).__module__.partition(".")[0] == "pyarrow" and hasattr(value, "num_rows")
+def import_arrow() -> Any:
+    """Import pyarrow.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ImportError(f"Parquet and Arrow need pyarrow: {install_command('parquet')}") from error
+    return pa
 
 
-def _is_frame(value: Any) -> bool:
-    return hasattr(value, "itertuples") and hasattr(value, "columns")
+NOT_GRADED = "not graded: "
+"""Begins the error of a row that a limit of the run left ungraded."""
+
+_POSITION = "position"
+
+
+def grade_batches(
+    batches: Iterable[Any],
+    rubric: RubricLike | None,
+    grader: Grader,
+    *,
+    library: Mapping[str, RubricLike] | str | Path | None = None,
+    ledger: LedgerLike | None = None,
+    max_concurrency: int = 64,
+    columns: Sequence[str] = (),
+    max_cost: float | None = None,
+    max_calls: int | None = None,
+    run: str | None = None,
+) -> Iterator[Any]:
+    """Grade the rows of Arrow batches, and yield a batch of grades for each, in their order (extra `parquet`).
+
+    All batches are one run: while the last rows of one are judged, the next ones begin. The grades have the schema
+    of `write_parquet`, and then the chosen columns of the rows. Whatever is wrong with a row or its judge is its
+    `error`.
+
+    Args:
+        batches: `pyarrow.RecordBatch`es or `pyarrow.Table`s with the columns that `read_responses` reads. They are read
+            as fast as they are graded, in another thread. A row without an `id` gets its number, over all batches.
+        rubric: As for `grade_many`, but no function.
+        grader: The grader.
+        library: As for `grade_many`.
+        ledger: As for `grade_many`.
+        max_concurrency: The largest number of concurrent calls, at least 1, shared by all runs of the grader with the
+            same number.
+        columns: The names of the rows' columns that the grades have, too, as they are.
+        max_cost: The most to spend, in US dollars. The rows that are left have an `error`, which begins with "not
+            graded".
+        max_calls: The largest number of calls, with the same effect.
+        run: As for `grade_many`.
+
+    Yields:
+        A `pyarrow.RecordBatch` with one row for each row of the batch, in its order.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+        JudgeUnusable: The judge cannot be used, or does not reply for `CallLimits.max_outage` seconds. All further rows
+            would fail.
+        ValueError: A column is not in a batch, or has the name of one of the grades; or as for `grade_many`.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from rubric_integrations import PerCriterionGrader
+        >>> batch = pa.record_batch({"id": ["a", "b"], "response": ["It is 42.", None]})
+        >>> says_42 = [{"requirement": "Says 42", "check": {"number": 42}}]
+        >>> for grades in grade_batches([batch], says_42, PerCriterionGrader("offline")):
+        ...     grades.select(["id", "score", "error"]).to_pylist()
+        [{'id': 'a', 'score': 1.0, 'error': None}, \
+{'id': 'b', 'score': None, 'error': 'row b: `response` is null: there is nothing to grade'}]
+    """
+    if callable(rubric) and not hasattr(rubric, "criteria"):
+        raise TypeError("`rubric` is a function: give each row its rubric in a column `rubric`")
+    if isinstance(columns, str):
+        raise TypeError(f"`columns` must be a list of names, got {columns!r}")
+    if taken := [name for name in columns if name in grades_schema().names]:
+        raise ValueError(f"`columns` {taken!r} are names of the grades: rename them in the rows")
+    from rubric_integrations.runs.run import grade_many
+
+    source = _Source(iter(batches), columns)
+    results = grade_many(
+        source.rows(), rubric, grader, library=library, ledger=ledger, max_concurrency=max_concurrency,
+        max_cost=max_cost, max_calls=max_calls, run=run,
+    )  # fmt: skip
+    return _grades(source, results)
+
+
+def _grades(source: _Source, results: Any) -> Iterator[Any]:
+    from rubric_integrations.graders.endpoint import JudgeUnusable
+
+    for graded in results:
+        source.add(graded)
+        yield from source.take()
+    if results.summary.judge_is_unusable:
+        raise JudgeUnusable(results.summary.stopped)
+    yield from source.take_rest(f"{NOT_GRADED}{results.summary.stopped}")
+
+
+class _Batch:
+    """A batch whose rows are under way."""
+
+    def __init__(self, batch: Any, first: int, columns: Sequence[str]):
+        self.batch, self.first = batch, first
+        self.records: dict[int, dict[str, Any]] = {}
+        absent = [name for name in columns if name not in batch.schema.names]
+        # An engine may pass an empty batch without any column.
+        if absent and batch.num_rows:
+            raise ValueError(f"`columns` {absent!r} are not in the batch: its columns are {batch.schema.names[:20]!r}")
+        self._columns = [name for name in columns if name not in absent]
+
+    @property
+    def end(self) -> int:
+        return self.first + self.batch.num_rows
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.records) == self.batch.num_rows
+
+    def fill(self, error: str) -> None:
+        """Give each row without a result an error."""
+        from rubric_integrations.runs.run import rows_of_batch
+
+        for position, row in enumerate(rows_of_batch(self.batch), self.first):
+            if position not in self.records:
+                self.records[position] = grade_record(Graded(as_row(row, position, warns=False), None, error))
+
+    def grades(self) -> Any:
+        pa: Any = import_arrow()
+        schema = grades_schema()
+        records = [self.records[position] for position in range(self.first, self.end)]
+        arrays = pa.RecordBatch.from_pylist(records, schema=schema).columns
+        for name in self._columns:
+            values = self.batch.column(name)
+            arrays.append(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
+            schema = schema.append(self.batch.schema.field(name))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class _Source:
+    """The rows of all batches, and the batches that wait for results, in their order."""
+
+    def __init__(self, batches: Iterator[Any], columns: Sequence[str]):
+        self._batches, self._columns = batches, columns
+        self._waiting: deque[_Batch] = deque()
+        self._next = 1
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of all batches with their positions, by which `add` finds their places.
+
+        A run that a limit ends leaves out rows between others, and ids may repeat.
+        """
+        from rubric_integrations.runs.run import rows_of_batch
+
+        while (batch := self._read()) is not None:
+            for position, fields in enumerate(rows_of_batch(batch.batch), batch.first):
+                yield as_row(fields, position, warns=False)._replace(metadata={_POSITION: position})
+
+    def _read(self) -> _Batch | None:
+        batch = next(self._batches, None)
+        if batch is None:
+            return None
+        if not hasattr(batch, "num_rows"):
+            kind = type(batch).__name__
+            raise TypeError(f"`batches` must be an iterable of Arrow tables or record batches, got one of {kind}")
+        waiting = _Batch(batch, self._next, self._columns)
+        self._next = waiting.end
+        self._waiting.append(waiting)
+        return waiting
+
+    def add(self, graded: Graded) -> None:
+        """Put a result into its place."""
+        position = (graded.row.metadata or {})[_POSITION]
+        batch = next(batch for batch in self._waiting if batch.first <= position < batch.end)
+        batch.records[position] = grade_record(graded)
+
+    def take(self) -> Iterator[Any]:
+        """Yield the grades of the batches whose turn it is."""
+        while self._waiting and self._waiting[0].is_complete:
+            yield self._waiting.popleft().grades()
+
+    def take_rest(self, error: str) -> Iterator[Any]:
+        """Yield the grades of the other batches, also of those that were not read, with an error in rows without any.
+
+        Args:
+            error: Why the run has left rows ungraded.
+        """
+        while self._waiting or self._read() is not None:
+            batch = self._waiting.popleft()
+            batch.fill(error)
+            yield batch.grades()

@@ -1,27 +1,299 @@
-"""From answers to the report: criteria scored, metrics and the length penalty applied, and `passed` decided.
+"""From answers to the report: joins votes, resolves failures, scores criteria, and decides `passed`.
 
-`passed` is decided in this module alone (`_passes`): the normalized score reaches the rubric's pass mark, and every
-required criterion holds.
+`passed` is decided in this module alone: the normalized score reaches the rubric's pass mark, and every required
+criterion is met.
+
+A panel decides a condition (`applies_when`) by the weighted majority of its votes. With a tie the criterion applies. A
+criterion that is left out by mistake is a gate that nobody watches; one that is judged by mistake is visible in the
+report.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
-from rubric_integrations.results.criterion_report import CriterionReport
-from rubric_integrations.results.judgment import JudgeAnswers, Judgment
-from rubric_integrations.results.report import EvaluationReport
-from rubric_integrations.results.usage import Spend, total_spend
-from rubric_integrations.rubric.conditions import condition_indices
+from rubric_integrations.rubric.criterion import Criterion, condition_indices, questions
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.applicability import report_by_condition, report_conditions
-from rubric_integrations.scoring.bounds import score_range
-from rubric_integrations.scoring.criterion_report import report_criterion, summarize_failures
-from rubric_integrations.scoring.formula import Score, blend_scores, coverage, reaches_mark, score_overall, score_values
+from rubric_integrations.scoring.formula import (
+    Score,
+    blend_scores,
+    coverage,
+    criterion_holds,
+    reaches_mark,
+    score_overall,
+    score_range,
+    score_values,
+    tag_scores,
+)
+from rubric_integrations.scoring.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome, Spend, Vote, total_spend
 from rubric_integrations.scoring.policies import ScoringPolicies, fallback_judgment
-from rubric_integrations.scoring.tags import tag_scores
+from rubric_integrations.scoring.report import NOT_APPLICABLE, CriterionReport, EvaluationReport, total_escalation_cost
+from rubric_integrations.scoring.voting import count_votes
+
+
+def report_criterion(
+    criterion: Criterion,
+    index: int,
+    name: str,
+    panel: Sequence[JudgeAnswers],
+    policies: ScoringPolicies,
+    *,
+    is_open: bool = False,
+) -> CriterionReport:
+    """Make the report of one criterion.
+
+    Args:
+        criterion: The criterion.
+        index: Its index in the rubric.
+        name: Its key in the rubric.
+        panel: The answers of each judge.
+        policies: How failures and votes are resolved.
+        is_open: Whether no judge was asked about the criterion, because the decision did not need it.
+    """
+    is_panel = len(panel) > 1
+    if is_panel and criterion.judge is not None:
+        panel = [answers for answers in panel if answers.judge == criterion.judge]
+    outcomes = [answers.outcomes[index] for answers in panel if index in answers.outcomes]
+    fields: dict[str, Any] = {
+        "name": name,
+        "requirement": criterion.full_requirement,
+        "weight": criterion.full_weight,
+        "required": criterion.is_gate,
+        "tags": criterion.tags,
+        "metadata": criterion.metadata,
+        "options": tuple(criterion.options or ()),
+        "scale_type": criterion.scale_type,
+        "scale": criterion.scale if criterion.cap is None else None,
+        "cap": criterion.cap,
+        "computed": criterion.check is not None,
+    }
+    if not is_panel and not is_open and outcomes and isinstance(outcomes[0], Judgment):
+        return _report_judgment(criterion, fields, outcomes[0])
+    votes = votes_for(index, panel)
+    judgments = [outcome for outcome in outcomes if isinstance(outcome, Judgment)]
+    fields |= {
+        "spend": total_spend(outcome.spend for outcome in outcomes),
+        "neutralized": any(judgment.neutralized for judgment in judgments),
+        "escalated": any(judgment.escalated for judgment in judgments),
+        "escalation_cost": total_escalation_cost(judgments),
+        "trained_on": any(judgment.trained_on for judgment in judgments),
+        "votes": tuple(votes) if is_panel else (),
+        "not_asked": tuple(answers.judge for answers in panel if index not in answers.outcomes),
+    }
+    if is_open:
+        return CriterionReport(**fields, verdict=None, value=None)
+    if all(vote.error for vote in votes):
+        fallback = fallback_judgment(criterion, policies.on_failure)
+        error = "; ".join(dict.fromkeys(vote.error or "" for vote in votes)) or "no judge was asked"
+        verdict, value = (fallback.verdict, fallback.value) if fallback else (None, None)
+        return CriterionReport(**fields, verdict=verdict, value=value, error=error)
+    result = count_votes(criterion, votes, policies.strategy_for(criterion), policies.may_abstain)
+    single = outcomes[0] if len(outcomes) == 1 and isinstance(outcomes[0], Judgment) else None
+    return CriterionReport(
+        **fields,
+        verdict=result.verdict,
+        value=result.value,
+        reason=_reason(votes, result.verdict),
+        evidence=_evidence(judgments, result.verdict),
+        passed=criterion_holds(criterion, result.value),
+        agreement=result.agreement,
+        confidence=single.confidence if single else None,
+        expected_value=single.expected_value if single else None,
+    )
+
+
+def _report_judgment(criterion: Criterion, fields: Mapping[str, Any], judgment: Judgment) -> CriterionReport:
+    """Make the report of a criterion from the one judgment about it, which needs no vote."""
+    return CriterionReport(
+        **fields,
+        spend=judgment.spend,
+        neutralized=judgment.neutralized,
+        escalated=judgment.escalated,
+        escalation_cost=judgment.escalation_cost,
+        trained_on=judgment.trained_on,
+        verdict=judgment.verdict,
+        value=judgment.value,
+        reason=judgment.reason,
+        evidence=tuple(sorted(set(judgment.evidence))) if judgment.evidence else (),
+        passed=criterion_holds(criterion, judgment.value),
+        agreement=1.0,
+        confidence=judgment.confidence,
+        expected_value=judgment.expected_value,
+    )
+
+
+def summarize_failures(
+    criteria: Sequence[CriterionReport],
+    conditions: Sequence[CriterionReport],
+    panel: Sequence[JudgeAnswers],
+    condition_of: Sequence[int | None],
+) -> str | None:
+    """Describe what has no answer in one line: the first failure and the number of others, or a panel's lost votes.
+
+    Args:
+        criteria: The reports of the criteria.
+        conditions: The reports of their conditions.
+        panel: The answers of each judge, and of the checks.
+        condition_of: For each criterion, the index of its condition among the rubric's questions.
+
+    Returns:
+        The line; None if nothing failed and no vote was lost.
+    """
+
+    def was_cancelled(index: int) -> bool:
+        own = [answers.outcomes[index] for answers in panel if index in answers.outcomes]
+        outcomes = own or [answers.outcomes.get(condition_of[index] or index) for answers in panel]
+        outcomes = [outcome for outcome in outcomes if outcome is not None]
+        return bool(outcomes) and all(isinstance(o, JudgeFailure) and o.kind == "cancelled" for o in outcomes)
+
+    # A cancelled criterion did not fail of itself: the reader wants to know which one did.
+    failed = [row for index, row in enumerate(criteria) if row.error and not was_cancelled(index)]
+    if failed:
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        return f"`{failed[0].name}` was not judged: {failed[0].error}{more}"
+    lost = [row for row in (*criteria, *conditions) if row.lost_votes]
+    if lost:
+        error = next(vote.error for vote in lost[0].votes if vote.error)
+        count = sum(row.lost_votes for row in lost)
+        return f"{count} votes of the panel were lost, the first on `{lost[0].name}`: {error}"
+    return None
+
+
+def votes_for(index: int, panel: Sequence[JudgeAnswers]) -> list[Vote]:
+    """Return the votes on one criterion of all judges that were asked about it, failures included."""
+    return [_vote(answers, answers.outcomes[index]) for answers in panel if index in answers.outcomes]
+
+
+def _vote(answers: JudgeAnswers, outcome: Outcome) -> Vote:
+    if isinstance(outcome, JudgeFailure):
+        return Vote(judge=answers.judge, weight=answers.weight, verdict=None, value=None, error=str(outcome))
+    return Vote(
+        judge=answers.judge,
+        weight=answers.weight,
+        verdict=outcome.verdict,
+        value=outcome.value,
+        reason=outcome.reason,
+    )
+
+
+def _evidence(judgments: Sequence[Judgment], verdict: str) -> tuple[int, ...]:
+    """Return the steps that the judges of the verdict cite; where there are none, those of the first judge."""
+    agreeing = [judgment for judgment in judgments if judgment.verdict == verdict] or judgments[:1]
+    return tuple(sorted({number for judgment in agreeing for number in judgment.evidence}))
+
+
+def _reason(votes: Sequence[Vote], verdict: str) -> str:
+    """Return the reason of the first judge whose verdict is the panel's; where there is none, of the first judge."""
+    valid = [vote for vote in votes if vote.error is None]
+    return next((vote.reason for vote in valid if vote.verdict == verdict), valid[0].reason)
+
+
+def report_conditions(
+    rubric: Rubric,
+    panel: Sequence[JudgeAnswers],
+    computed: JudgeAnswers,
+    policies: ScoringPolicies,
+    *,
+    may_leave_open: bool = False,
+) -> dict[int, CriterionReport]:
+    """Make a report of each distinct condition of a rubric, by its index among the rubric's `questions`.
+
+    Args:
+        rubric: The rubric.
+        panel: The answers of each judge, in the order of the panel.
+        computed: The answers of the checks.
+        policies: How votes are joined.
+        may_leave_open: Whether a condition that no judge was asked about is left open; if not, it is a failure.
+    """
+    answered = {index for answers in (computed, *panel) for index in answers.outcomes}
+    return {
+        index: report_criterion(
+            voting_criterion(rubric, index),
+            index,
+            "condition",
+            [computed] if index in computed.outcomes else panel,
+            policies._replace(on_failure="abstain"),
+            is_open=may_leave_open and index not in answered,
+        )
+        for index in dict.fromkeys(index for index in condition_indices(rubric.criteria) if index is not None)
+    }
+
+
+def applicable_criteria(
+    rubric: Rubric,
+    panel: Sequence[JudgeAnswers],
+    computed: JudgeAnswers,
+    policies: ScoringPolicies,
+    *,
+    while_open: bool = False,
+) -> set[int]:
+    """Return the indices of the criteria without a condition, and of those whose condition holds.
+
+    Args:
+        rubric: The rubric.
+        panel: The answers of each judge so far.
+        computed: The answers of the checks.
+        policies: How votes are joined.
+        while_open: Whether to include the criteria whose condition no judge was asked about yet.
+    """
+    conditions = report_conditions(rubric, panel, computed, policies, may_leave_open=True)
+    applicable: set[int] = set()
+    for index, place in enumerate(condition_indices(rubric.criteria)):
+        condition = None if place is None else conditions[place]
+        if condition is None or condition.value == 1.0 or (while_open and not condition.was_asked):
+            applicable.add(index)
+    return applicable
+
+
+def voting_criterion(rubric: Rubric, index: int) -> Criterion:
+    """Return a question of a rubric as the criterion by which a panel votes on it.
+
+    Ties go to the side that lowers the score. Hence a condition, whose ties hold, is a penalty here.
+    """
+    if index < len(rubric.criteria):
+        return rubric.criteria[index]
+    return questions(rubric.criteria)[index].model_copy(update={"weight": -1.0})
+
+
+def report_by_condition(
+    criterion: Criterion, name: str, condition: CriterionReport | None, policies: ScoringPolicies
+) -> CriterionReport | None:
+    """Make the report of a criterion that its condition decides; None where the criterion itself is to be judged.
+
+    A condition that does not hold makes the criterion not applicable. One that cannot be assessed makes it an
+    abstention, and one without an answer a failure.
+
+    Args:
+        criterion: The criterion.
+        name: Its key in the rubric.
+        condition: The report of its condition; None for a criterion without one.
+        policies: How failures are resolved.
+    """
+    if condition is None or not condition.was_asked or condition.value == 1.0:
+        return None
+    report = partial(
+        CriterionReport,
+        name=name,
+        requirement=criterion.full_requirement,
+        weight=criterion.full_weight,
+        required=criterion.is_gate,
+        neutralized=condition.neutralized,
+        tags=criterion.tags,
+        metadata=criterion.metadata,
+        evidence=condition.evidence,
+    )
+    if condition.error:
+        fallback = fallback_judgment(criterion, policies.on_failure)
+        verdict, value = (fallback.verdict, fallback.value) if fallback else (None, None)
+        return report(verdict=verdict, value=value, error=f"whether it applies was not judged: {condition.error}")
+    if condition.value is None:
+        reason = f"whether it applies cannot be assessed: {condition.reason}"
+        return report(verdict="CANNOT_ASSESS", value=None, reason=reason)
+    reason = f"does not apply: {condition.reason}"
+    return report(verdict=NOT_APPLICABLE, value=None, reason=reason, passed=True, not_applicable=True)
 
 
 class MetricResults(NamedTuple):
@@ -74,7 +346,7 @@ def aggregate_answers(
     answered = {index for answers in (computed, *panel) for index in answers.outcomes}
     conditions = report_conditions(rubric, panel, computed, policies, may_leave_open=may_leave_open)
     condition_of = [None if i is None else conditions[i] for i in condition_indices(rubric.criteria)]
-    criteria = tuple(
+    criteria = [
         report_by_condition(criterion, name, condition_of[index], policies)
         or report_criterion(
             criterion,
@@ -85,8 +357,8 @@ def aggregate_answers(
             is_open=(may_leave_open and index not in answered) or _is_open(condition_of[index]),
         )
         for index, (name, criterion) in enumerate(zip(rubric.keys, rubric.criteria, strict=True))
-    )
-    report = _without_score(rubric, panel, computed, criteria, list(conditions.values()))
+    ]
+    report = _without_score(rubric, panel, computed, tuple(criteria), list(conditions.values()))
     if report.failed_count and policies.on_failure == "raise":
         return report
     left_out = _left_out(criteria)
@@ -233,10 +505,10 @@ def _without_score(
         passed=False,
         complete=not failed and not any(row.lost_votes for row in (*criteria, *conditions)),
         coverage=coverage(rubric, [row.value is not None and not row.error for row in criteria], _left_out(criteria)),
-        cannot_assess_count=sum(row.abstained for row in criteria),
+        cannot_assess_count=sum([row.abstained for row in criteria]),
         failed_count=len(failed),
         error=summarize_failures(criteria, conditions, [computed, *panel], condition_indices(rubric.criteria)),
-        spend=total_spend(part.spend for part in (*criteria, *conditions, *panel)),
+        spend=total_spend([part.spend for part in (*criteria, *conditions, *panel)]),
         mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
         report=criteria,
         tags=dict.fromkeys(rubric.tags),

@@ -3,16 +3,20 @@
 n <= free_budget   0
 n >= max_cap       penalty_at_cap
 between            penalty_at_cap * ((n - free_budget) / (max_cap - free_budget)) ** exponent
+
+Also the lowest score that a rubric allows, for responses without text.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
 from rubric_integrations._util.records import Record
+from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.submission.inputs import ThinkingOutputDict, ToGradeInput, normalize_to_grade_input
 from rubric_integrations.submission.submission import Submission
 
@@ -101,3 +105,19 @@ def compute_length_penalty(text: ToGradeInput, config: LengthPenalty) -> float:
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise ValueError(f"`count_fn` must return a length of at least 0, got {count!r}")
     return config.penalty_for(count)
+
+
+def least_score(rubric: Rubric, *, normalize: bool = True, length_penalty: LengthPenalty | None = None) -> float:
+    """Return 0; or for weighted sums, the sum of the negative weights, less the highest length penalty.
+
+    Example:
+        >>> from rubric_integrations import Criterion
+        >>> rubric = Rubric([Criterion(requirement="Says 42", weight=3), Criterion(requirement="Is rude", weight=-2)])
+        >>> least_score(rubric), least_score(rubric, normalize=False)
+        (0.0, -2.0)
+    """
+    if normalize:
+        return 0.0
+    weights = [root.weight for root in rubric.tree] if rubric.tree else [c.full_weight for c in rubric.criteria]
+    penalty = length_penalty.penalty_at_cap if length_penalty else 0.0
+    return math.fsum(min(0.0, weight) for weight in weights) - penalty

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypedDict, assert_never, cast, get_args
 
-from rubric_integrations.results.interpret import extreme_judgment
-from rubric_integrations.results.judgment import Judgment
 from rubric_integrations.rubric.criterion import Criterion, Kind
+from rubric_integrations.scoring.judgment import Judgment, extreme_judgment
 
 CannotAssess = Literal["skip", "zero", "partial", "fail"]
 """How an abstention is scored.

@@ -1,6 +1,7 @@
 """The scoring formula on NumPy arrays, for many submissions at once.
 
-`tests/scoring/test_vectorized.py` compares it with `formula`, which defines the scores.
+`scoring/formula.py` defines the scores, and `tests/scoring/test_vectorized.py` compares the two. This is a separate
+module because it imports NumPy.
 """
 
 from __future__ import annotations
@@ -10,13 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rubric_integrations.results.criterion_report import NOT_APPLICABLE
-from rubric_integrations.results.interpret import to_judgment
-from rubric_integrations.results.judgment import VERDICT_VALUES
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.rubric.tree import Node
+from rubric_integrations.rubric.rubric import Node, Rubric
+from rubric_integrations.scoring.judgment import VERDICT_VALUES, to_judgment
 from rubric_integrations.scoring.policies import CannotAssess, validate_abstention_policy
+from rubric_integrations.scoring.report import NOT_APPLICABLE
 
 
 def score_many(
@@ -107,7 +106,7 @@ def _to_values(rubric: Rubric, verdicts: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _node_values(node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the value of a node for every row, as `rubric.tree.node_value` defines it; NaN where it has none."""
+    """Return the value of a node for every row, as `node_value` defines it; NaN where it has none."""
     if node.leaf is not None:
         return values[:, node.leaf]
     weights = np.array([child.weight for child in node.children])

@@ -1,4 +1,7 @@
-"""Runs an application until a signal ends it, and finishes the grades that are under way."""
+"""Runs an application until a signal ends it, and finishes the grades in progress.
+
+This is a separate module because programs with their own server do not use it.
+"""
 
 from __future__ import annotations
 

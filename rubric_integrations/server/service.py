@@ -1,34 +1,205 @@
-"""Grades the submissions of requests: one grader, one concurrency limit, one ledger and one spend limit for all."""
+"""Grades the submissions of requests: one grader, one concurrency limit, one ledger and one spend limit for all.
+
+Also counts them in Prometheus's text format. `prometheus_client` is not used: the format is a few lines of text, and
+the library's registry is global to the process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from rubric_integrations._util.threads import run_in_thread
+from rubric_integrations._host import HostGrader
+from rubric_integrations._util.event_loop import run_in_thread
+from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
-from rubric_integrations.formats.rubric_like import RubricLike
 from rubric_integrations.graders import Grader
-from rubric_integrations.graders.made_up_scores import refuse_made_up_scores
-from rubric_integrations.graders.rounds import grade_in_rounds
+from rubric_integrations.graders.grader import refuse_made_up_scores
 from rubric_integrations.judges.protocol import RunStopped
-from rubric_integrations.judges.spend_limit import SpendLimit
-from rubric_integrations.judges.stored import JudgmentStore, StoreError
-from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations.judges.spend import SpendLimit
+from rubric_integrations.judges.store import StoreError
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.stores import RunStore, check_run_name
-from rubric_integrations.server.metrics import ServerMetrics
-from rubric_integrations.server.problems import RequestProblem
-from rubric_integrations.submission.rows import Row
+from rubric_integrations.runs.run import RunStore, check_run_name
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError
+from rubric_integrations.submission.inputs import Row
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
-    from rubric_integrations.runs.ledger import RunLedger
+    from rubric_integrations.runs.ledger import LedgerLike
+
+GradeOutcome = Literal["graded", "undefined", "failed", "refused"]
+"""A grade has a score, or has none because of abstentions; the judge or the ledger failed; or a limit refused it."""
+
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 180.0)
+"""The upper bounds of the histogram of request times, in seconds."""
+
+_PREFIX = "rubric_integrations_"
+
+
+class ServerMetrics:
+    """Counts requests, grades and verdicts.
+
+    Args:
+        criteria: The names of the criteria whose verdicts are counted: those of the server's own rubric. Rubrics of
+            requests could have names without end.
+
+    Example:
+        >>> metrics = ServerMetrics(["right"])
+        >>> metrics.count_request("/grade", 200, seconds=0.2)
+        >>> [line for line in metrics.lines() if "requests_total{" in line]
+        ['rubric_integrations_requests_total{endpoint="/grade",status="200"} 1']
+    """
+
+    def __init__(self, criteria: Iterable[str] = ()):
+        self._criteria = frozenset(criteria)
+        self._requests, self._seconds = Counter[tuple[str, int]](), defaultdict[str, float](float)
+        self._buckets: dict[str, list[int]] = {}
+        self._grades = Counter[str](dict.fromkeys(("graded", "undefined", "failed", "refused"), 0))
+        self._values: dict[str, list[float]] = {name: [0.0, 0.0, 0.0] for name in sorted(self._criteria)}
+        self._abstentions = 0
+
+    def count_request(self, endpoint: str, status: int, seconds: float) -> None:
+        """Count a request that has been answered.
+
+        Args:
+            endpoint: Its path, or `other` for a path that does not exist.
+            status: The HTTP status.
+            seconds: The time from the end of its headers to the answer.
+        """
+        self._requests[endpoint, status] += 1
+        self._seconds[endpoint] += seconds
+        self._buckets.setdefault(endpoint, [0] * (len(BUCKETS) + 1))[bisect_left(BUCKETS, seconds)] += 1
+
+    def count_grade(self, outcome: GradeOutcome, report: EvaluationReport | None = None) -> None:
+        """Count a grade that has ended, and the verdicts of its report."""
+        self._grades[outcome] += 1
+        if report is None:
+            return
+        self._abstentions += report.cannot_assess_count
+        for row in report.criteria:
+            if row.name in self._values and row.was_asked and not row.error and not row.not_applicable:
+                figures = self._values[row.name]
+                if row.value is None:
+                    figures[2] += 1
+                else:
+                    figures[0] += row.value
+                    figures[1] += 1
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of all counters."""
+        requests = [
+            (_labels(endpoint=endpoint, status=str(status)), count)
+            for (endpoint, status), count in sorted(self._requests.items())
+        ]
+        yield from _metric("requests_total", "counter", "Requests by endpoint and HTTP status.", requests)
+        yield from self._histogram()
+        grades = [(_labels(outcome=outcome), count) for outcome, count in self._grades.items()]
+        yield from _metric("grades_total", "counter", "Grades that have ended, by outcome.", grades)
+        yield from _metric("abstentions_total", "counter", "Criteria that a judge abstained from.", self._abstentions)
+        about = (
+            ("criterion_value_sum", "Sum of the values in [0, 1] of a criterion; 1 is MET, also for a penalty."),
+            ("criterion_values_total", "Verdicts on a criterion."),
+            ("criterion_abstentions_total", "Abstentions from a criterion."),
+        )
+        for number, (name, text) in enumerate(about):
+            values = [(_labels(criterion=criterion), figures[number]) for criterion, figures in self._values.items()]
+            yield from _metric(name, "counter", text, values)
+
+    def _histogram(self) -> Iterator[str]:
+        name = "request_seconds"
+        yield f"# HELP {_PREFIX}{name} Seconds from the headers of a request to its answer."
+        yield f"# TYPE {_PREFIX}{name} histogram"
+        for endpoint, counts in sorted(self._buckets.items()):
+            total = 0
+            for bound, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
+                total += count
+                yield f"{_PREFIX}{name}_bucket{_labels(endpoint=endpoint, le=bound)} {total}"
+            yield f"{_PREFIX}{name}_sum{_labels(endpoint=endpoint)} {self._seconds[endpoint]:g}"
+            yield f"{_PREFIX}{name}_count{_labels(endpoint=endpoint)} {total}"
+
+
+def metrics_text(service: GradingService) -> str:
+    """Return all metrics of a service in Prometheus's text format."""
+    spend = service.spend_limit.spend
+    lines = [*service.metrics.lines()]
+    lines += _metric("judge_calls_total", "counter", "Requests to models.", spend.calls)
+    if spend.cost is not None:
+        lines += _metric("judge_cost_dollars_total", "counter", "US dollars for these requests.", spend.cost)
+    lines += _metric("judgments_reused_total", "counter", "Judgments that came from the ledger.", service.reused)
+    lines += _metric("grades_under_way", "gauge", "Grades under way.", service.under_way)
+    is_up = int(service.state == "ok")
+    lines += _metric("up", "gauge", "1 if the server can grade, 0 if `/healthz` says why it cannot.", is_up)
+    return "\n".join(lines) + "\n"
+
+
+def _metric(name: str, kind: str, about: str, values: float | Sequence[tuple[str, float]]) -> Iterator[str]:
+    yield f"# HELP {_PREFIX}{name} {about}"
+    yield f"# TYPE {_PREFIX}{name} {kind}"
+    samples = values if isinstance(values, Sequence) else [("", values)]
+    for labels, value in samples:
+        yield f"{_PREFIX}{name}{labels} {value:.12g}"
+
+
+def _labels(**labels: str) -> str:
+    shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return f"{{{shown}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class RequestProblem(Exception):  # noqa: N818 -- a status that a client gets, whoever made the mistake
+    """A request that is answered with an error.
+
+    Args:
+        status: The HTTP status.
+        message: What is wrong and what to do, in one line.
+        retry_after: Seconds after which the client should send the request again; None if that would not help.
+        is_outcome: Whether a grade has ended without a score: the judge has failed or has abstained.
+        report: The report of a grade whose score is undefined; None for all other problems.
+
+    Attributes:
+        status: As above.
+        message: As above.
+        retry_after: As above.
+        is_outcome: As above.
+        report: As above.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        retry_after: int | None = None,
+        *,
+        is_outcome: bool = False,
+        report: EvaluationReport | None = None,
+    ):
+        super().__init__(message)
+        self.status, self.message, self.retry_after = status, message, retry_after
+        self.is_outcome, self.report = is_outcome, report
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.status, self.message, self.retry_after), vars(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the body of the answer, which is JSON."""
+        report = {"report": self.report.model_dump(mode="json")} if self.report else {}
+        return {"error": self.message, **report}
+
+    def about(self, place: str) -> RequestProblem:
+        """Return the same problem with the part of the request that has it, such as `query[3]`."""
+        message = f"{place}: {self.message}" if place else self.message
+        return RequestProblem(self.status, message, self.retry_after, is_outcome=self.is_outcome, report=self.report)
+
 
 # Seconds after which a client should repeat a request: after an outage of the judge, and in all other cases.
 _AFTER_OUTAGE, _SOON = 5, 1
@@ -51,7 +222,8 @@ class GradingService:
         rubric: The rubric of all requests, in any form but a function; None if each request brings its own.
         grader: The grader. A judge's failure must raise (`on_failure="raise"`), so that no number stands for it.
         library: Rubrics by name, or the path of a file with such a mapping, for requests whose `rubric` is a name.
-        ledger: An open ledger, which stores each judgment; None to store none.
+        ledger: Stores each judgment: the path of a file, the URL of a PostgreSQL database, or an open ledger; None to
+            store none.
         accept_rubrics: Whether a request may bring a rubric of its own, which is then joined with `rubric`.
         max_calls: The largest number of calls to models over the life of the service.
         max_cost: The most to spend over the life of the service, in US dollars.
@@ -85,7 +257,7 @@ class GradingService:
         grader: Grader,
         *,
         library: Mapping[str, RubricLike] | str | Path | None = None,
-        ledger: RunLedger | None = None,
+        ledger: LedgerLike | None = None,
         accept_rubrics: bool = False,
         max_calls: int | None = None,
         max_cost: float | None = None,
@@ -102,7 +274,11 @@ class GradingService:
             raise ValueError("there is no `rubric`, and no request may bring one: pass one, or `accept_rubrics=True`")
         check_run_name(run, ledger)
         self._spend_limit = SpendLimit(max_calls, max_cost)
-        self.grader = self._attach(grader, ledger, run)
+        opened = HostGrader("GradingService", None, grader, ledger)
+        self._store = RunStore(opened.store)
+        self._store.share_limits(run, self._spend_limit)
+        max_concurrency = grader.call_limiter.limits.max_concurrency
+        self.grader = opened().for_run(max_concurrency, self._spend_limit, may_end=False)
         if self._rubrics.shared is not None:
             self.grader.check_rubric(self._rubrics.shared)
         self._accepts_rubrics, self._max_waiting, self._deadline = accept_rubrics, max_waiting, deadline
@@ -110,7 +286,6 @@ class GradingService:
         self._limit_reached = self._is_stopping = False
         self._readers = asyncio.Semaphore(_MAX_READERS)
         self.metrics = ServerMetrics(self.shared_rubric.keys if self.shared_rubric else ())
-        self._ledger = ledger
 
     @property
     def shared_rubric(self) -> Rubric | None:
@@ -130,7 +305,7 @@ class GradingService:
     @property
     def reused(self) -> int:
         """The number of judgments that came from the ledger."""
-        return self._ledger.reused if self._ledger else 0
+        return self._store.reused
 
     @property
     def state(self) -> str:
@@ -229,14 +404,6 @@ class GradingService:
         async with self._readers:
             return await run_in_thread(lambda: self._rubrics.own_of(row, row.rubric))
 
-    def _attach(self, grader: Grader, ledger: RunLedger | None, run: str | None) -> Grader:
-        limited = grader.for_run(grader.call_limiter.limits.max_concurrency, self._spend_limit, may_end=False)
-        if ledger is None:
-            return limited
-        RunStore(ledger).share_limits(run, self._spend_limit)
-        store: JudgmentStore = ledger
-        return limited.with_store(store)
-
     def _task_of(self, rubric: Rubric, submission: Submission) -> asyncio.Task[_Outcome]:
         texts = rubric.model_dump_json(), submission.model_dump_json()
         key = sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
@@ -249,7 +416,7 @@ class GradingService:
 
     async def _grade(self, rubric: Rubric, submission: Submission) -> _Outcome:
         try:
-            report = await grade_in_rounds(self.grader, rubric, submission)
+            report = await self.grader.grade(rubric, submission)
         except JudgeError as error:
             self.metrics.count_grade("failed", error.report)
             is_down = self.grader.call_limiter.down_since is not None

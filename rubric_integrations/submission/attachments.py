@@ -1,19 +1,23 @@
-"""Images, PDFs, recordings and other files that belong to a submission."""
+"""Images, PDFs, recordings and other files that belong to a submission, in rows of files and in run files.
+
+A run file stores small attachments with their bytes, and only a description of large ones.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from mimetypes import guess_type
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, cast
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from rubric_integrations._util.json import parse_json
 from rubric_integrations._util.records import EncodableText, SparseRecord
 
 # The largest file that a submission may contain. Providers refuse larger ones.
@@ -233,3 +237,146 @@ def refuse_paths(value: Any) -> Any:
                 "`Attachment(path=...)`, so that no data from outside can name a file of this machine"
             )
     return cast("object", value)
+
+
+def attachment_fields(value: object) -> list[Any]:
+    """Return the fields of each attachment, for the field `attachments` of a `Submission`.
+
+    Args:
+        value: One attachment or a list of them, each as an `Attachment`, a mapping of its fields, or a URL or `data:`
+            URI alone; or a list of mappings as JSON. None and an empty text are none.
+
+    Raises:
+        ValueError: It is none of these.
+
+    Example:
+        >>> attachment_fields("https://example.com/chart.png")
+        [{'url': 'https://example.com/chart.png'}]
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        value = parse_json(value)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return []
+    entries = cast("list[object] | tuple[object, ...]", value) if isinstance(value, list | tuple) else [value]
+    return [{"url": entry.strip()} if isinstance(entry, str) else entry for entry in entries]
+
+
+def read_paths(entries: list[Any], folder: Path) -> list[Any]:
+    """Read the files that attachments name by a `path` in a folder.
+
+    A file may come from others. It must not be able to name a file of this machine outside of its folder, which a
+    judge's provider would then get.
+
+    Args:
+        entries: What `attachment_fields` returned.
+        folder: The folder of the file that has the attachments.
+
+    Raises:
+        ValueError: A path is absolute or leads out of the folder, also by a link; or it is hidden, or does not exist.
+    """
+    return [_with_content(entry, folder) if _has_path(entry) else entry for entry in entries]
+
+
+def _has_path(entry: object) -> bool:
+    return isinstance(entry, Mapping) and cast("Mapping[str, Any]", entry).get("path") is not None
+
+
+def _with_content(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    fields = dict(entry)
+    path = fields.pop("path")
+    if any(fields.get(name) is not None for name in ("data", "url")):
+        raise ValueError(f"has the `path` {path!r} beside `data` or `url`: keep one of them")
+    try:
+        name = Path(str(path))
+        file = (folder / name).resolve()
+        is_inside = not name.is_absolute() and ".." not in name.parts and file.is_relative_to(folder.resolve())
+        if not is_inside:
+            raise ValueError(f"has the `path` {path!r}, which leads out of the folder of the rows: put the file there")
+        # Such as `.env` and `.git/config`, which have secrets.
+        if any(part.startswith(".") for part in name.parts):
+            raise ValueError(f"has the `path` {path!r}, which is a hidden file: rename it, if it should be judged")
+        if not file.is_file():
+            raise ValueError(f"has the `path` {path!r}, but {str(folder / name)!r} is no file")
+        with file.open("rb") as content:
+            fields["data"] = content.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"has the `path` {path!r}, which cannot be read: {error.strerror}") from None
+    fields["name"] = fields.get("name") or name.name
+    return fields
+
+
+# What a report page shows of one image, and of all files of a row: a run has thousands of rows.
+MAX_BYTES_OF_FILE = 200_000
+MAX_BYTES_OF_ROW = 5_000_000
+
+
+class StoredAttachment(SparseRecord):
+    """An attachment of a graded row.
+
+    Attributes:
+        mime_type: The type of the file.
+        name: The file's name.
+        url: The file's address, if the submission had no bytes of it.
+        data: The bytes as base64; None if there are more than a run file stores.
+        size: The number of bytes; None if only the address is known.
+        sha256: The SHA-256 of the bytes, in hexadecimal; None if only the address is known.
+    """
+
+    # A line of an older run file, or of the future, may have further fields.
+    model_config = ConfigDict(extra="ignore")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("name", "url", "data", "size", "sha256")
+
+    mime_type: EncodableText
+    name: EncodableText | None = None
+    url: EncodableText | None = None
+    data: str | None = Field(default=None, repr=False)
+    size: int | None = Field(default=None, ge=0)
+    sha256: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _describe(cls, data: Any) -> Any:
+        """Compute the size and the SHA-256 wherever there are bytes: what a line says of them may be wrong."""
+        if not isinstance(data, Mapping):
+            return data
+        fields = cast("Mapping[str, Any]", data)
+        if fields.get("data") is None:
+            return fields
+        known = {name: fields.get(name) for name in ("mime_type", "name", "data")}
+        return cls._fields_of(Attachment.model_validate(known))
+
+    @classmethod
+    def of(cls, attachment: Attachment) -> Self:
+        """Describe an attachment, with its bytes."""
+        return cls.model_construct(None, **cls._fields_of(attachment))
+
+    @staticmethod
+    def _fields_of(attachment: Attachment) -> dict[str, Any]:
+        content = attachment.content
+        return {
+            "mime_type": attachment.mime_type, "name": attachment.name, "url": attachment.url, "data": attachment.data,
+            "size": None if content is None else len(content), "sha256": attachment.sha256,
+        }  # fmt: skip
+
+
+def store_attachments(attachments: Sequence[Attachment]) -> tuple[StoredAttachment, ...]:
+    """Describe the attachments of a row for a run file.
+
+    The bytes of a file are stored up to 200,000, and those of all files of the row up to 5,000,000. Of others, the
+    file says the size and the SHA-256.
+
+    Example:
+        >>> [stored] = store_attachments([Attachment(data=bytes(300_000), name="scan.png")])
+        >>> stored.data, stored.size
+        (None, 300000)
+    """
+    stored: list[StoredAttachment] = []
+    total = 0
+    for attachment in map(StoredAttachment.of, attachments):
+        size = attachment.size or 0
+        if size > MAX_BYTES_OF_FILE or total + size > MAX_BYTES_OF_ROW:
+            stored.append(attachment.model_copy(update={"data": None}))
+        else:
+            total += size
+            stored.append(attachment)
+    return tuple(stored)

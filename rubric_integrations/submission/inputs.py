@@ -1,16 +1,66 @@
-"""The inputs that can be graded, and their conversion to a `Submission`."""
+"""The inputs that can be graded, and their conversion to a `Submission`.
+
+An input may be a text, a mapping, a row of named fields, or a value of an evaluation framework. `COLUMNS` lists the
+accepted names of fields. Values of NumPy and pandas become plain Python values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypedDict, cast
+import dataclasses
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from rubric_integrations.submission.dialects.registry import dialect_of
-from rubric_integrations.submission.messages import Messages, Respond, split_conversation
+from rubric_integrations._util.json import parse_json
+from rubric_integrations.submission.attachments import attachment_fields, read_paths
+from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.messages import (
+    Messages,
+    Respond,
+    is_conversation,
+    is_message,
+    message_role,
+    message_text,
+    split_conversation,
+    value_text,
+)
 from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.submission.thinking import output_block, split_parts, split_thinking, thinking_blocks
+
+# A check by name, because pandas need not be installed, and takes long to import.
+_MISSING = frozenset({"NAType", "NaTType"})
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def without_arrays(value: Any) -> Any:
+    """Replace arrays by lists, their scalars by Python's, and the missing values of pandas by None, at every depth.
+
+    Any other value is returned unchanged.
+
+    Example:
+        >>> import numpy as np
+        >>> without_arrays({"context": np.array(["one", "two"]), "id": np.int64(0)})
+        {'context': ['one', 'two'], 'id': 0}
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is dict or isinstance(value, Mapping):
+        return {name: without_arrays(item) for name, item in cast("Mapping[Any, Any]", value).items()}
+    if kind is list or kind is tuple:
+        return kind(without_arrays(item) for item in value)
+    if kind.__module__ == "numpy":
+        # An array of objects holds Python's own, which may hold arrays again.
+        return without_arrays(value.tolist()) if hasattr(value, "tolist") else value
+    if kind.__name__ in _MISSING and kind.__module__.startswith("pandas."):
+        return None
+    return value
 
 
 class ThinkingOutputDict(TypedDict, total=False):
@@ -21,7 +71,10 @@ class ThinkingOutputDict(TypedDict, total=False):
 
 
 ToGradeInput = str | ThinkingOutputDict | Mapping[str, Any] | Messages | Submission
-"""The types that can be graded: text, `{"thinking": ..., "output": ...}`, messages of any dialect, a `Submission`."""
+"""The types that can be graded: a text, messages of any dialect, a mapping, a `Submission`.
+
+Also a `dspy.Prediction`, a message or a prompt of LangChain, and a pydantic model or a dataclass, as JSON.
+"""
 
 
 def parse_thinking_output(text: str) -> ThinkingOutputDict:
@@ -83,11 +136,14 @@ def as_submission(
 
     Raises:
         TypeError: `to_grade` is none of the accepted types.
-        ValueError: It is empty, too long, a mapping with unknown keys, or a list that is not a conversation.
+        ValueError: It is empty, too long, a mapping with fields of a row but without a response, or a list that is not
+            a conversation.
 
     Example:
         >>> as_submission({"thinking": "hm", "output": "42"}).response
         '42'
+        >>> as_submission({"product": 42}).response
+        '{"product": 42}'
     """
     try:
         return _to_submission(to_grade, {"query": query, "reference": reference})
@@ -102,11 +158,45 @@ def _to_submission(to_grade: ToGradeInput, context: dict[str, Any]) -> Submissio
         own = {"response": "-", "attachments": to_grade.attachments}
         valid = Submission.model_validate({**own, **replaced}) if replaced else to_grade
         return to_grade.model_copy(update={name: getattr(valid, name) for name in (*replaced, "attachments")})
+    if isinstance(to_grade, str):
+        return Submission.model_validate({"response": to_grade, **context})
+    if isinstance(to_grade, Mapping) and _is_thinking_output(to_grade):
+        return Submission.model_validate({"response": to_grade, **context})
+    if isinstance(to_grade, Mapping) and is_row(to_grade):
+        return _submission_of_row(to_grade, context)
     if conversation := _find_conversation(to_grade):
         return Submission.from_messages(*conversation, **context)
-    if not isinstance(to_grade, str | Mapping):
+    if not isinstance(to_grade, Mapping) and not _has_text(to_grade):
         raise _wrong_type(to_grade)
-    return Submission.model_validate({"response": to_grade, **context})
+    fields = output_fields(to_grade)
+    return Submission.model_validate({**fields, **{name: text for name, text in context.items() if text is not None}})
+
+
+def _submission_of_row(data: Mapping[str, Any], context: dict[str, Any]) -> Submission:
+    row = read_row({**data, **{name: text for name, text in context.items() if text is not None}}, 1)
+    if row.submission is None:
+        raise ValueError((row.error or "").removeprefix(f"row {row.id}").lstrip(": "))
+    ignored = [name for name in ("rubric", "labels") if getattr(row, name) is not None]
+    if ignored:
+        _warn_of_unused(tuple(ignored))
+    return row.submission
+
+
+def is_row(data: Mapping[str, Any]) -> bool:
+    """Return whether a mapping has fields under names of `COLUMNS`; any other is a value or a conversation."""
+    columns = _find_columns(tuple(data), USUAL_COLUMNS)
+    if columns["response"]:
+        # The sample of an Inspect log has its messages beside the raw reply of the model.
+        output = data.get("output")
+        is_sample = isinstance(output, Mapping) and "choices" in output and dialect_of(data) == "inspect_ai"
+        return not is_sample
+    return any(columns.values()) and dialect_of(data) is None and not is_message(data)
+
+
+def _has_text(value: object) -> bool:
+    """Return whether a value that is neither a text nor a mapping can be graded: a message, a record, a prediction."""
+    is_record = isinstance(value, BaseModel) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+    return is_record or _is_chat_prompt(value) or _is_of_dspy(value) or is_message(value)
 
 
 def _wrong_type(to_grade: object) -> TypeError:
@@ -123,3 +213,549 @@ def _find_conversation(to_grade: object) -> tuple[Any, Respond] | None:
         respond = fields.get("respond")
         return fields["messages"], "last" if respond is None else respond
     return None if dialect_of(to_grade) is None else (to_grade, "last")
+
+
+COLUMNS = {
+    "response": (
+        "response", "output", "outputs", "completion", "answer", "structured_response", "text", "messages",
+    ),
+    "thinking": ("thinking",),
+    "query": ("query", "input", "inputs", "prompt", "question"),
+    "reference": (
+        "reference", "reference_output", "reference_answer", "expected_output", "expected_response", "expected",
+    ),
+    "context": ("context", "documents"),
+    "attachments": ("attachments",),
+    "trajectory": ("trajectory",),
+    "respond": ("respond",),
+    "id": ("id",),
+    "rubric": ("rubric", "rubrics"),
+    "labels": ("labels",),
+    "metadata": ("metadata",),
+}  # fmt: skip
+"""The names of each field in a mapping, in every host; the first that is present and has a value is used."""
+
+# A program must not set what its output is compared with, nor which part of it is graded.
+_OF_OUTPUTS = ("thinking", "query", "context", "attachments", "trajectory")
+_NOT_OF_OUTPUTS = ("reference", "respond", "rubric", "labels")
+# Mappings within each other under names of a response, such as `{"output": {"answer": ...}}`; deeper ones are data.
+_MAX_NESTED = 8
+
+_MAX_NAMES, _MAX_NAME = 20, 60
+
+
+class Row(NamedTuple):
+    """One row of a file of responses.
+
+    Attributes:
+        id: The row's `id` column, or its number from 1 (JSON Lines: its line number); for a text file, its name.
+        submission: The submission to grade; None if the row cannot be graded.
+        error: Why the row cannot be graded; None if it can.
+        rubric: The row's own rubric as it was written, in any form that a rubric may have; None if it has none.
+        labels: People's answers, by the name of the criterion; None if the row has none.
+        metadata: What else the row says about itself; it is carried to the results, and neither judged nor scored.
+    """
+
+    id: str
+    submission: Submission | None
+    error: str | None = None
+    rubric: Any = None
+    labels: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+class ColumnNames(NamedTuple):
+    """The names of the columns that a caller chose; None where the usual names hold."""
+
+    response: str | None = None
+    query: str | None = None
+    reference: str | None = None
+    id: str | None = None
+    rubric: str | None = None
+
+
+USUAL_COLUMNS = ColumnNames()
+
+
+def read_row(
+    data: Mapping[str, Any],
+    number: int,
+    query: str | None = None,
+    columns: ColumnNames = USUAL_COLUMNS,
+    folder: Path | None = None,
+    *,
+    warns: bool = True,
+) -> Row:
+    """Convert one row of named fields, from a file or a caller, to a submission.
+
+    Names of columns are compared without regard to case, outer white space, and to spaces for underscores. None, NaN
+    and the missing values of pandas are missing. Arrays are read as lists.
+
+    Args:
+        data: A `response` and optionally a `query`, `reference`, `context`, `attachments`, `trajectory`, `thinking`,
+            `id`, `rubric`, `labels` and `metadata`, each under any usual name. Attachments, the trajectory and the last
+            three are lists or mappings, or texts with these as JSON.
+        number: The number of the row, from 1; its id if it has none.
+        query: The task, if the row has none.
+        columns: The names of columns that replace the usual ones.
+        folder: The folder in which an attachment may name a file by its `path`; None where it may name none.
+        warns: Whether a warning names the columns that no field has.
+
+    Example:
+        >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
+        '6 x 7?'
+    """
+    data = without_arrays(data)
+    fields = row_fields(data, columns, warns=warns)
+    row_id = str(fields.pop("id", "")).strip() or str(number)
+    rubric, labels, metadata = (fields.pop(name, None) for name in ("rubric", "labels", "metadata"))
+    if "trajectory" in fields:
+        fields["trajectory"] = _parsed(fields["trajectory"])
+    has_steps = "trajectory" in fields and fields.get("respond") == "trajectory"
+    # Under `messages`, a mapping is a conversation that cannot be read.
+    if _is_nested(fields.get("response")) and fields["response"] is not data.get("messages"):
+        try:
+            fields = output_fields(fields.pop("response")) | fields
+        except ValueError as error:
+            return Row(row_id, None, f"row {row_id}: `response`: {error_line(error)}")
+    if dialect_of(fields.get("response")) is None and not has_steps:
+        # `respond` is only for conversations: beside a text, it is a column without a meaning here, with any content.
+        fields.pop("respond", None)
+    missing = missing_column(data, columns)
+    if missing is not None:
+        names = _list_names(data, "fields")
+        if missing == "response":
+            return Row(row_id, None, f"row {row_id} has no `response` ({names}): nothing to grade")
+        return Row(row_id, None, f"row {row_id} has no column {missing!r} ({names}): it cannot be graded")
+    if "response" not in fields or isinstance(fields["response"], bool | int | float):
+        column = _find_columns(tuple(data), columns)["response"][0]
+        return Row(row_id, None, f"row {row_id}: `{column}` {_not_a_text(fields.get('response', data[column]))}")
+    try:
+        if "attachments" in fields:
+            entries = attachment_fields(fields["attachments"])
+            fields["attachments"] = entries if folder is None else read_paths(entries, folder)
+    except ValueError as error:
+        return Row(row_id, None, f"row {row_id}: `attachments` {error}")
+    try:
+        submission = Submission.model_validate({"query": query, **fields})
+    except ValidationError as error:
+        return Row(row_id, None, f"row {row_id}: {error_line(error)}")
+    return Row(row_id, submission, None, rubric, _mapping(labels), _mapping(metadata))
+
+
+def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> None:
+    present = [name for name in names if not _is_missing(data[name]) and data[name] != ""]
+    other = next((name for name in present[1:] if str(data[name]) != str(data[present[0]])), None)
+    if other is not None:
+        # Without the row's id, so that Python prints it once for a file.
+        warnings.warn(
+            f"a row has both `{present[0]}` and `{other}`: `{present[0]}` is graded, and `{other}` is not read; remove "
+            "or rename one of them, or name the one to grade by `response_column` (`--response-column`)",
+            stacklevel=3,
+        )
+
+
+def row_fields(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS, *, warns: bool = True) -> dict[str, Any]:
+    """Return the values of a row by their fields, without those that are missing.
+
+    A warning names a second response and, unless `warns` is False, the names that no field has.
+
+    Example:
+        >>> row_fields({"Answer": "42", "question": "6 x 7?", "reference": None})
+        {'response': '42', 'query': '6 x 7?'}
+    """
+    values = _select(data, tuple(COLUMNS), columns)
+    if warns and "response" in values and (unused := _find_unused(tuple(data), columns)):
+        _warn_of_unused(unused)
+    return values
+
+
+def _select(data: Mapping[str, Any], fields: tuple[str, ...], columns: ColumnNames = USUAL_COLUMNS) -> dict[str, Any]:
+    """Return the first value of each of some fields in a mapping, without those that have none."""
+    names_of = _find_columns(tuple(data), columns)
+    present = {field: next((name for name in names_of[field] if not _is_missing(data[name])), None) for field in fields}
+    values = {field: data[name] for field, name in present.items() if name is not None}
+    if present.get("response") == "structured_response":
+        # The state of an agent, whose messages led to the response. All fields of the response are declared.
+        values["response"] = value_text(values["response"], _simplify)
+        return {**_state_fields(data), **values}
+    if "response" in values:
+        _warn_of_other_response(data, names_of["response"])
+    return values
+
+
+def _is_nested(response: object) -> bool:
+    """Return whether the response of a row is a value whose fields are read as those of a program's output."""
+    if isinstance(response, Mapping):
+        fields = cast("Mapping[str, Any]", response)
+        if is_message(fields):
+            return True
+        is_state = "messages" in fields and set(fields) <= {"messages", "respond"}
+        return not is_state and not _is_thinking_output(fields) and dialect_of(fields) is None
+    return not isinstance(response, str | bool | int | float | list | tuple) and _has_text(response)
+
+
+def _is_thinking_output(data: Mapping[str, Any]) -> bool:
+    """Return whether a mapping is a `ThinkingOutputDict`, also one without a response."""
+    return set(data) <= {"thinking", "output"} and isinstance(data.get("output"), str | None)
+
+
+def _warn_of_unused(names: tuple[str, ...]) -> None:
+    # Cut and by `!r`, as a model may have written them. Without the row's id, so that Python prints it once for a run.
+    listed = ", ".join(repr(name[:_MAX_NAME]) for name in names[:_MAX_NAMES])
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    warnings.warn(
+        f"an input has {listed}{more}: not graded, and not shown to the judge; use a name that docs/files.md lists if "
+        "it should be",
+        stacklevel=3,
+    )
+
+
+def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
+    """Return the row of one submission; its `error` is set if there is nothing to grade.
+
+    Args:
+        item: A `Row`, a mapping with the columns that `read_responses` reads, a row of a data frame, a `dspy.Example`,
+            or anything that `Rubric.grade` accepts.
+        number: The position of the submission, from 1: its id, unless it has one.
+        warns: Whether a warning names the columns that no field has. A function of the user's may read them.
+
+    Example:
+        >>> as_row({"id": "a", "response": "It is 42."}, 1).id, as_row("It is 42.", 2).id
+        ('a', '2')
+    """
+    if isinstance(item, Row):
+        return item
+    if _is_of_dspy(item, "Example") and not _is_of_dspy(item, "Prediction"):
+        item = dict(item.items())
+    elif type(item).__name__ == "Series" and type(item).__module__.partition(".")[0] == "pandas":
+        item = item.to_dict()
+    elif hasattr(item, "tolist"):
+        item = without_arrays(item)
+    if isinstance(item, Mapping):
+        data = cast("Mapping[str, Any]", item)
+        if not _is_thinking_output(data) and is_row(data):
+            return read_row(data, number, warns=warns)
+    try:
+        return Row(str(number), as_submission(cast("ToGradeInput", item)))
+    except (ValueError, TypeError) as error:
+        return Row(str(number), None, f"row {number}: {error_line(error)}")
+
+
+def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
+    """Return the first column that a row must have but has not: one that the caller named, or `response`."""
+    names_of = _find_columns(tuple(names), columns)
+    named = {field: column for field, column in columns._asdict().items() if column is not None}
+    return next((column for field, column in ({"response": "response"} | named).items() if not names_of[field]), None)
+
+
+def needed_columns(names: Iterable[str], columns: ColumnNames) -> list[str]:
+    """Return those columns of a file that a row is made of."""
+    return list(chain.from_iterable(_find_columns(tuple(names), columns).values()))
+
+
+def describe_missing_column(names: Iterable[str], missing: str) -> str:
+    """Say that a file has no column `missing`, which columns it has, and what to do."""
+    listed = _list_names(names, "columns")
+    if missing == "response":
+        return (
+            f"has no `response` column ({listed}): rename one of them, or name it by `response_column` "
+            "(`--response-column`)"
+        )
+    return f"has no column {missing!r} ({listed}): write its name as in the file"
+
+
+def fold(name: object) -> str:
+    """Return the form in which names of columns are compared."""
+    return str(name).strip().casefold().replace(" ", "_").replace("-", "_")
+
+
+# Most rows of a file have the same columns.
+@lru_cache(maxsize=256)
+def _find_columns(names: tuple[str, ...], columns: ColumnNames) -> dict[str, tuple[str, ...]]:
+    """Return, for each field, the names of a row that can hold it, the preferred one first."""
+    by_name: dict[str, str] = {}
+    for name in names:
+        # A name that is written exactly as expected is preferred to one that differs in case.
+        if fold(name) not in by_name or name == fold(name):
+            by_name[fold(name)] = name
+    exact = {name: name for name in by_name.values()}
+    names_of: dict[str, tuple[str, ...]] = {}
+    for field, usual in COLUMNS.items():
+        own = getattr(columns, field, None)
+        wanted = usual if own is None else (own,)
+        present = (exact.get(name) or by_name.get(fold(name)) for name in wanted)
+        names_of[field] = tuple(name for name in present if name is not None)
+    return names_of
+
+
+@lru_cache(maxsize=256)
+def _find_unused(names: tuple[str, ...], columns: ColumnNames, ignored: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the names of a mapping that are no field, nor one of a field in `ignored`."""
+    chosen = {fold(column) for column in columns if column is not None}
+    known = {name for field, usual in COLUMNS.items() if field not in ignored for name in usual} | chosen
+    return tuple(str(name) for name in names if fold(name) not in known and fold(name))
+
+
+def _list_names(names: Iterable[str], what: str) -> str:
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - _MAX_NAMES} more" if len(listed) > _MAX_NAMES else ""
+    return f"its {what} are {listed[:_MAX_NAMES]!r}{more}"
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a value is None or NaN, which a data frame has in place of an empty cell."""
+    return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124
+
+
+def _parsed(value: object) -> object:
+    """Return the value that a text holds as JSON; any other value unchanged."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        with suppress(ValueError):
+            return parse_json(value)
+    return value
+
+
+def _mapping(value: object) -> Mapping[str, Any] | None:
+    """Return a mapping, or the one that a text holds as JSON; None for a column of another meaning."""
+    value = _parsed(value)
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
+
+
+def _not_a_text(value: object) -> str:
+    """Say why a value that is not a text cannot be graded."""
+    if value is None:
+        return "is null: there is nothing to grade"
+    if _is_missing(value):
+        return "is NaN, an empty cell: there is nothing to grade"
+    number = "" if isinstance(value, bool) else "the number "
+    return f"is {number}{value!r}, not a text: write {str(value)!r}"
+
+
+def submission_of(output: object, task: object = None, reference: object = None) -> Submission:
+    """Return the submission that a program's output, its inputs and an exemplary answer make.
+
+    Raises:
+        ValueError: The output is empty, too long, or a conversation without an answer.
+
+    Example:
+        >>> submission = submission_of({"answer": "42"}, {"question": "6 x 7?"})
+        >>> submission.query, submission.response
+        ('6 x 7?', '42')
+    """
+    if isinstance(output, Submission):
+        return as_submission(output, task_fields(task).get("query"), reference_fields(reference).get("reference"))
+    try:
+        return Submission.model_validate(join_fields(output_fields(output), task, reference))
+    except ValidationError as error:
+        raise ValueError(error_line(error)) from None
+
+
+def join_fields(fields: dict[str, Any], task: object, reference: object, *, keeps_task: bool = False) -> dict[str, Any]:
+    """Return the fields of a submission: those of an output, with a task and a reference.
+
+    Args:
+        fields: The fields that `output_fields` returned.
+        task: The inputs of the program.
+        reference: An exemplary answer.
+        keeps_task: Whether the task is used even if the output contains a conversation, which contains its own task.
+
+    Example:
+        >>> join_fields(output_fields("42"), {"question": "6 x 7?"}, None)
+        {'response': '42', 'query': '6 x 7?'}
+    """
+    own, of_task, of_reference = fields.get("query"), task_fields(task), reference_fields(reference)
+    if isinstance(fields["response"], list) and not keeps_task:
+        query = None
+    elif isinstance(own, list) and not keeps_task:
+        query = own
+    else:
+        query = of_task.get("query") or own
+    # The documents of the inputs come first, as a program read them before its own.
+    joined = {**of_reference, **fields, **of_task, "query": query}
+    return {name: value for name, value in joined.items() if value is not None}
+
+
+def output_fields(output: object) -> dict[str, Any]:
+    """Return the fields of a submission in the output of a program: its `response`, and what is named beside it.
+
+    - A mapping with a name of a response (`COLUMNS`) is graded by the value of the first name that has one. The fields
+      `thinking`, `query`, `context`, `attachments` and `trajectory` keep their meaning, and a warning names all others.
+      A mapping without such a name is graded as JSON.
+    - Of the state of an agent with a `structured_response`, the messages are the trajectory.
+    - A `dspy.Prediction` is graded on all outputs that its program declares.
+    - A text, a message and a conversation are graded as they are, and any other value as JSON.
+
+    Nothing within a text becomes a field. The response is empty if there is nothing to grade.
+
+    Example:
+        >>> output_fields({"answer": "42", "thinking": "6 x 7", "tokens": None})
+        {'response': '42', 'thinking': '6 x 7'}
+    """
+    fields: dict[str, Any] = {}
+    for _ in range(_MAX_NESTED):
+        if not isinstance(output, Mapping):
+            break
+        named = _named_fields(cast("Mapping[str, Any]", output), "response", _OF_OUTPUTS)
+        if named is None:
+            break
+        if unused := _find_unused(tuple(cast("Mapping[str, Any]", output)), USUAL_COLUMNS, _NOT_OF_OUTPUTS):
+            _warn_of_unused(unused)
+        output = named.pop("response")
+        fields = {**_readable(named), **fields}
+    if _is_of_dspy(output, "Prediction"):
+        from rubric_integrations.submission.predictions import prediction_fields
+
+        return {**prediction_fields(output), **fields}
+    return {"response": as_gradable(output) or "", **fields}
+
+
+def task_fields(task: object) -> dict[str, Any]:
+    """Return the fields of a submission in the inputs of a program: the `query`, and documents under `context`.
+
+    A mapping without a name of a task is its only value, or else its JSON.
+
+    Example:
+        >>> task_fields({"question": "6 x 7?", "documents": ["A table."]})
+        {'query': '6 x 7?', 'context': ['A table.']}
+    """
+    return _fields_of(task, "query", ("query",))
+
+
+def reference_fields(reference: object) -> dict[str, Any]:
+    """Return the fields of a submission in an exemplary answer: the `reference`, and documents under `context`.
+
+    A mapping has it under a name of a reference or of a response. One without is its only value, or else its JSON.
+
+    Example:
+        >>> reference_fields({"answer": "42"})
+        {'reference': '42'}
+    """
+    return _fields_of(reference, "reference", ("reference", "response"))
+
+
+def _fields_of(value: object, field: str, names: tuple[str, ...]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if isinstance(value, Mapping) and not is_message(cast("object", value)):
+        data = cast("Mapping[str, Any]", value)
+        named = next((named for name in names if (named := _named_fields(data, name, ("context",)))), None)
+        if named is not None:
+            value = next(named.pop(name) for name in names if name in named)
+            fields = {name: named[name] for name in ("context",) if name in named}
+            # The example of a dataset may have other values that are not for a judge.
+            if field == "query" and (unused := _find_unused(tuple(data), USUAL_COLUMNS)):
+                _warn_of_unused(unused)
+        elif len(data) == 1 and not is_state(data):
+            value = next(iter(data.values()))
+    return {field: as_gradable(value) or None, **fields}
+
+
+def _named_fields(data: Mapping[str, Any], field: str, beside: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return the value of a field in a mapping and those of the fields beside it; None if it has no such name.
+
+    The value of the field is None if it is missing.
+    """
+    data = without_arrays(data)
+    if not _find_columns(tuple(data), USUAL_COLUMNS)[field]:
+        return None
+    return {field: None, **_select(data, (field, *beside))}
+
+
+def _readable(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields beside an output in the forms of a submission, without a trajectory that has no steps."""
+    readable = dict(fields)
+    if "thinking" in fields:
+        readable["thinking"] = value_text(fields["thinking"], _simplify)
+    if "query" in fields:
+        readable["query"] = as_gradable(fields["query"])
+    if "attachments" in fields:
+        readable["attachments"] = attachment_fields(fields["attachments"])
+    if "trajectory" in fields:
+        trajectory = readable.pop("trajectory")
+        # An observation often holds the right answer.
+        if dialect_of(trajectory) == "dspy_react" or is_conversation(trajectory):
+            readable |= {"trajectory": trajectory, "show_trajectory": "if_needed"}
+    return readable
+
+
+def as_gradable(value: Any) -> str | list[Any] | None:
+    """Return the text of a value, or its messages if it is a conversation; None if it is None.
+
+    Example:
+        >>> as_gradable({"messages": [("user", "6 x 7?"), ("ai", "42")], "structured_response": {"product": 42}})
+        '{"product": 42}'
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if is_state(value):
+        answer = value.get("structured_response")
+        return list(value["messages"]) or None if answer is None else value_text(answer, _simplify)
+    if _is_chat_prompt(value):
+        value = value.to_messages()
+    if is_conversation(value):
+        return list(value)
+    if isinstance(value, Mapping | list | tuple) and not value:
+        return ""
+    return message_text(value) if is_message(value) else value_text(value, _simplify)
+
+
+def is_state(value: Any) -> bool:
+    """Return whether a value is the state of an agent: a mapping with `messages` or a `structured_response`.
+
+    Example:
+        >>> is_state({"messages": [("user", "6 x 7?")]}), is_state({"messages": 3})
+        (True, False)
+    """
+    if not isinstance(value, Mapping):
+        return False
+    state = cast("Mapping[str, Any]", value)
+    messages = state.get("messages")
+    return is_conversation(messages) or messages == [] or state.get("structured_response") is not None
+
+
+def _state_fields(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a submission for the messages of a state whose structured response is graded.
+
+    The task are the messages before it, without the last of the model, which contains it or calls a tool with it.
+    """
+    if not is_conversation(state.get("messages")):
+        return {}
+    messages: list[Any] = list(state["messages"])
+    roles = [message_role(message) for message in messages]
+    last = max((index for index, role in enumerate(roles) if role == "assistant"), default=len(roles))
+    query = {"query": messages[:last]} if messages[:last] else {}
+    return {**query, "trajectory": messages, "show_trajectory": "if_needed"}
+
+
+def _is_chat_prompt(value: Any) -> bool:
+    """Return whether a value is a prompt of several messages. Importing LangChain's class would take a second."""
+    return hasattr(value, "to_messages") and hasattr(value, "messages")
+
+
+def _is_of_dspy(value: object, name: str | None = None) -> bool:
+    """Return whether a value is of a class of DSPy's, or of one with this name, without importing DSPy."""
+    classes = (cls for cls in type(value).__mro__ if cls.__module__.partition(".")[0] == "dspy")
+    return any(name is None or cls.__name__ == name for cls in classes)
+
+
+def _simplify(value: object) -> object | None:
+    """Return the text or the fields of a value of LangChain or DSPy inside of other data; None for any other."""
+    if hasattr(value, "to_messages") and hasattr(value, "to_string"):
+        return str(cast("Any", value).to_string())
+    if _is_of_dspy(value):
+        from rubric_integrations.submission.predictions import simplified
+
+        return simplified(None, value)
+    return message_text(value) if not isinstance(value, Mapping) and is_message(value) else None
+
+
+def own_rubric_of(metadata: object) -> Any:
+    """Return the value under `rubric` in the metadata of a row, which may be a mapping or an object; None without it.
+
+    Example:
+        >>> own_rubric_of({"rubric": [{"requirement": "Says 42"}]})
+        [{'requirement': 'Says 42'}]
+    """
+    if isinstance(metadata, Mapping):
+        return cast("Mapping[str, Any]", metadata).get("rubric")
+    return getattr(metadata, "rubric", None)

@@ -1,18 +1,23 @@
-"""Chat messages as text for a judge: one JSON object per line.
+"""Writes conversations, values and documents as text for a judge: chat messages as one JSON object per line.
 
-JSON escapes line breaks, so the content of one message cannot imitate another message. The dialects of messages are
-read in `dialects`.
+JSON escapes line breaks. Therefore the content of one message cannot imitate another message.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Literal, cast, get_args
 
-from rubric_integrations.submission.dialects.chat import read_message
-from rubric_integrations.submission.dialects.media import FilesAsPlaceholders
-from rubric_integrations.submission.dialects.openai_responses import is_item
-from rubric_integrations.submission.dialects.parts import Message, UnknownBlockError
-from rubric_integrations.submission.dialects.registry import Conversation, read_conversation
+from pydantic import BaseModel, RootModel
+
+from rubric_integrations._util.records import Record
+from rubric_integrations.submission.dialects.blocks import FilesAsPlaceholders, Message, UnknownBlockError
+from rubric_integrations.submission.dialects.chat import is_item, read_message
+from rubric_integrations.submission.dialects.detect import Conversation, read_conversation
 from rubric_integrations.submission.steps import render_steps
 
 Messages = list[Any] | tuple[Any, ...]
@@ -21,6 +26,35 @@ Messages = list[Any] | tuple[Any, ...]
 Respond = Literal["last", "transcript", "trajectory"]
 """Which part of a conversation is graded: the last answer, with the rest as context, or the whole, with the numbers of
 its steps (`trajectory`) or without (`transcript`)."""
+
+
+FieldSource = str | Callable[[Any], Any]
+"""Selects one value of a host's mapping: its name there, or a function of the mapping."""
+
+
+class Fields(Record):
+    """The values of a host that become the parts of a submission; None leaves the choice to the host.
+
+    Each is a name, such as that of a column, a key or an example's field, or a function of what has them.
+
+    Attributes:
+        response: The text that is graded.
+        query: The task that it answers.
+        reference: An exemplary answer.
+        context: Documents, such as retrieved passages: a text or a list.
+
+    Example:
+        >>> Fields(reference="answer", context="passages").query is None
+        True
+    """
+
+    response: FieldSource | None = None
+    query: FieldSource | None = None
+    reference: FieldSource | None = None
+    context: FieldSource | None = None
+
+
+NO_FIELDS = Fields()
 
 
 def render_conversation(messages: Messages, *, files_as_placeholders: bool = False) -> str:
@@ -169,3 +203,102 @@ def message_role(message: object) -> str:
 
 def _read_message(message: object) -> Message:
     return read_message(message, "message", FilesAsPlaceholders())
+
+
+Simplify = Callable[[object], object | None]
+"""Returns the text or the fields of a value that a framework defines, such as `dspy.Code`; None for any other value."""
+
+_DATA_URI = re.compile(r"\s*data:(\w+)/[^,\s]*;base64,[\w+/=\s%-]*")
+_MEDIA = ("image", "audio", "video")
+
+
+def _no_special_type(_value: object) -> None:
+    return None
+
+
+def value_text(value: object, simplify: Simplify = _no_special_type) -> str:
+    """Return the text of a value: text unchanged, a conversation rendered, data as JSON. None is the empty text.
+
+    The value is converted as by `plain_value`.
+
+    Args:
+        value: The value.
+        simplify: Simplifies the values of a framework; called first, also for nested values.
+
+    Example:
+        >>> value_text({"answer": 42}), value_text(None)
+        ('{"answer": 42}', '')
+    """
+    if simplify(value) is None and is_conversation(value):
+        return render_conversation(cast("list[Any]", value), files_as_placeholders=True)
+    plain = plain_value(value, simplify)
+    if plain is None or isinstance(plain, str):
+        return plain or ""
+    return json.dumps(plain, ensure_ascii=False, default=str) if isinstance(plain, dict | list | bool) else str(plain)
+
+
+def plain_value(value: object, simplify: Simplify = _no_special_type) -> Any:
+    """Convert a value, and all values in it, to what JSON can represent.
+
+    The Python repr of an object is never what its author wants to be graded: pydantic models and dataclasses become
+    dictionaries, enums their values, sets sorted lists, and keys texts. Binary values and base64 become placeholders
+    such as `[image]`: a judge reads text, and base64 would fill its prompt. Values such as dates remain.
+
+    Example:
+        >>> plain_value({(1, 2): {b"x"}})
+        {'(1, 2)': ['[binary]']}
+    """
+    simple = simplify(value)
+    if simple is not None:
+        return simple if isinstance(simple, str) else plain_value(simple, simplify)
+    if isinstance(value, Enum):
+        return plain_value(value.value, simplify)
+    if isinstance(value, str):
+        data_uri = _DATA_URI.fullmatch(value)
+        return value if data_uri is None else f"[{data_uri[1] if data_uri[1] in _MEDIA else 'file'}]"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "[binary]"
+    if type(value).__module__.partition(".")[0] == "PIL":
+        return "[image]"
+    if isinstance(value, RootModel):
+        return plain_value(cast("RootModel[object]", value).root, simplify)
+    fields = _fields(value)
+    if fields is not None:
+        return {
+            str(name.value if isinstance(name, Enum) else name): plain_value(item, simplify)
+            for name, item in fields.items()
+        }
+    if isinstance(value, set | frozenset):
+        return sorted((plain_value(item, simplify) for item in cast("set[object]", value)), key=str)
+    if isinstance(value, list | tuple):
+        return [plain_value(item, simplify) for item in cast("list[object]", value)]
+    return value
+
+
+def _fields(value: object) -> Mapping[Any, object] | None:
+    """Return the fields of a model, a dataclass or a mapping; None for any other value."""
+    if isinstance(value, BaseModel):
+        return dict(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return cast("Mapping[Any, object]", value) if isinstance(value, Mapping) else None
+
+
+def document_texts(documents: object) -> tuple[str, ...]:
+    """Return the texts of one document, or of a list of documents, without the empty ones.
+
+    A LangChain document is its `page_content`; any other value that is not a text becomes JSON.
+
+    Example:
+        >>> document_texts(["The margin was 8.4%.", {"page": 3}, " "]), document_texts(None)
+        (('The margin was 8.4%.', '{"page": 3}'), ())
+    """
+    is_list = isinstance(documents, Sequence) and not isinstance(documents, str | bytes)
+    several = cast("Sequence[object]", documents) if is_list else [documents]
+    texts = (_text_of(document) for document in several)
+    return tuple(text for text in texts if text.strip())
+
+
+def _text_of(document: object) -> str:
+    content: Any = getattr(document, "page_content", None)
+    return content if isinstance(content, str) else value_text(document)

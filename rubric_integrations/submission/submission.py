@@ -1,18 +1,21 @@
-"""A submission: one response to grade, with the task it answers."""
+"""A submission: one response to grade, with the task it answers.
+
+Also splits long responses at paragraphs, lines and words, and trajectories between their steps, and decides whether a
+submission has the evidence that a criterion needs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rubric_integrations._util.records import EncodableText, SparseRecord
+from rubric_integrations.rubric.criterion import Criterion, Evidence
 from rubric_integrations.submission.attachments import Attachment, check_attachments, refuse_paths
-from rubric_integrations.submission.conversations import convert_conversations
-from rubric_integrations.submission.documents import document_texts
-from rubric_integrations.submission.messages import Messages, Respond, check_respond
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.submission.messages import Messages, Respond, check_respond, document_texts
+from rubric_integrations.submission.trajectory import Trajectory, convert_conversations
 
 # About 250,000 tokens. Judges cannot read more, and grading a truncated text would penalize what was cut off.
 MAX_CHARS = 1_000_000
@@ -193,3 +196,102 @@ def error_line(error: Exception) -> str:
     # Errors about a conversation have no location, because their message names the place in the conversation.
     field = f"`{'.'.join(map(str, details['loc']))}` " if details["loc"] else ""
     return f"{field}{message[:1].lower()}{message[1:]}"
+
+
+# The best boundary first. None of them is looked for in the first half of a part, or the parts would be many.
+_BOUNDARIES = ("\n\n", "\n", " ")
+
+
+def split_response(submission: Submission, chunk_size: int) -> list[str]:
+    """Split a response into parts of at most `chunk_size` characters, of which none is blank.
+
+    A response that is the trajectory (`show_trajectory="as_response"`) is split between steps, which keep their
+    numbers; a single step that is longer is a part of its own.
+
+    Returns:
+        The parts, in order; the response alone if it is short enough.
+    """
+    response = submission.response
+    if len(response) <= chunk_size:
+        return [response]
+    is_trajectory = submission.show_trajectory == "as_response"
+    parts = _split_lines(response, chunk_size) if is_trajectory else _split_text(response, chunk_size)
+    return [part for part in parts if part.strip()]
+
+
+def _split_text(text: str, chunk_size: int) -> Iterator[str]:
+    start = 0
+    while len(text) - start > chunk_size:
+        end = _boundary(text, start, start + chunk_size)
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _boundary(text: str, start: int, end: int) -> int:
+    """Return the last position, in the second half of what lies between two, at which a part may end."""
+    middle = (start + end) // 2
+    for boundary in _BOUNDARIES:
+        position = text.rfind(boundary, middle, end)
+        if position > -1:
+            return position + len(boundary)
+    return end
+
+
+def _split_lines(text: str, chunk_size: int) -> Iterator[str]:
+    """Split between lines: JSON escapes the line breaks in a step, so that each step is a line."""
+    lines, size = list[str](), 0
+    for line in text.split("\n"):
+        if lines and size + len(line) > chunk_size:
+            yield "\n".join(lines)
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line) + 1
+    yield "\n".join(lines)
+
+
+_NAMES: dict[Evidence, str] = {
+    "trajectory": "the trajectory",
+    "reference": "a reference",
+    "query": "the query",
+    "image": "an image",
+    "context": "documents as context",
+}
+
+
+def missing_evidence(criterion: Criterion, submission: Submission) -> str | None:
+    """Say what a submission lacks of what a criterion `needs`; None if it lacks nothing.
+
+    Example:
+        >>> criterion = Criterion(requirement="Looks the margin up before it is stated", needs=["trajectory"])
+        >>> missing_evidence(criterion, Submission(response="It was 8.4%."))
+        'needs the trajectory, which the submission does not have'
+    """
+    missing = [_NAMES[evidence] for evidence in criterion.needs if not _has(evidence, criterion, submission)]
+    return f"needs {' and '.join(missing)}, which the submission does not have" if missing else None
+
+
+def shown_trajectory(submission: Submission, criteria: Sequence[Criterion]) -> Trajectory | None:
+    """Return the trajectory that a judge of these criteria is shown beside the response; None if it is shown none."""
+    if submission.show_trajectory == "always":
+        return submission.trajectory
+    is_needed = any("trajectory" in criterion.needs for criterion in criteria)
+    return submission.trajectory if submission.show_trajectory == "if_needed" and is_needed else None
+
+
+def has_numbered_steps(submission: Submission, criteria: Sequence[Criterion]) -> bool:
+    """Whether a judge of these criteria sees numbered steps, beside the response or as the response."""
+    is_response = submission.show_trajectory == "as_response" and submission.trajectory is not None
+    return is_response or shown_trajectory(submission, criteria) is not None
+
+
+def _has(evidence: Evidence, criterion: Criterion, submission: Submission) -> bool:
+    match evidence:
+        case "trajectory":
+            return submission.trajectory is not None
+        case "image":
+            return any(attachment.mime_type.lower().startswith("image/") for attachment in submission.attachments)
+        case "context":
+            return bool(submission.context or criterion.context)
+        case "query" | "reference":
+            return bool((getattr(submission, evidence) or "").strip())

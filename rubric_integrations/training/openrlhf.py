@@ -8,20 +8,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from rubric_integrations._util.event_loop import run_sync
-from rubric_integrations.formats.rubric_like import RubricLike
-from rubric_integrations.results.outcomes import outcomes_of
-from rubric_integrations.results.report import JudgeError
-from rubric_integrations.submission.rollout_text import response_of
-from rubric_integrations.submission.values import value_text
-from rubric_integrations.training.sample_grader import DEFAULT_CONCURRENCY, Reward, SampleGrader
+from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.scoring.report import JudgeError, outcomes_of
+from rubric_integrations.submission.messages import value_text
+from rubric_integrations.submission.thinking import response_of
+from rubric_integrations.training.sample_grader import EmptyReward, Reward, SampleGrader
 
 if TYPE_CHECKING:
-    from rubric_integrations.graders import Grader
+    from rubric_integrations.graders import CallLimits, Grader
     from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.runs.ledger import LedgerLike
 
 RewardFunc = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]
 
@@ -31,10 +30,10 @@ def openrlhf_reward(
     judge: JudgeLike | None = None,
     *,
     grader: Grader | None = None,
+    ledger: LedgerLike | None = None,
     normalize: bool = True,
-    empty: float | Literal["least"] = "least",
-    ledger: str | PathLike[str] | None = None,
-    max_concurrency: int = DEFAULT_CONCURRENCY,
+    limits: CallLimits | None = None,
+    empty: EmptyReward = "least",
     failed: Literal["raise", "nan"] = "raise",
     max_failures: int = 64,
 ) -> RewardFunc:
@@ -57,12 +56,12 @@ def openrlhf_reward(
             several machines, name it by an absolute path.
         judge: What judges the criteria, such as a model name. Pass either `judge` or `grader`.
         grader: A configured grader, with settings and limits of its own.
+        ledger: Where judgments are stored and not requested a second time: the path of a file, for all engines of one
+            machine; the URL of a PostgreSQL database; or an open ledger.
         normalize: Whether rewards are in [0, 1]; if not, they are raw weighted sums. For `judge` only.
         empty: The reward of a response without an answer. By default (`"least"`) the lowest reward that the rubric
             allows: 0, or with raw scores the sum of the negative weights.
-        ledger: The path of a file, for all engines of one machine, or the URL of a PostgreSQL database, where
-            judgments are stored and not requested a second time.
-        max_concurrency: The largest number of concurrent calls of each vLLM engine, at least 1. For `judge` only.
+        limits: The limits on the calls of each vLLM engine; by default `CallLimits()`. For `judge` only.
         failed: What happens if the judge fails, or abstains so that the score is undefined: `"raise"` ends the run;
             `"nan"` returns NaN, for dynamic filtering alone: without it, NaN reaches the advantages of all samples.
         max_failures: With `failed="nan"`, the number of failures in a row, at least 1, that end the run, because
@@ -70,7 +69,6 @@ def openrlhf_reward(
 
     Raises:
         RubricError: The rubric or its file is invalid.
-        TypeError: `ledger` is an open ledger.
         ValueError: Neither or both of `judge` and `grader` are passed, or a setting is out of range or does not go with
             `grader`.
 
@@ -84,7 +82,14 @@ def openrlhf_reward(
     if max_failures < 1:
         raise ValueError(f"`max_failures` must be at least 1, got {max_failures!r}")
     samples = SampleGrader(
-        rubric, judge, grader=grader, normalize=normalize, empty=empty, ledger=ledger, max_concurrency=max_concurrency
+        rubric,
+        judge,
+        grader=grader,
+        ledger=ledger,
+        normalize=normalize,
+        limits=limits,
+        empty=empty,
+        host="openrlhf_reward",
     )
     return _RewardFunction(samples, failed == "nan", max_failures)
 
@@ -103,7 +108,7 @@ class _RewardFunction:
             results = run_sync(self._grade_all(rows))
         except Exception as error:
             # Imported here, because the package of graders imports DSPy.
-            from rubric_integrations.graders.outage import JudgeOutage
+            from rubric_integrations.graders.endpoint import JudgeOutage
 
             raise JudgeOutage(f"no reward: {error}. The run ends here: OpenRLHF cannot train without it") from error
         rewards = [result.score for result in results]

@@ -1,31 +1,397 @@
-"""The reward function of TRL: `GRPOTrainer(reward_funcs=RubricReward(rubric, "openai/gpt-5-mini"))`."""
+"""The reward function of TRL: `GRPOTrainer(reward_funcs=RubricReward(rubric, "openai/gpt-5-mini"))`.
+
+Reads the completions of a step, grades the answers without their thinking, and writes a file of the graded completions.
+
+Every process logs the same metrics and columns, whatever has failed: all processes of a trainer gather their metrics
+one after the other by name. A process that left one out would stop the others, or its numbers would count for another
+metric.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
 import logging
+import math
+import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import groupby
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
-from rubric_integrations.formats.rubric_like import RubricLike
-from rubric_integrations.graders import Grader, PerCriterionGrader
-from rubric_integrations.graders.made_up_scores import refuse_made_up_scores
-from rubric_integrations.graders.outage import JudgeOutage
-from rubric_integrations.runs.ledger.addresses import as_store
-from rubric_integrations.runs.runner import grade_many
+from rubric_integrations._host import HostGrader, check_fields, column_of
+from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
+from rubric_integrations.graders import CallLimits, Grader
+from rubric_integrations.graders.endpoint import JudgeOutage
+from rubric_integrations.graders.grader import refuse_made_up_scores
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import is_run_file, run_line
+from rubric_integrations.runs.run import grade_many
 from rubric_integrations.runs.summary import Graded
-from rubric_integrations.submission.messages import Respond, check_respond
-from rubric_integrations.training.rollout_file import RolloutFile, rank
-from rubric_integrations.training.rollouts import EmptyReward, Rollout, RolloutReader
-from rubric_integrations.training.sample_grader import check_empty
-from rubric_integrations.training.step_metrics import columns_of, metrics_of
+from rubric_integrations.scoring.report import outcomes_of
+from rubric_integrations.submission.dialects.detect import read_conversation
+from rubric_integrations.submission.inputs import Row
+from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond, check_respond
+from rubric_integrations.submission.submission import Submission, error_line
+from rubric_integrations.submission.thinking import SplitResponse, split_completion, split_thinking
+from rubric_integrations.training.sample_grader import EmptyReward, check_empty
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.runs.ledger import LedgerLike
+
+# Where parsers of chat templates put the thinking of a message.
+_THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+
+
+class NoAnswerError(ValueError):
+    """A completion has no answer: it is blank, its thinking was cut off, or it ends with a tool call or its result."""
+
+
+def read_completion(
+    prompt: Any,
+    completion: Any,
+    *,
+    respond: Respond = "last",
+    starts_in_thinking: bool = False,
+    show_thinking: bool = False,
+    reference: Any = None,
+    context: Any = None,
+) -> Submission:
+    """Return the submission of one completion, in the standard or the conversational format of TRL.
+
+    Args:
+        prompt: A text, or messages.
+        completion: A text, or the messages that follow the prompt, with tool calls and their results between.
+        respond: What is graded of messages, as for `Submission.from_messages`.
+        starts_in_thinking: Whether the completion begins inside of a thinking block, because the chat template has
+            written its beginning. A prompt that is a text shows it by itself.
+        show_thinking: Whether judges are shown the thinking of the answer; that of earlier messages is always left out.
+        reference: An exemplary answer, or None.
+        context: Documents, or None.
+
+    Raises:
+        NoAnswerError: There is no answer to grade.
+        TypeError: `completion` is neither a text nor a list of messages.
+        ValueError: The texts or messages cannot be read.
+
+    Example:
+        >>> read_completion("6 x 7?", "<think>6 times 7</think>It is 42.").response
+        'It is 42.'
+        >>> read_completion("6 x 7?<think>", "6 times 7, that is")
+        Traceback (most recent call last):
+            ...
+        rubric_integrations.training.reward.NoAnswerError: the thinking has no end
+    """
+    fields: dict[str, Any] = {"query": prompt, "hide_thinking": not show_thinking}
+    fields |= {"reference": None if reference == "" else reference, "context": () if context is None else context}
+    if isinstance(completion, str):
+        starts_in_thinking |= isinstance(prompt, str) and prompt.rstrip().lower().endswith(("<think>", "<thinking>"))
+        parts = split_completion(completion, starts_in_thinking)
+        _require_answer(parts)
+        return _submission(fields, parts.output, parts.thinking)
+    if not isinstance(completion, list | tuple):
+        raise TypeError(f"a completion must be a text or a list of messages, got {type(completion).__name__}")
+    messages: list[Any] = [
+        _without_thinking(message, starts_in_thinking) for message in cast("Sequence[Any]", completion)
+    ]
+    if not messages:
+        raise NoAnswerError("there are no messages")
+    if respond != "last":
+        return _submission({**fields, "respond": respond}, messages, "")
+    last = read_conversation(messages).messages[-1]
+    if last.role != "assistant":
+        raise NoAnswerError(f"the last message is of the role {last.role!r}")
+    thinking = _thinking_of(messages[-1])
+    _require_answer(SplitResponse(thinking, last.answer()) if thinking else split_thinking(last.answer()))
+    return _submission(fields, messages, thinking)
+
+
+def group_of(prompt: Any) -> str:
+    """Return a short name of the group of completions that answer a prompt, equal in all processes and steps.
+
+    Example:
+        >>> group_of("6 x 7?") == group_of("6 x 7?"), len(group_of("6 x 7?"))
+        (True, 12)
+    """
+    text = json.dumps(prompt, sort_keys=True, default=lambda value: type(value).__name__)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _submission(fields: Mapping[str, Any], response: Any, thinking: str) -> Submission:
+    # With a thinking of its own, the response is not split again.
+    return Submission.model_validate({**fields, "response": response, "thinking": thinking or None})
+
+
+def _require_answer(parts: SplitResponse) -> None:
+    if not parts.is_closed:
+        raise NoAnswerError("the thinking has no end")
+    if not parts.output.strip():
+        raise NoAnswerError("there is no text" + (" after the thinking" if parts.thinking else ""))
+
+
+def _without_thinking(message: Any, starts_in_thinking: bool) -> Any:
+    """Return an assistant's message whose thinking is apart from its text; any other message unchanged."""
+    if not isinstance(message, Mapping):
+        return message
+    fields = cast("Mapping[str, Any]", message)
+    content = fields.get("content")
+    if content is None:
+        content = ""  # a message without content is not one that a reader accepts, but it is one without an answer
+    if fields.get("role") != "assistant" or not isinstance(content, str):
+        return fields
+    thinking = _thinking_of(fields)
+    # What the trainer has parsed does not begin with thinking any more.
+    parts = split_completion(content, starts_in_thinking and not thinking)
+    thinking = "\n\n".join(text for text in (thinking, parts.thinking) if text)
+    return {**fields, "content": parts.output, **({_THINKING_FIELDS[0]: thinking} if thinking else {})}
+
+
+def _thinking_of(message: Any) -> str:
+    fields: Mapping[str, Any] = message if isinstance(message, Mapping) else {}
+    texts = (fields.get(name) for name in _THINKING_FIELDS)
+    return next((text for text in texts if isinstance(text, str) and text.strip()), "")
+
+
+class Rollout(NamedTuple):
+    """One completion of a step, with its grade and its reward.
+
+    Attributes:
+        graded: The grade; without a report before the completion is graded, and if there is nothing to grade.
+        group: The name of the group of completions that answer the same prompt.
+        is_empty: Whether the completion has no answer, so that nothing was graded.
+        reward: The reward; None if the completion is left out of its group.
+    """
+
+    graded: Graded
+    group: str
+    is_empty: bool = False
+    reward: float | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """Why there is no grade; None if there is one, or nothing to grade."""
+        return None if self.is_empty else self.graded.judge_error or self.graded.row.error
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores in [0, 1] of the criteria with a verdict, by name; none if the grade has failed."""
+        report = self.graded.report
+        if report is None or self.failure:
+            return {}
+        outcomes = outcomes_of(report, "rubric")[1:]
+        return {
+            outcome.name.removeprefix("rubric."): outcome.score for outcome in outcomes if outcome.score is not None
+        }
+
+    def with_grade(self, graded: Graded) -> Rollout:
+        """Return this completion with its grade, whose score is the reward unless there is nothing to grade."""
+        return self._replace(graded=graded, reward=self.reward if self.is_empty else graded.score)
+
+
+class RolloutReader(NamedTuple):
+    """Reads the completions of a step. The attributes are the arguments of `RubricReward`."""
+
+    rubrics: RowRubrics
+    grader: Grader
+    empty: EmptyReward | None
+    respond: Respond
+    reference: str
+    context: str
+    starts_in_thinking: bool
+    show_thinking: bool
+
+    def read(
+        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], id_prefix: str
+    ) -> list[Rollout]:
+        """Return the completions of a step, not graded yet.
+
+        Args:
+            prompts: The prompts.
+            completions: The completion of each.
+            columns: What else the trainer has passed; lists with a value for each completion are columns.
+            id_prefix: The beginning of the ids of the rows.
+
+        Raises:
+            ValueError: There is not a prompt for each completion, or no column of the chosen name.
+        """
+        if len(prompts) != len(completions):
+            raise ValueError(f"there are {len(prompts)} prompts for {len(completions)} completions: pass one for each")
+        of_rows: dict[str, Sequence[Any]] = {
+            name: values
+            for name, values in columns.items()
+            if isinstance(values, list | tuple) and len(values) == len(prompts)
+        }
+        for parameter, column in (("reference", self.reference), ("context", self.context)):
+            if column not in of_rows and column != parameter:
+                raise ValueError(
+                    f"`Fields.{parameter}` is {column!r}, which is no column ({sorted(of_rows)!r}): correct the name, "
+                    "or the judge would not see it"
+                )
+        of_rows |= {"prompt": prompts, "completion": completions}
+        return [
+            self._read(Row(f"{id_prefix}-{index}", None), {name: values[index] for name, values in of_rows.items()})
+            for index in range(len(prompts))
+        ]
+
+    def _read(self, row: Row, data: Mapping[str, Any]) -> Rollout:
+        group = group_of(data["prompt"])
+        try:
+            own = self.rubrics.own_of(data, data.get("rubric"))
+            rubric = self.rubrics.join(own)
+            self.grader.check_rubric(rubric)
+        except Exception as error:  # noqa: BLE001 -- whatever a row or a function of the user's holds fails this row
+            return _ungraded(row, f"the row {problem_of(error)}", group)
+        try:
+            submission = read_completion(
+                data["prompt"],
+                data["completion"],
+                respond=self.respond,
+                starts_in_thinking=self.starts_in_thinking,
+                show_thinking=self.show_thinking,
+                reference=data.get(self.reference),
+                context=data.get(self.context),
+            )
+        except NoAnswerError as error:
+            reward = self.grader.least_score(rubric) if self.empty == "least" else self.empty
+            rollout = _ungraded(row, f"the completion has no answer: {error}", group)
+            return rollout._replace(is_empty=True, reward=reward)
+        except (TypeError, ValueError) as error:
+            return _ungraded(row, f"the completion cannot be read: {error_line(error)}", group)
+        return Rollout(Graded(row._replace(submission=submission, rubric=own), None), group)
+
+
+def _ungraded(row: Row, error: str, group: str) -> Rollout:
+    return Rollout(Graded(row._replace(error=error), None), group)
+
+
+_TAIL = 1 << 16
+
+
+def rank() -> int:
+    """Return the number of this process among those of the training run, from 0, as its launcher has set it."""
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdecimal() else 0
+
+
+class RolloutFile:
+    """A file of JSON Lines to which each step appends its graded completions.
+
+    Each process of a training run writes a file of its own: that of the first has the name, and that of the process 3
+    is `rollouts.rank3.jsonl` for `rollouts.jsonl`. A last line that a crash has cut off is removed first.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        path: The file of this process.
+
+    Raises:
+        ValueError: The file exists and is something else.
+    """
+
+    def __init__(self, path: str | PathLike[str]):
+        own = Path(path)
+        self.path = own.with_name(f"{own.stem}.rank{rank()}{own.suffix}") if rank() else own
+        if self.path.exists() and self.path.stat().st_size and not is_run_file(self.path):
+            raise ValueError(f"`record` {str(self.path)!r} is not a file of graded completions: name a new one")
+        self._is_checked = False
+
+    def append(self, rollouts: Iterable[Rollout], step: int) -> None:
+        """Append the completions of a step, in one write.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        lines: list[str] = []
+        for rollout in rollouts:
+            metadata = {"step": step, "group": rollout.group, "rank": rank(), "reward": rollout.reward}
+            lines.append(run_line(rollout.graded, metadata=metadata))
+        data = "".join(lines).encode()
+        self._check()
+        with self.path.open("ab") as file:
+            file.write(data)
+
+    def _check(self) -> None:
+        """Remove the last line if it has no end: the next one would be joined with it, and the file unreadable."""
+        if self._is_checked:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+b") as file:
+            position = size = file.seek(0, os.SEEK_END)
+            while position > 0:
+                position = max(0, position - _TAIL)
+                file.seek(position)
+                end = file.read(min(_TAIL, size - position)).rfind(b"\n")
+                if end >= 0:
+                    position += end + 1
+                    break
+            file.truncate(position)
+        self._is_checked = True
+
+
+FIXED_METRICS = ("failed", "empty", "coverage", "passed", "informative_criteria")
+
+
+def metrics_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> dict[str, float]:
+    """Return the metrics of a step by name, all of them in every step; NaN for a mean of nothing.
+
+    Args:
+        rollouts: The completions of the step, those of a group side by side.
+        shared: The rubric of all rows, whose criteria are metrics; None if each row brings its own.
+    """
+    reports = [rollout.graded.report for rollout in rollouts if not rollout.failure]
+    graded = [report for report in reports if report is not None]
+    scores = [rollout.scores for rollout in rollouts]
+    metrics = {
+        "failed": _mean(rollout.failure is not None for rollout in rollouts),
+        "empty": _mean(rollout.is_empty for rollout in rollouts),
+        "coverage": _mean(report.coverage for report in graded),
+        "passed": _mean(report.passed for report in graded),
+        "informative_criteria": _mean(_informative(rollouts)),
+    }
+    for key, name in _criterion_metrics(shared):
+        metrics[key] = _mean(values[name] for values in scores if name in values)
+    return metrics
+
+
+def columns_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> Mapping[str, list[float | str | None]]:
+    """Return the columns of a step's table of completions by name, with a value or None for each completion.
+
+    Takes the arguments of `metrics_of`.
+    """
+    scores = [rollout.scores for rollout in rollouts]
+    columns: dict[str, list[float | str | None]] = {"error": [rollout.failure for rollout in rollouts]}
+    for key, name in _criterion_metrics(shared):
+        columns[key] = [values.get(name) for values in scores]
+    return columns
+
+
+def _criterion_metrics(shared: Rubric | None) -> Iterator[tuple[str, str]]:
+    """Yield the metric and the name of each criterion; the metric differs from those that every step has."""
+    reserved = {*FIXED_METRICS, "error"}
+    for name in shared.keys if shared else ():
+        yield (f"criterion_{name}" if name in reserved else name), name
+
+
+def _informative(rollouts: Iterable[Rollout]) -> Iterator[bool]:
+    """Yield for each criterion of each group whether its graded completions have different scores."""
+    for _, group in groupby(rollouts, key=lambda rollout: rollout.group):
+        scores = [rollout.scores for rollout in group]
+        for name in dict.fromkeys(name for values in scores for name in values):
+            values = [completion[name] for completion in scores if name in completion]
+            if len(values) > 1:
+                yield max(values) > min(values)
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return math.fsum(numbers) / len(numbers) if numbers else math.nan
+
 
 # Fewer grades say nothing about the judge: of a step with one completion, a single failure would be all.
 _FEWEST_GRADES = 4
@@ -58,23 +424,23 @@ class RubricReward:
             these for a row, which is a dictionary of its `prompt`, its `completion` and all columns of the dataset.
         judge: The judge, as for a grader: a model name, a `dspy.LM`, an async function, a `Judge`, or `"offline"`.
         grader: A grader with settings of its own, in place of `judge`.
-        normalize: Whether the reward is in [0, 1], which is the default; if not, it is the weighted sum. With `grader`,
-            set the grader's `normalize` instead.
+        ledger: Stores each judgment, so that a run that is resumed requests none again: the path of a file for the
+            processes of one machine, the URL of a PostgreSQL database for several machines, or an open ledger.
+        normalize: Whether the reward is in [0, 1]; if not, it is the weighted sum. For `judge` only.
+        limits: The limits on the calls of this process; by default `CallLimits()`. For `judge` only.
+        fields: The columns that are read: the `reference` with exemplary answers, by default `"reference"`, and the
+            `context` with documents, texts or lists of texts, by default `"context"`. A dataset may be without these
+            two, but not without a column of another name.
+        respond: The part to grade of messages: `"last"` the last answer, `"transcript"` or `"trajectory"` all messages
+            of the completion, without or with numbered steps.
         empty: The reward of a completion without an answer. By default (`"least"`) the lowest reward that the rubric
             allows: 0, or the sum of the negative weights if the reward is a weighted sum, less the highest length
             penalty. None leaves such completions out, so that the policy learns nothing from them.
-        respond: The part to grade of messages: `"last"` the last answer, `"transcript"` or `"trajectory"` all messages
-            of the completion, without or with numbered steps.
-        reference: The column with exemplary answers. A dataset without the usual one, `"reference"`, has none.
-        context: The column with documents, texts or lists of texts. The same holds for `"context"`.
         starts_in_thinking: Whether the chat template ends the prompt with `<think>`, so that the policy writes only the
             end of its thinking: a completion without `</think>` has no answer then. Needed for conversational prompts
             alone; and not if TRL parses the thinking, into `reasoning_content`.
         show_thinking: Whether the judge is shown the thinking before the answer, for criteria about it. The policy may
             then learn to persuade the judge there, and each call costs its tokens. A length penalty counts it anyway.
-        max_concurrency: The largest number of concurrent calls of this process, at least 1.
-        ledger: Stores each judgment, so that a run that is resumed requests none again: the path of a file for the
-            processes of one machine, the URL of a PostgreSQL database for several machines, or an open ledger.
         stop_after: The share in [0, 1] of failed grades above which `JudgeOutage` ends the training, over the
             completions of a step, with those of the steps before if it has fewer than four. With 1, only a judge that
             cannot be used at all ends it.
@@ -101,29 +467,22 @@ class RubricReward:
 
     def __init__(
         self,
-        rubric: RubricLike | RubricFunction | None,
+        rubric: RubricLike | RubricFunction | None = None,
         judge: JudgeLike | None = None,
         *,
         grader: Grader | None = None,
-        normalize: bool | None = None,
-        empty: EmptyReward = "least",
+        ledger: LedgerLike | None = None,
+        normalize: bool = True,
+        limits: CallLimits | None = None,
+        fields: Fields = NO_FIELDS,
         respond: Respond = "last",
-        reference: str = "reference",
-        context: str = "context",
+        empty: EmptyReward | None = "least",
         starts_in_thinking: bool = False,
         show_thinking: bool = False,
-        max_concurrency: int = 64,
-        ledger: LedgerLike | None = None,
         stop_after: float = 0.5,
         record: str | PathLike[str] | None = None,
         name: str = "rubric",
     ):
-        if (judge is None) == (grader is None):
-            raise ValueError("`RubricReward` needs either `judge`, such as 'openai/gpt-5-mini', or `grader`")
-        if grader is not None and normalize is not None:
-            raise ValueError("`normalize` goes with `judge`: set `normalize` of the `grader` instead")
-        if max_concurrency < 1:
-            raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
         if isinstance(stop_after, bool) or not 0 <= stop_after <= 1:
             raise ValueError(f"`stop_after` must be a share from 0 to 1, got {stop_after!r}")
         if empty is not None:
@@ -131,19 +490,21 @@ class RubricReward:
         if not name:
             raise ValueError("`name` is empty: the metrics of the reward begin with it")
         check_respond(respond)
-        self.grader = grader or PerCriterionGrader(judge, normalize=normalize is None or normalize)
+        check_fields("RubricReward", fields, "reference", "context")
+        # With a ledger, this refuses a judge without a fingerprint before the first step.
+        opened = HostGrader("RubricReward", judge, grader, ledger, normalize=normalize, limits=limits)
+        self.grader, self.store = opened.without_ledger, opened.store
         refuse_made_up_scores(self.grader)
         rubrics = RowRubrics(rubric)
         if rubrics.shared is not None:
             self.grader.check_rubric(rubrics.shared)
-        self.store = None if ledger is None else as_store(ledger)
-        if self.store is not None:
-            self.grader.with_store(self.store)  # refuses a judge without a fingerprint before the first step
         self._reader = RolloutReader(
-            rubrics, self.grader, empty, respond, reference, context, starts_in_thinking, show_thinking
-        )
+            rubrics, self.grader, empty, respond, column_of(fields, "reference"),
+            column_of(fields, "context"), starts_in_thinking, show_thinking,
+        )  # fmt: skip
         self._shared = rubrics.shared
-        self._max_concurrency, self._stop_after = max_concurrency, stop_after
+        self._max_concurrency = self.grader.call_limiter.limits.max_concurrency
+        self._stop_after = stop_after
         self._record = None if record is None else RolloutFile(record)
         self.__name__ = name
         self._start()

@@ -10,11 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rubric_integrations._util.extras import install_command
-from rubric_integrations.results.outcomes import outcomes_of
-from rubric_integrations.results.report import EvaluationReport, JudgeError
+from rubric_integrations._util.lazy import install_command
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError, outcomes_of
+from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.thinking import SplitResponse
-from rubric_integrations.submission.values import value_text
 from rubric_integrations.training.sample_grader import SampleGrader
 
 SAMPLING = frozenset({"temperature", "max_tokens", "reasoning_effort", "seed"})
@@ -106,6 +105,8 @@ class _Settings:
 
 @cache
 def _sample_grader(settings: _Settings) -> SampleGrader:
+    from rubric_integrations.graders import CallLimits
+
     config = settings.config
     return SampleGrader(
         config.path,
@@ -113,14 +114,15 @@ def _sample_grader(settings: _Settings) -> SampleGrader:
         normalize=config.normalize,
         empty=config.empty,
         ledger=config.ledger,
-        max_concurrency=config.max_concurrency,
+        limits=CallLimits(max_concurrency=config.max_concurrency),
+        host="RubricGrader",
     )
 
 
 def _judge(config: Any) -> Any:
     if not config.base_url:
         return config.model
-    from rubric_integrations.judges import LMJudge
+    from rubric_integrations.judges import LMJudge, ModelSettings
 
     client = import_module("verifiers.v1.configs.client")
     # verifiers sends the model's name to its endpoint as it is; LiteLLM takes the part before the first slash off.
@@ -128,8 +130,7 @@ def _judge(config: Any) -> Any:
         f"openai/{config.model}",
         api_base=config.base_url,
         api_key=client.resolve_api_key(config),
-        headers=client.resolve_headers(config) or None,
-        **_sampling(config),
+        settings=ModelSettings(headers=client.resolve_headers(config) or None, **_sampling(config)),
     )
 
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from rubric_integrations.formats.rubric_like import RubricLike
-from rubric_integrations.results.outcomes import outcomes_of
-from rubric_integrations.results.report import JudgeError
+from rubric_integrations._host import check_fields, column_of
+from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.scoring.report import JudgeError, outcomes_of
+from rubric_integrations.submission.messages import NO_FIELDS, Fields, value_text
 from rubric_integrations.submission.thinking import split_completion
-from rubric_integrations.submission.values import value_text
-from rubric_integrations.training.sample_grader import DEFAULT_CONCURRENCY, SampleGrader
+from rubric_integrations.training.sample_grader import EmptyReward, SampleGrader
 
 if TYPE_CHECKING:
-    from rubric_integrations.graders import Grader
+    from rubric_integrations.graders import CallLimits, Grader
     from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.runs.ledger import LedgerLike
 
 ComputeScore = Callable[..., Awaitable[dict[str, float | None]]]
 
@@ -29,11 +29,11 @@ def verl_reward(
     judge: JudgeLike | None = None,
     *,
     grader: Grader | None = None,
+    ledger: LedgerLike | None = None,
     normalize: bool = True,
-    empty: float | Literal["least"] = "least",
-    ledger: str | PathLike[str] | None = None,
-    max_concurrency: int = DEFAULT_CONCURRENCY,
-    query_key: str = "query",
+    limits: CallLimits | None = None,
+    fields: Fields = NO_FIELDS,
+    empty: EmptyReward = "least",
     starts_in_thinking: bool = False,
 ) -> ComputeScore:
     """Return an asynchronous `compute_score` for verl, which grades each sample by a rubric.
@@ -51,21 +51,20 @@ def verl_reward(
             several machines, name it by an absolute path.
         judge: What judges the criteria, such as a model name. Pass either `judge` or `grader`.
         grader: A configured grader, with settings and limits of its own.
+        ledger: Where judgments are stored and not requested a second time: the path of a file, for all workers of one
+            machine; the URL of a PostgreSQL database; or an open ledger.
         normalize: Whether rewards are in [0, 1]; if not, they are raw weighted sums. For `judge` only.
         empty: The reward of a completion without an answer. By default (`"least"`) the lowest reward that the rubric
             allows: 0, or with raw scores the sum of the negative weights.
-        ledger: The path of a file, for all workers of one machine, or the URL of a PostgreSQL database, where
-            judgments are stored and not requested a second time.
-        max_concurrency: The largest number of concurrent calls of each reward worker, at least 1; verl starts 8 workers
-            (`reward.num_workers`). For `judge` only.
-        query_key: The key of the task in the column `extra_info`: a text or messages. Without it, the judge sees no
-            task. The reference is the `ground_truth`, unless it is empty.
+        limits: The limits on the calls of each reward worker, of which verl starts 8 (`reward.num_workers`); by default
+            `CallLimits()`. For `judge` only.
+        fields: The `query` is the key of the task in the column `extra_info`, by default `"query"`: a text or messages.
+            Without it, the judge sees no task. The reference is the `ground_truth`, unless it is empty.
         starts_in_thinking: Whether the chat template ends the prompt with `<think>`, so that the policy writes only the
             end of its thinking: a completion without `</think>` has no answer then.
 
     Raises:
         RubricError: The rubric or its file is invalid.
-        TypeError: `ledger` is an open ledger.
         ValueError: Neither or both of `judge` and `grader` are passed, or a setting is out of range or does not go with
             `grader`.
 
@@ -75,12 +74,13 @@ def verl_reward(
         >>> asyncio.run(compute_score(data_source="sums", solution_str="It is 42.", ground_truth=""))
         {'score': 1.0, 'rubric/coverage': 1.0, 'rubric.c1': 1.0}
     """
+    check_fields("verl_reward", fields, "query")
     samples = SampleGrader(
-        rubric, judge, grader=grader, normalize=normalize, empty=empty, ledger=ledger, max_concurrency=max_concurrency
+        rubric, judge, grader=grader, ledger=ledger, normalize=normalize, limits=limits, empty=empty, host="verl_reward"
     )
     # verl awaits coroutine functions and partial functions of them, but no other callables. A partial function can be
     # pickled, which a function within this one could not.
-    return partial(_compute_score, samples, query_key, starts_in_thinking)
+    return partial(_compute_score, samples, column_of(fields, "query"), starts_in_thinking)
 
 
 async def _compute_score(

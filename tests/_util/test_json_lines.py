@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations._util.json_lines import parse_json, read_json_lines
+from rubric_integrations._util.json import parse_json, read_json_lines
 
 # Characters at which `str.splitlines` splits, and JSON does not.
 SEPARATORS = "\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e"

@@ -1,9 +1,9 @@
-"""What rubrics and runs show in notebooks and in pandas; `tests/results/test_report.py` has the reports."""
+"""What rubrics and runs show in notebooks and in pandas; `tests/scoring/test_report.py` has the reports."""
 
 from __future__ import annotations
 
 from rubric_integrations import Check, Criterion, PerCriterionGrader, Rubric, grade_many
-from rubric_integrations._util.notebook import data_frame, html_table
+from rubric_integrations._util.records import data_frame, html_table
 
 SCRIPT = "<script>alert(1)</script>"
 RUBRIC = Rubric(

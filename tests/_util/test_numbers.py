@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubric_integrations._util.numbers import Quantity, read_quantities
+from rubric_integrations._util.text import Quantity, read_quantities
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubric_integrations._util.progress import counting_bar
+from rubric_integrations._util.terminal import counting_bar
 
 
 def test_counting_bar_on_a_terminal_shows_the_description_and_the_count(

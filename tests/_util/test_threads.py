@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from rubric_integrations._util.threads import run_in_thread
+from rubric_integrations._util.event_loop import run_in_thread
 
 SETTING: ContextVar[str] = ContextVar("SETTING", default="default")
 
@@ -56,7 +56,7 @@ async def test_cancelled_call_ends_at_once_and_its_result_is_dropped() -> None:
 
 def test_function_that_never_ends_does_not_keep_the_program_from_ending() -> None:
     code = (
-        "import asyncio, threading; from rubric_integrations._util.threads import run_in_thread\n"
+        "import asyncio, threading; from rubric_integrations._util.event_loop import run_in_thread\n"
         "async def main():\n"
         "    try:\n"
         "        async with asyncio.timeout(0.1): await run_in_thread(threading.Event().wait)\n"

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from rubric_integrations import Check, PerCriterionGrader, Rubric, RubricError, Submission
 from rubric_integrations.checks import run_check
-from rubric_integrations.formats.documents import write_text
-from rubric_integrations.formats.schema import json_schema
-from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.formats.native import json_schema
+from rubric_integrations.formats.registry import write_text
+from rubric_integrations.scoring import JudgeFailure
 
 INVOICE = {"invoice": {"total": 1234.5, "date": "Dec 31, 2024", "paid": True}, "items": [{"name": "Bolt"}], "id": 7}
 

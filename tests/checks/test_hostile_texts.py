@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Check, Criterion, PerCriterionGrader, Rubric, Submission
-from rubric_integrations.checks import json_schema as json_schema_module
 from rubric_integrations.checks import register_metric, run_check
+from rubric_integrations.checks import structure as json_schema_module
 from rubric_integrations.checks.registry import CHECKS
-from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric import HybridMetric, Metric
+from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeJudge
 
 HOSTILE_SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {

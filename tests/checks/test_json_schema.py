@@ -6,7 +6,7 @@ import pytest
 
 from rubric_integrations import Check
 from rubric_integrations.checks import run_check
-from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 
 
 def test_schema_with_a_reference_to_the_network_is_a_failure() -> None:

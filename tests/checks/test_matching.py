@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rubric_integrations.checks.matching import maximum_matching
+from rubric_integrations.checks.trajectory import maximum_matching
 
 
 def most_pairs(edges: list[int], width: int) -> int:

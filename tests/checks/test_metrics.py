@@ -13,8 +13,8 @@ from rubric_integrations.checks import register_metric, run_check
 from rubric_integrations.checks.metrics import METRICS, run_metric
 from rubric_integrations.graders import RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.results.judgment import JudgeFailure
 from rubric_integrations.rubric import Check, HybridMetric, Metric
+from rubric_integrations.scoring import JudgeFailure
 from tests.openai_server import OpenAIServer, Reply
 
 

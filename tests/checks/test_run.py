@@ -7,7 +7,7 @@ import pytest
 from rubric_integrations import Check
 from rubric_integrations.checks import run_check
 from rubric_integrations.checks.registry import CHECKS
-from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 
 
 @pytest.mark.parametrize(

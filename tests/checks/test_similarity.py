@@ -9,7 +9,7 @@ import pytest
 
 from rubric_integrations import Check, Submission
 from rubric_integrations.checks import run_check
-from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 
 
 def similar(response: str, reference: str | None = None, ignore_case: bool = False, **settings: Any) -> Any:

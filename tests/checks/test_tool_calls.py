@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Submission
-from rubric_integrations.results import JudgeFailure
-from rubric_integrations.rubric.trajectory_checks import ArgumentsMode, Order
-from rubric_integrations.submission.steps import Step, ToolCall
+from rubric_integrations.rubric.check import ArgumentsMode, Order
+from rubric_integrations.scoring import JudgeFailure
+from rubric_integrations.submission import Step, ToolCall
 from tests.checks.trajectories import Arguments, call, calling, reason, run_of, verdict
 
 ORDERS: tuple[Order, ...] = get_args(Order)

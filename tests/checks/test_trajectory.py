@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rubric_integrations import PerCriterionGrader, Rubric, Submission
-from rubric_integrations.results import JudgeFailure
-from rubric_integrations.submission.steps import Step
+from rubric_integrations.scoring import JudgeFailure
+from rubric_integrations.submission import Step
 from tests.checks.trajectories import call, calling, reason, run_of, verdict
 
 RUN = calling([call("search_web", {"q": "a"}), call("search_files", {"q": "a"}), call("Delete_row", {"id": 1})])

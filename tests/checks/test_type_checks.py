@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Check
-from rubric_integrations.checks import run_check, type_checkers
-from rubric_integrations.results.judgment import JudgeFailure
+from rubric_integrations.checks import run_check, types
+from rubric_integrations.scoring import JudgeFailure
 
 RIGHT = "```python\ndef double(x: int) -> int:\n    return 2 * x\n```\nUse it:\n```py\nprint(double(3))\n```\n"
 FAKE_OUTPUT = "response.py:7: error: Wrong type  [arg-type]"
@@ -36,6 +36,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return install
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("tool", ["pyright", "basedpyright", "mypy"])
 def test_each_installed_type_checker_finds_the_wrong_line(tool: str) -> None:
     if not (shutil.which(tool) or shutil.which(tool, path=str(Path(sys.executable).parent))):
@@ -103,7 +104,7 @@ def test_type_checker_that_takes_too_long_is_ended_with_its_processes(
     fake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fake(f"sleep 600 &\necho $! > {tmp_path}/child; wait")
-    monkeypatch.setattr(type_checkers, "MAX_SECONDS", 1.0)
+    monkeypatch.setattr(types, "MAX_SECONDS", 1.0)
     with pytest.raises(JudgeFailure, match=r"`mypy` took longer than 1 s: ask for shorter"):
         check_with("mypy", RIGHT)
     status = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")

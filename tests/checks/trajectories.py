@@ -7,8 +7,7 @@ from typing import Any
 
 from rubric_integrations import Check, Submission
 from rubric_integrations.checks import run_check
-from rubric_integrations.submission.steps import Step, ToolCall
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.submission import Step, ToolCall, Trajectory
 
 Arguments = dict[str, Any] | str | None
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.agreement import Agreement, Calibration, agreement, calibrate
-from rubric_integrations.results.labels import Sampled
-from tests.agreement.runs import binary_rubric, labels_of, run_of
+from rubric_integrations.scoring.labels import Sampled
+from rubric_integrations.trust import Agreement, Calibration, agreement, calibrate
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run
+from tests.trust.runs import binary_rubric, labels_of, run_of
 
 RUBRIC = binary_rubric(2)
 JUDGE = [["MET", "MET"], ["MET", "UNMET"], ["UNMET", "MET"], ["MET", "CANNOT_ASSESS"]] * 20

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.agreement import PanelReport, Reliability
-from rubric_integrations.runs.run_files import GradedRow
-from tests.agreement.panels.panels import panel_run
-from tests.agreement.runs import binary_rubric, labels_of, run_of
+from rubric_integrations.runs import GradedRow
+from rubric_integrations.trust import PanelReport, Reliability
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run
+from tests.trust.panels.panels import panel_run
+from tests.trust.runs import binary_rubric, labels_of, run_of
 
 ONE = binary_rubric()
 PEOPLE = [["MET"], ["UNMET"], ["MET"], ["UNMET"]] * 10

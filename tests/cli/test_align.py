@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.agreement import Alignment, AlignmentError
 from rubric_integrations.cli.console import Exit
 from rubric_integrations.judges import LMJudge, as_judge
-from rubric_integrations.results import Spend
-from rubric_integrations.results.estimate import Estimate
-from rubric_integrations.runs.run_files import GradedRow
-from tests.agreement.runs import binary_rubric, labels_of, run_of
+from rubric_integrations.runs import GradedRow
+from rubric_integrations.scoring import Spend
+from rubric_integrations.scoring.labels import Estimate
+from rubric_integrations.trust import Alignment, AlignmentError
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run
 from tests.judges.test_judge_file import record
 from tests.openai_server import Call, OpenAIServer, Reply
+from tests.trust.runs import binary_rubric, labels_of, run_of
 
 ONE = binary_rubric()
 HINT = "A response with an odd number is UNMET."
@@ -57,7 +57,7 @@ def stub(monkeypatch: pytest.MonkeyPatch, end: Callable[..., object]) -> dict[st
         settings["progress"]("60 labels")
         return end(judge)
 
-    monkeypatch.setattr("rubric_integrations.agreement.align", aligned, raising=False)
+    monkeypatch.setattr("rubric_integrations.trust.align", aligned, raising=False)
     return arguments
 
 
@@ -85,6 +85,7 @@ def names_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.optimizers
 def test_aligned_judge_is_written_and_grades_as_people_do(labelled: Path, server: OpenAIServer) -> None:
     server.script = misread
     done = align(labelled, "--api-base", server.url, "--max-calls", 900)

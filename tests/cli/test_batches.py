@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations.runs import Ledger
-from rubric_integrations.runs.batches import session
+from rubric_integrations.runs.batches import replay
 from tests.batch_server import BatchServer
 from tests.cli.commands import read_lines, run
 from tests.runs.batches.test_batches import KEY, TEXTS, expected_verdicts, script
@@ -28,7 +28,7 @@ def server() -> Iterator[BatchServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(session, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(replay, "SETTLE_SECONDS", 0.0)
     (tmp_path / "rubric.yaml").write_text(RUBRIC)
     lines = [json.dumps({"id": str(number), "response": text}) for number, text in enumerate(TEXTS)]
     (tmp_path / "responses.jsonl").write_text("\n".join(lines))

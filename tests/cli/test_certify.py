@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.agreement.confidence.test_certification import SURE, WRONG, cheap_run, truth_labels
-from tests.agreement.runs import binary_rubric, run_of
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run
+from tests.trust.confidence.test_certification import SURE, WRONG, cheap_run, truth_labels
+from tests.trust.runs import binary_rubric, run_of
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations.agreement import RunComparison
-from tests.agreement.runs import binary_rubric, labels_of, run_of
+from rubric_integrations.trust import RunComparison
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run
+from tests.trust.runs import binary_rubric, labels_of, run_of
 
 RUBRIC = binary_rubric(2)
 GOOD = [["MET", "MET"], ["MET", "MET"], ["MET", "UNMET"]] * 20

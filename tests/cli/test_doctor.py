@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations._util.extras import EXTRAS
-from rubric_integrations.cli import doctor as doctor_module
-from rubric_integrations.cli.doctor import API_KEYS, PACKAGES
-from rubric_integrations.judges import _direct
+from rubric_integrations._util.lazy import EXTRAS
+from rubric_integrations.cli import commands as doctor_module
+from rubric_integrations.cli.commands import API_KEYS, PACKAGES
+from rubric_integrations.judges import fast_path
 from tests.cli.commands import run
 
 CANARY = "sk-canary-5f1d9c"
@@ -49,14 +49,20 @@ def test_doctor_with_keys_prints_their_names_and_never_their_values(monkeypatch:
 
 @pytest.mark.parametrize(
     ("problem", "state"),
-    [(None, "active"), ("DSPy 9.9 was not tested with it", "not active: DSPy 9.9 was not tested with it")],
+    [(None, "active"), ("DSPy 9.9 lacks a module", "not active: DSPy 9.9 lacks a module")],
 )
 def test_doctor_reports_whether_the_fast_path_is_active(
     problem: str | None, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_direct, "fast_path_problem", lambda: problem)
+    monkeypatch.setattr(fast_path, "fast_path_problem", lambda: problem)
     row = next(line for line in run("doctor").stdout.splitlines() if "fast path" in line)
     assert row.strip("│ ").removeprefix("fast path").strip("│ ") == state
+
+
+def test_doctor_with_an_untested_dspy_says_on_what_the_fast_path_depends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_path, "TESTED_DSPY", ("0.0.1",))
+    text = " ".join(run("doctor").stdout.replace("│", " ").split())
+    assert "active if DSPy sends and reads the same as 0.0.1; a judge warns if not" in text
 
 
 def test_doctor_without_the_packages_of_an_extra_prints_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,6 +231,7 @@ def test_stop_when_decided_skips_the_criteria_that_cannot_change_passed(tmp_path
     assert "0.000..0.167" in result.output
 
 
+@pytest.mark.processes
 def test_installed_command_grades_many_rows(files: Path) -> None:
     (files / "many.jsonl").write_text("".join(f'{{"response": "{40 + i % 4}"}}\n' for i in range(300)))
     command = [sys.executable, "-m", "rubric_integrations", "grade", "rubric.yaml", "many.jsonl", "--out", "run.jsonl"]

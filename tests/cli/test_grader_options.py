@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rubric_integrations.cli.grade_output import FirstResults, print_results
-from rubric_integrations.cli.grader_options import GraderOptions, Strategy
+from rubric_integrations.cli.grade import FirstResults, print_results
+from rubric_integrations.cli.options import GraderOptions, Strategy
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.runs import RunSummary
 from tests.fakes import FakeBatchJudge
@@ -14,7 +14,9 @@ from tests.fakes import FakeBatchJudge
 @pytest.mark.parametrize("strategy", ["per-criterion", "one-shot"])
 def test_limits_of_the_shell_are_those_of_the_grader(strategy: Strategy) -> None:
     chunk_size = 7_000 if strategy == "per-criterion" else None
-    options = GraderOptions(strategy, "skip", "raise", 2, 3, 4.0, 5.0, False, 6, chunk_size)
+    options = GraderOptions(
+        strategy, max_concurrency=3, timeout=4.0, max_outage=5.0, step_limit=6, chunk_size=chunk_size
+    )
     limits = CallLimits(max_concurrency=3, timeout=4.0, max_outage=5.0, step_limit=6, chunk_size=chunk_size)
     assert options.make_grader([FakeBatchJudge()]).call_limiter.limits == limits
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations.cli.judge_option import make_judge, make_judges
+from rubric_integrations.cli.options import JudgeOptions
 from rubric_integrations.judges import Cascade, LMJudge
 from rubric_integrations.judges.protocol import fingerprint_of
 from tests.cli.commands import grade, read_lines, run
@@ -18,7 +18,7 @@ ABSTENTION = '{"explanation": "x", "verdict": "CANNOT_ASSESS"}'
 
 
 def test_model_name_with_a_base_url_makes_a_judge_of_that_server() -> None:
-    judge = make_judge("openai/m", "http://localhost:8000/v1")
+    judge = JudgeOptions(api_base="http://localhost:8000/v1").make_judge("openai/m")
     assert isinstance(judge, LMJudge)
     assert judge.lm.kwargs["api_base"] == "http://localhost:8000/v1"
 
@@ -154,14 +154,15 @@ def test_several_judges_are_a_panel(files: Path, server: OpenAIServer) -> None:
 
 def test_offline_judge_on_a_panel_is_refused() -> None:
     with pytest.raises(ValueError, match="'offline' beside other judges uses no model"):
-        make_judges(["openai/m", "offline"], None)
+        JudgeOptions(["openai/m", "offline"]).make_judges()
 
 
 def test_name_of_several_models_is_refused() -> None:
     with pytest.raises(ValueError, match="'name' would give one name to several models"):
-        make_judges(["openai/one", "openai/two"], None, ["name=llama"])
-    (one, other) = make_judges(["openai/one", "openai/one"], None, ["name=llama"])
-    assert fingerprint_of(one) == fingerprint_of(other) != fingerprint_of(make_judges(["openai/one"], None)[0])
+        JudgeOptions(["openai/one", "openai/two"], judge_option=["name=llama"]).make_judges()
+    (one, other) = JudgeOptions(["openai/one", "openai/one"], judge_option=["name=llama"]).make_judges()
+    (unnamed,) = JudgeOptions(["openai/one"]).make_judges()
+    assert fingerprint_of(one) == fingerprint_of(other) != fingerprint_of(unnamed)
 
 
 def test_judge_is_offline_by_default(files: Path) -> None:
@@ -209,13 +210,14 @@ def test_probe_takes_judge_options() -> None:
 
 
 def test_cheap_judge_with_an_expensive_one_is_a_cascade() -> None:
-    [cascade] = make_judges(
-        ["openai/m", "offline"], "http://localhost/v1", ["temperature=0.5"], escalate_to="openai/n", escalate_below=0
+    options = JudgeOptions(
+        ["openai/m", "offline"], "openai/n", 0, api_base="http://localhost/v1", judge_option=["temperature=0.5"]
     )
+    [cascade] = options.make_judges()
     assert isinstance(cascade, Cascade)
     models = [judge.lm.kwargs for judge in cascade.members if isinstance(judge, LMJudge)]
     assert [(model["api_base"], model["temperature"]) for model in models] == [("http://localhost/v1", 0.5)] * 2
-    [confident] = make_judges(["openai/m"], None, escalate_to="openai/n", escalate_below=0.8)
+    [confident] = JudgeOptions(["openai/m"], "openai/n", 0.8).make_judges()
     assert isinstance(confident, Cascade)
     assert [judge.confidence for judge in confident.members if isinstance(judge, LMJudge)] == [True, False]
 
@@ -250,8 +252,8 @@ def test_graded_file_of_a_cascade_says_what_was_escalated(files: Path, server: O
 
 
 def test_confidence_is_a_flag_of_the_judge() -> None:
-    judge = make_judge("openai/m", None, ["confidence=true"])
+    judge = JudgeOptions(judge_option=["confidence=true"]).make_judge("openai/m")
     assert isinstance(judge, LMJudge)
     assert judge.confidence
     with pytest.raises(ValueError, match="confidence='yes': must be true or false"):
-        make_judge("openai/m", None, ["confidence=yes"])
+        JudgeOptions(judge_option=["confidence=yes"]).make_judge("openai/m")

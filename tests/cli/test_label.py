@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from rubric_integrations.agreement import agreement, read_labels
 from rubric_integrations.cli import app
-from rubric_integrations.runs.run_files import read_run
-from tests.agreement.runs import binary_rubric, run_of
+from rubric_integrations.runs import read_run
+from rubric_integrations.trust import agreement, read_labels
 from tests.cli.commands import grade, read_lines, run
 from tests.cli.trust_files import write_run
+from tests.trust.runs import binary_rubric, run_of
 
 REASON = "The judge has its reasons."
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations import Rubric, Submission
-from rubric_integrations.results import LabelledJudgment
+from rubric_integrations.scoring import LabelledJudgment
 from tests.cli.commands import grade
 from tests.cli.trust_files import write_labels
 

@@ -17,7 +17,7 @@ import pytest
 import typer
 
 import rubric_integrations
-from rubric_integrations.cli.output_file import OutputFile
+from rubric_integrations.cli.outputs import OutputFile
 from rubric_integrations.runs.ledger import Ledger, LedgerError
 from tests.cli.commands import grade, read_lines, run, write_inputs
 from tests.openai_server import OpenAIServer, Reply
@@ -242,6 +242,7 @@ def test_grade_by_a_model_into_a_pipe_makes_no_ledger_beside_it(files: Path, ser
     assert not (files / "pipe.sqlite").exists()
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 @pytest.mark.parametrize(
     "command",
@@ -274,19 +275,19 @@ def test_grade_of_a_row_with_a_lone_surrogate_writes_every_row(files: Path) -> N
 def test_interrupted_grade_leaves_its_rows_and_names_the_partial_file(
     files: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rubric_integrations.cli import run_results
+    from rubric_integrations.cli import gates
 
     server.script = lambda _call: Reply("MET")
     results = 0
 
-    class Interrupting(run_results.FirstResults):
+    class Interrupting(gates.FirstResults):
         def add(self, graded: object, place: int) -> None:
             nonlocal results
             results += 1
             if results == 3:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_results, "FirstResults", Interrupting)
+    monkeypatch.setattr(gates, "FirstResults", Interrupting)
     options = ("--judge", "openai/m", "--api-base", server.url, "--out", files / "run.jsonl")
     result = grade(files, *options)
     assert result.exit_code == 130
@@ -299,6 +300,7 @@ def test_interrupted_grade_leaves_its_rows_and_names_the_partial_file(
     assert not (files / "run.jsonl.partial").exists()
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="the system has no /dev/stdout")
 @pytest.mark.parametrize("is_pipe", [True, False])
 def test_grade_with_out_dev_stdout_streams_the_reports(files: Path, is_pipe: bool) -> None:
@@ -317,7 +319,7 @@ def test_grade_with_out_dev_stdout_streams_the_reports(files: Path, is_pipe: boo
 HOLDER = """
 import sys
 from pathlib import Path
-from rubric_integrations.cli.output_file import OutputFile
+from rubric_integrations.cli.outputs import OutputFile
 with OutputFile(Path(sys.argv[1]), option="--out", overwrite=False, keep_partial=True) as file:
     file.write("first\\n")
     print("holds", flush=True)
@@ -527,14 +529,14 @@ def test_files_of_the_shell_are_written_in_one_module_only() -> None:
             if isinstance(node, ast.Call) and _writes_a_file(node):
                 writers.add(path.relative_to(PACKAGE).as_posix())
     others = {
-        "checks/type_checkers.py",  # the code of a response, in a temporary folder of its own
-        "judges/judge_file.py",  # `LMJudge.save`, as DSPy's modules have it
-        "agreement/alignment/attempts.py",  # counts an attempt before it begins
-        "runs/batches/lines.py",  # the requests of a batch, in a temporary folder
-        "runs/batches/collecting.py",  # its results, likewise
-        "training/rollout_file.py",  # `RubricReward(record=...)`, to which each step of a training run appends
+        "checks/types.py",  # the code of a response, in a temporary folder of its own
+        "judges/saved.py",  # `LMJudge.save`, as DSPy's modules have it
+        "trust/alignment/align.py",  # counts an attempt before it begins
+        "runs/batches/providers.py",  # the requests of a batch, in a temporary folder
+        "runs/batches/collect.py",  # its results, likewise
+        "training/reward.py",  # `RubricReward(record=...)`, to which each step of a training run appends
     }
-    assert writers == {"cli/output_file.py"} | others
+    assert writers == {"cli/outputs.py"} | others
 
 
 def _writes_a_file(call: ast.Call) -> bool:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agreement.runs import binary_rubric, run_of
 from tests.cli.commands import run
 from tests.cli.trust_files import write_run
+from tests.trust.runs import binary_rubric, run_of
 
 
 def test_plan_prints_how_many_labels_an_interval_needs_and_the_least_that_is_useful() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations.redteam import ATTACKS, Attack, behavioural
+from rubric_integrations.redteam import ATTACKS, Attack, trials
 from tests.cli.commands import run
 from tests.openai_server import OpenAIServer, Reply
 
@@ -23,7 +23,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(attack.name)
         return None
 
-    monkeypatch.setattr(behavioural, "find_breach", find_breach)
+    monkeypatch.setattr(trials, "find_breach", find_breach)
     return names
 
 
@@ -52,7 +52,7 @@ def test_probe_with_a_structural_attack_that_succeeds_exits_with_1(
 ) -> None:
     server.script = lambda _call: Reply("UNMET")
     breaches = {STRUCTURAL[-1]: "it was read as MET"}
-    monkeypatch.setattr(behavioural, "find_breach", lambda attack: breaches.get(attack.name))  # pyright: ignore
+    monkeypatch.setattr(trials, "find_breach", lambda attack: breaches.get(attack.name))  # pyright: ignore
     result = run("probe", "--judge", "openai/m", "--api-base", server.url)
     assert result.exit_code == 1
     assert f"STRUCTURAL ATTACK SUCCEEDED: {STRUCTURAL[-1]}: it was read as MET" in result.stdout

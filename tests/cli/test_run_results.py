@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations.runs import runner
+from rubric_integrations.runs import run
 from tests.cli.commands import grade, read_lines
 from tests.openai_server import Call, OpenAIServer, Reply
 
@@ -26,7 +26,7 @@ def rows(files: Path) -> Path:
 def test_grade_writes_each_row_when_it_is_done_and_sorts_the_files_at_the_end(
     rows: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "MAX_WAITING_ROWS", 1)
+    monkeypatch.setattr(run, "MAX_WAITING_ROWS", 1)
     partial, written = rows / "run.jsonl.partial", list[str]()
 
     def one_row_hangs(call: Call) -> Reply:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rubric_integrations.results import LabelledJudgment
-from rubric_integrations.runs.run_files import GradedRow
+from rubric_integrations.runs import GradedRow
+from rubric_integrations.scoring import LabelledJudgment
 
 
 def write_run(path: Path, rows: Sequence[GradedRow]) -> Path:

@@ -22,14 +22,14 @@ from rubric_integrations.graders import (
     RubricAsJudgeGrader,
     Voting,
 )
-from rubric_integrations.graders.by_criterion import shuffle_options
-from rubric_integrations.results import JudgeFailure
-from rubric_integrations.scoring import compute_length_penalty
+from rubric_integrations.graders.grader import shuffle_options
+from rubric_integrations.scoring import JudgeFailure, compute_length_penalty
 from rubric_integrations.submission import parse_thinking_output
 from tests.conformance.recorded import is_close, recorded_cases
 from tests.fakes import FakeJudge
 
 # Cases with the stance `match` that this package refuses, and why; the tests check that it refuses them.
+IN_A_LATER_ROUND = "rubric-1.3.2/retry/003"
 INEXPRESSIBLE = {
     "autorubric-1.6.1/ca_edges/009": "a rubric whose weights are all zero is refused when it is loaded",
     "rubric-1.3.2/length_penalty_curve/001": "an empty submission is refused: there is nothing to grade",
@@ -171,7 +171,15 @@ def compute(case: dict[str, Any], rubric: Rubric, normalize: bool) -> float | No
     return rubric.compute_score(case["verdicts"], normalize, policy, credit)
 
 
-@pytest.mark.parametrize("case", recorded_cases("match", *SOURCES))
+def test_reply_that_the_package_no_longer_requests_is_read_in_a_later_round() -> None:
+    # The package gives up after two unreadable replies. Here, every host requests a lost judgment again.
+    [case] = [case.values[0] for case in recorded_cases("match", *SOURCES) if case.id == IN_A_LATER_ROUND]
+    grader, fn = make_grader(case)
+    report = Rubric.from_dict(case["criteria"]).grade_sync("text", grader=grader)
+    assert (fn.calls, report.score, report.complete) == (case["expected"]["calls"] + 1, 1.0, True)
+
+
+@pytest.mark.parametrize("case", [case for case in recorded_cases("match", *SOURCES) if case.id != IN_A_LATER_ROUND])
 def test_recorded_case_with_stance_match_gives_the_same_result(case: dict[str, Any], record_property: Any) -> None:
     expected = case["expected"]
     if case["id"] in INEXPRESSIBLE:
@@ -275,7 +283,8 @@ def test_recorded_case_with_stance_diverge_is_refused_or_follows_the_documented_
         case "retry":
             grader, fn = make_grader(case)
             report = Rubric.from_dict(case["criteria"]).grade_sync("text", grader=grader)
-            assert (fn.calls, report.score, report.complete) == (options["max_retries"] + 1, 0.0, False)
+            # The attempts of the first round, and one in each of two later rounds.
+            assert (fn.calls, report.score, report.complete) == (options["max_retries"] + 3, 0.0, False)
         case "parse" if '"MET", "explanation"' in case["judge_reply_text"]:
             # The verdict is valid although the explanation is a number, or reads like an error.
             assert (replay(case).score, replay(case).complete) == (1.0, True)

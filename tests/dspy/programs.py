@@ -13,6 +13,7 @@ from dspy.teleprompt.simba import SIMBA
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import RubricMetric
+from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import LMJudge, lm_from_fn
 from tests.openai_server import Call, OpenAIServer, Reply
 
@@ -77,8 +78,11 @@ def judge_at(server: OpenAIServer) -> LMJudge:
     return LMJudge(dspy.LM("openai/mock", api_base=server.url, api_key="none", cache=False, num_retries=0))
 
 
-def metric_at(server: OpenAIServer, rubric: Any = RUBRIC, **settings: Any) -> RubricMetric:
-    return RubricMetric(rubric, grader=PerCriterionGrader(judge_at(server), max_retries=0), **settings)
+def metric_at(
+    server: OpenAIServer, rubric: Any = RUBRIC, *, max_outage: float = 300.0, **settings: Any
+) -> RubricMetric:
+    grader = PerCriterionGrader(judge_at(server), max_retries=0, limits=CallLimits(max_outage=max_outage))
+    return RubricMetric(rubric, grader=grader, **settings)
 
 
 def run_evaluate(metric: Any, lm: Any) -> Any:

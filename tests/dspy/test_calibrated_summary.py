@@ -10,11 +10,11 @@ import dspy
 import pytest
 
 from rubric_integrations import PerCriterionGrader, Rubric
-from rubric_integrations.agreement import ChosenLabelsError, calibrate, choose_for_labels, compare_runs, gate
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.judges import Question
-from rubric_integrations.results import Judgment, LabelledJudgment
-from rubric_integrations.results.labels import Sampled
+from rubric_integrations.scoring import Judgment, LabelledJudgment
+from rubric_integrations.scoring.labels import Sampled
+from rubric_integrations.trust import ChosenLabelsError, calibrate, choose_for_labels, compare_runs, gate
 
 RUBRIC = Rubric.from_dict(
     [

@@ -11,7 +11,7 @@ import cloudpickle
 import dspy
 import pytest
 
-from rubric_integrations import JudgeError, PerCriterionGrader
+from rubric_integrations import Fields, JudgeError, PerCriterionGrader
 from rubric_integrations.dspy import RubricMetric
 from tests.dspy.programs import DEVSET
 
@@ -72,7 +72,9 @@ def test_copy_of_a_used_metric_grades_alike_with_empty_caches(
 def test_copy_of_a_metric_with_a_rubric_function_grades_alike(
     duplicate: Callable[[RubricMetric], RubricMetric],
 ) -> None:
-    metric = RubricMetric(lambda example: ITEMS, grader=OfflineGrader("offline"), response=lambda pred: pred.answer)
+    metric = RubricMetric(
+        lambda example: ITEMS, grader=OfflineGrader("offline"), fields=Fields(response=lambda pred: pred.answer)
+    )
     assert float(duplicate(metric)(DEVSET[0], PRED)) == float(metric(DEVSET[0], PRED))
 
 

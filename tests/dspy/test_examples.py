@@ -7,7 +7,7 @@ from typing import Any
 import dspy
 import pytest
 
-from rubric_integrations import Criterion, Rubric
+from rubric_integrations import Criterion, Fields, Rubric
 from rubric_integrations.dspy import MisnamedField, RubricMetric
 from tests.dspy.programs import DEVSET, Student, metric_at, student_lm
 from tests.openai_server import OpenAIServer
@@ -48,7 +48,7 @@ def _upper_case(pred: Any) -> str:
 
 
 def test_fields_by_name_and_by_function_are_graded_alone(server: OpenAIServer) -> None:
-    metric = metric_at(server, ONE_CRITERION, query="question", response=_upper_case, reference="gold")
+    metric = metric_at(server, ONE_CRITERION, fields=Fields(query="question", response=_upper_case, reference="gold"))
     example = dspy.Example(question="Q", gold="exemplar", other="o").with_inputs("question", "other")
     metric(example, dspy.Prediction(answer="abc", note="n"))
     prompt = last_prompt(server)
@@ -60,11 +60,11 @@ def test_fields_by_name_and_by_function_are_graded_alone(server: OpenAIServer) -
 def test_field_that_is_missing_raises_with_the_names_that_exist(server: OpenAIServer) -> None:
     example = dspy.Example(question="Q").with_inputs("question")
     with pytest.raises(MisnamedField, match=r"`response` names the field 'missing'.*'answer'"):
-        metric_at(server, ONE_CRITERION, response="missing")(example, dspy.Prediction(answer="abc"))
+        metric_at(server, ONE_CRITERION, fields=Fields(response="missing"))(example, dspy.Prediction(answer="abc"))
 
 
 def test_field_that_is_missing_ends_an_evaluation_without_a_score(server: OpenAIServer) -> None:
-    metric = metric_at(server, response="reply")
+    metric = metric_at(server, fields=Fields(response="reply"))
     message = r"`response` names the field 'reply', but there are only \['answer'\]"
     with pytest.raises(MisnamedField, match=message):
         metric(DEVSET[0], dspy.Prediction(answer="It is 6."))
@@ -100,7 +100,7 @@ def _look_up_answer(pred: Any) -> Any:
     ],
 )
 def test_function_that_reads_a_missing_field_ends_an_evaluation(server: OpenAIServer, settings: Any) -> None:
-    metric = metric_at(server, **settings)
+    metric = metric_at(server, fields=Fields(**settings))
     message = rf"the function `{next(iter(settings))}` reads .*'task'.* only \['answer'"
     with dspy.context(lm=student_lm()), pytest.raises(MisnamedField, match=message):
         dspy.Evaluate(devset=DEVSET, metric=metric, num_threads=2, display_progress=False)(Student())
@@ -110,7 +110,7 @@ def test_function_that_reads_a_missing_field_ends_an_evaluation(server: OpenAISe
 @pytest.mark.parametrize("response", [_upper_case, _look_up_answer])
 def test_function_that_fails_on_the_value_of_a_field_raises_its_own_error(server: OpenAIServer, response: Any) -> None:
     with pytest.raises((AttributeError, KeyError)):
-        metric_at(server, ONE_CRITERION, response=response)(DEVSET[0], dspy.Prediction(answer=None))
+        metric_at(server, ONE_CRITERION, fields=Fields(response=response))(DEVSET[0], dspy.Prediction(answer=None))
 
 
 @pytest.mark.parametrize("pred", [None, dspy.Prediction(answer=""), dspy.Prediction(answer=None), dspy.Prediction()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dspy
 import pytest
 
-from rubric_integrations import Check, Criterion, EvaluationReport, PerCriterionGrader, Rubric
+from rubric_integrations import Check, Criterion, EvaluationReport, Fields, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import RubricMetric, feedback
 from rubric_integrations.dspy.feedback_text import objective_scores
 from tests.dspy.programs import DEVSET, judge_at, judge_script, metric_at
@@ -76,7 +76,7 @@ def test_feedback_function_replaces_the_default_text(server: OpenAIServer) -> No
 
 def test_feedback_with_a_reference_ends_with_it_unless_the_prediction_passed(server: OpenAIServer) -> None:
     server.script = judge_script
-    metric = metric_at(server, reference="gold")
+    metric = metric_at(server, fields=Fields(reference="gold"))
     example = dspy.Example(question="Product 0?", gold="It is 6, of course.").with_inputs("question")
     failed, passed = (metric(example, dspy.Prediction(answer=answer)) for answer in ("No.", "It is 6."))
     assert failed.feedback.endswith("\nAn exemplary answer: It is 6, of course.")

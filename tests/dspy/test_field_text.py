@@ -13,11 +13,10 @@ import dspy
 import pytest
 from pydantic import BaseModel, RootModel
 
-from rubric_integrations import Criterion, Rubric
+from rubric_integrations import Criterion, Fields, Rubric
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.dspy.attached_values import AttachedValues
-from rubric_integrations.dspy.field_text import field_text
 from rubric_integrations.judges import lm_from_fn
+from rubric_integrations.submission.predictions import AttachedValues, field_text
 from tests.dspy.programs import metric_at
 from tests.openai_server import OpenAIServer
 
@@ -134,7 +133,7 @@ def test_text_that_only_mentions_a_data_uri_is_unchanged() -> None:
 def test_images_in_query_and_response_are_attachments_and_placeholders_in_the_reference(server: OpenAIServer) -> None:
     photo = dspy.Image(f"data:image/png;base64,{'A' * 1_500_000}")
     online = dspy.Image("http://127.0.0.1:9/drawing")
-    metric = metric_at(server, ONE_CRITERION, reference="gold")
+    metric = metric_at(server, ONE_CRITERION, fields=Fields(reference="gold"))
     example = dspy.Example(photo=photo, question="Q", gold=[photo]).with_inputs("photo", "question")
     pred = dspy.Prediction(drawings=[online, photo], answer="A")
 

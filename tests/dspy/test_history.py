@@ -11,7 +11,7 @@ from dspy.clients.base_lm import GLOBAL_HISTORY
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.dspy.history import MetricHistory
-from rubric_integrations.results import EvaluationReport, Spend, TokenUsage
+from rubric_integrations.scoring import EvaluationReport, Spend, TokenUsage
 from rubric_integrations.submission import Submission
 from tests.dspy.programs import DEVSET, Student, judge_at, judge_script, metric_at, student_lm
 from tests.openai_server import OpenAIServer, Reply

@@ -11,8 +11,9 @@ from typing import Any
 import dspy
 import pytest
 
-from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
+from rubric_integrations import Criterion, Fields, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import MisnamedField, RubricMetric
+from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import lm_from_fn
 from tests.dspy.programs import (
     DEVSET,
@@ -70,24 +71,24 @@ def test_judge_that_fails_raises_and_is_counted(server: OpenAIServer) -> None:
     assert (metric.summary()["failed"], metric.summary()["calls"]) == (1, 1)
 
 
-@pytest.mark.parametrize("on_abstain", [None, "skip", "zero", "fail"])
+@pytest.mark.parametrize("cannot_assess", ["skip", "zero", "fail"])
 def test_grade_with_nothing_assessed_is_zero_and_counted_as_undefined_if_skipped(
-    server: OpenAIServer, on_abstain: Any
+    server: OpenAIServer, cannot_assess: Any
 ) -> None:
     server.script = lambda _call: Reply("CANNOT_ASSESS")
-    metric = RubricMetric(Rubric([Criterion(requirement="a")]), judge=judge_at(server), on_abstain=on_abstain)
+    metric = RubricMetric(Rubric([Criterion(requirement="a")]), judge=judge_at(server), cannot_assess=cannot_assess)
     score = metric(DEVSET[0], dspy.Prediction(answer="x"))
     assert (float(score), bool(score), score.coverage) == (0.0, False, 0.0)
-    assert metric.summary()["undefined"] == (1 if on_abstain in (None, "skip") else 0)
+    assert metric.summary()["undefined"] == (1 if cannot_assess == "skip" else 0)
     assert "CANNOT_ASSESS" in score.feedback
 
 
-def test_on_abstain_sets_what_an_abstention_counts(server: OpenAIServer) -> None:
+def test_cannot_assess_sets_what_an_abstention_counts(server: OpenAIServer) -> None:
     server.script = lambda call: Reply("CANNOT_ASSESS" if call.criterion == "b" else "MET")
     rubric = Rubric([Criterion(requirement="a", weight=3), Criterion(requirement="b", weight=1)])
     judge = judge_at(server)
     scores = {
-        policy: float(RubricMetric(rubric, judge=judge, on_abstain=policy)(DEVSET[0], dspy.Prediction(answer="x")))
+        policy: float(RubricMetric(rubric, judge=judge, cannot_assess=policy)(DEVSET[0], dspy.Prediction(answer="x")))
         for policy in ("skip", "zero", "partial", "fail")
     }
     assert scores == {"skip": 1.0, "zero": 0.75, "partial": 0.875, "fail": 0.75}
@@ -98,15 +99,15 @@ def test_on_abstain_sets_what_an_abstention_counts(server: OpenAIServer) -> None
     [
         ({}, "needs either"),
         ({"judge": "offline", "grader": PerCriterionGrader("offline")}, "needs either"),
-        ({"judge": "offline", "max_outage": -1}, "max_outage"),
-        ({"judge": "offline", "max_outage": float("nan")}, "max_outage"),
         ({"judge": "offline", "cache_size": -1}, "`cache_size` must be at least 0 reports, got -1"),
-        ({"judge": "offline", "on_abstain": "ignore"}, "'ignore'"),
+        ({"judge": "offline", "cannot_assess": "ignore"}, "'ignore'"),
         (
             {"judge": "offline", "respond": "first"},
             "`respond` must be 'last', 'transcript' or 'trajectory', got 'first'",
         ),
-        ({"grader": PerCriterionGrader("offline"), "on_abstain": "skip"}, "goes with `judge`"),
+        ({"grader": PerCriterionGrader("offline"), "cannot_assess": "zero"}, "`cannot_assess` of .* goes with `judge`"),
+        ({"grader": PerCriterionGrader("offline"), "limits": CallLimits()}, "`limits` of .* goes with `judge`"),
+        ({"judge": "offline", "context": "a", "fields": Fields(context="b")}, "two names of one thing"),
     ],
 )
 def test_setting_out_of_range_is_refused(settings: Any, message: str) -> None:

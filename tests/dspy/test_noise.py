@@ -16,7 +16,7 @@ from gepa.strategies.acceptance import AcceptanceCriterion, StrictImprovementAcc
 from rubric_integrations import Criterion, JudgeError, Rubric
 from rubric_integrations.dspy import JudgeNoise, NoiseAwareAcceptance, RubricMetric
 from rubric_integrations.judges import Question
-from rubric_integrations.results import Judgment
+from rubric_integrations.scoring import Judgment
 from tests.dspy.programs import DEVSET, Student, metric_at, task_lm
 from tests.openai_server import OpenAIServer, Reply
 
@@ -36,6 +36,7 @@ class FlippingJudge:
         return Judgment(verdict="MET" if met else "UNMET", value=float(met))
 
 
+@pytest.mark.statistics
 def test_noise_of_a_flipping_judge_equals_its_flip_rates_and_the_deviation_by_hand() -> None:
     judge = FlippingJudge(0.0, 0.05, 0.2)
     metric = RubricMetric(EIGHT, judge=judge)
@@ -123,6 +124,7 @@ def acceptance_rate(acceptance: Any, gain: int, minibatch: int, flips: Sequence[
     return sum(acceptance.should_accept(proposal, None) for proposal in proposals) / count
 
 
+@pytest.mark.statistics
 def test_acceptance_of_candidates_that_are_no_better_stays_below_the_rate(record_property: Any) -> None:
     flips = [0.05] * 8
     aware = RubricMetric(EIGHT, judge=FlippingJudge(*flips)).noise(PAIRS, repeats=10).acceptance(0.05)
@@ -140,6 +142,7 @@ def test_acceptance_of_candidates_that_are_no_better_stays_below_the_rate(record
     assert acceptance_rate(strict, 0, 3, flips) > 0.3
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize("minibatch", [1, 3, 5])
 def test_acceptance_with_one_noisy_criterion_stays_below_the_rate_unlike_a_normal_approximation(minibatch: int) -> None:
     flips = [0.05] + [0.0] * 7
@@ -160,6 +163,7 @@ def test_least_gain_shrinks_with_the_minibatch_and_without_noise_accepts_any_gai
     assert "not evaluated" in steady.reject_reason(unevaluated, None)
 
 
+@pytest.mark.optimizers
 def test_gepa_with_the_criterion_accepts_no_candidate_that_is_no_better() -> None:
     """Every candidate is judged at random: GEPA's default accepts some, the noise-aware criterion none."""
 

@@ -16,7 +16,7 @@ from dspy.teleprompt.gepa.gepa import GEPA
 from rubric_integrations import Criterion, Submission
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.judges import LMJudge, as_example, lm_from_fn
-from rubric_integrations.results import LabelledJudgment
+from rubric_integrations.scoring import LabelledJudgment
 from tests.dspy.programs import (
     DEVSET,
     EXPECTED_SCORES,
@@ -32,6 +32,8 @@ from tests.dspy.programs import (
     task_lm,
 )
 from tests.openai_server import OpenAIServer, Reply
+
+pytestmark = pytest.mark.optimizers
 
 
 @pytest.mark.parametrize("run", [run_random_search, run_mipro, run_simba, run_gepa, run_better_together])

@@ -12,7 +12,7 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import JudgeOutage, RubricMetric
-from rubric_integrations.judges.stored import Lease, StoreError
+from rubric_integrations.judges.store import Lease, StoreError
 from tests.dspy.programs import (
     DEVSET,
     RUBRIC,
@@ -178,6 +178,6 @@ class FullDisk:
 
 
 def test_store_that_cannot_be_written_ends_a_run(server: OpenAIServer) -> None:
-    metric = metric_at(server, ONE_CRITERION, store=FullDisk())
+    metric = metric_at(server, ONE_CRITERION, ledger=FullDisk())
     with pytest.raises(JudgeOutage, match="the disk is full"):
         metric(DEVSET[0], dspy.Prediction(answer="a"))

@@ -8,9 +8,9 @@ from typing import Any
 import dspy
 import pytest
 
-from rubric_integrations import Criterion, PerCriterionGrader, Rubric
+from rubric_integrations import Criterion, Fields, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.dspy.report_cache import ReportCache
+from rubric_integrations.dspy.history import ReportCache
 from tests.dspy.programs import DEVSET, RUBRIC, judge_at, metric_at
 from tests.openai_server import OpenAIServer, Reply
 
@@ -30,7 +30,7 @@ def test_texts_rubrics_or_judges_that_differ_are_judged_separately(server: OpenA
     judge = judge_at(server)
     metric = RubricMetric(
         lambda example: Rubric([Criterion(requirement=example.get("requirement", "a"))]),
-        reference="gold",
+        fields=Fields(reference="gold"),
         grader=PerCriterionGrader(judge),
     )
 

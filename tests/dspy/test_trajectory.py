@@ -8,8 +8,7 @@ import dspy
 import pytest
 
 from rubric_integrations import PerCriterionGrader, Rubric, Submission
-from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.dspy.examples import MisnamedField
+from rubric_integrations.dspy import MisnamedField, RubricMetric
 from tests.submission.conversations import CHAT, parsed_lines
 
 RUBRIC = Rubric.from_dict([{"weight": 1, "requirement": "States 17.2%", "check": {"contains": "17.2%"}}])

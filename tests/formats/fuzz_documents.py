@@ -23,15 +23,15 @@ import yaml
 from rubric_integrations import Rubric, RubricError
 from rubric_integrations.formats import (
     agentv,
-    agentv_items,
-    documents,
-    faults,
     native,
     openrubricrl,
     parsing,
+    promptfoo,
     read_document,
+    registry,
     write_document,
 )
+from rubric_integrations.formats import parsing as faults
 from rubric_integrations.formats.registry import FORMATS
 from tests.formats.mutation import SEEDS, mutate
 
@@ -76,7 +76,7 @@ def fuzz_by_coverage(seconds: int) -> None:
             except RubricError:
                 continue
 
-    readers = (agentv, agentv_items, parsing, faults, documents, native, openrubricrl)
+    readers = (agentv, promptfoo, parsing, faults, registry, native, openrubricrl)
     for module in readers:
         for name, function in vars(module).items():
             if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Rubric, RubricError
-from rubric_integrations.formats import load_eval_cases, write_document
-from rubric_integrations.formats.documents import reading_losses
+from rubric_integrations.formats import load_eval_cases, reading_losses, write_document
 from rubric_integrations.formats.registry import detect
 from rubric_integrations.rubric.check import CONDITIONS
 

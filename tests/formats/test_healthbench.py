@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rubric_integrations import Rubric, RubricError
-from rubric_integrations.formats import write_document
-from rubric_integrations.formats.documents import reading_losses
+from rubric_integrations.formats import reading_losses, write_document
 from rubric_integrations.formats.healthbench import labels_of
 from rubric_integrations.formats.registry import detect
 

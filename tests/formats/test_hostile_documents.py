@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations import Check, Rubric, RubricError
-from rubric_integrations.formats.positions import Positions
+from rubric_integrations.formats.parsing import Positions
 
 BOMBS = {
     "a repetition": ("- requirement: x\n  check: {regex: 'a{50000000}'}\n", "repetitions"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations.formats.positions import Positions
+from rubric_integrations.formats.parsing import Positions
 from tests.cli.commands import run
 
 NATIVE = """\

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Rubric, RubricError
-from rubric_integrations.formats import write_document
-from rubric_integrations.formats.documents import reading_losses
+from rubric_integrations.formats import reading_losses, write_document
 from rubric_integrations.formats.registry import detect
 
 RAR = [

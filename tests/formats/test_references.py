@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
-from rubric_integrations.formats.schema import json_schema
+from rubric_integrations.formats.native import json_schema
 from rubric_integrations.rubric import Node, RubricError
 from rubric_integrations.scoring import score_many, score_range, score_values
 from tests.fakes import FakeJudge

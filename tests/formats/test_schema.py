@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
-from rubric_integrations.formats.schema import json_schema
+from rubric_integrations.formats.native import json_schema
 from tests.formats.test_linting import EXAMPLES
 from tests.rubric.test_trajectory_checks import TRAJECTORY
 from tests.rubric.test_tree import TREE

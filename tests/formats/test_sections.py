@@ -7,7 +7,7 @@ import pytest
 
 from rubric_integrations import Rubric
 from rubric_integrations.formats import write_document
-from rubric_integrations.formats.schema import json_schema
+from rubric_integrations.formats.native import json_schema
 from rubric_integrations.rubric import RubricError
 
 CONTENT = {"name": "Content", "weight": 3, "criteria": [{"requirement": "a", "weight": 4}, {"requirement": "b"}]}

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rubric_integrations import Criterion, EvaluationReport, Option, PerCriterionGrader, Rubric, Submission
 from rubric_integrations.graders import OptionDisplay, Voting
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.results import JudgeFailure
 from rubric_integrations.rubric.criterion import VOTE_STRATEGIES
+from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import rubric_of
 from tests.openai_server import Call, OpenAIServer, Reply

@@ -15,8 +15,8 @@ from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import Cascade, Question
 from rubric_integrations.langchain import RubricRunnable
-from rubric_integrations.results import EvaluationReport, JudgeError, JudgeFailure, Judgment, Spend, to_judgment
 from rubric_integrations.runs import Ledger, rescore
+from rubric_integrations.scoring import EvaluationReport, JudgeError, JudgeFailure, Judgment, Spend, to_judgment
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, batch_of
 from tests.graders.rubrics import rubric_of
 
@@ -88,8 +88,8 @@ def test_each_judge_has_retries_of_its_own() -> None:
     broken = FakeJudge(JudgeFailure("parse", "garbage", retryable=True, spend=STRONG))
     with pytest.raises(JudgeError, match="garbage") as error:
         grade(PerCriterionGrader(Cascade(FakeJudge(garbage), broken, 0.8), max_retries=1), rubric_of(1))
-    # Two attempts of each judge, and the cascade itself is not attempted again.
-    assert (len(broken.questions), error.value.report.spend.calls) == (2, 4)
+    # Two attempts of each judge, and one in each later round; the cascade itself has no retries.
+    assert (len(broken.questions), error.value.report.spend.calls) == (4, 8)
 
 
 def test_invalid_cheap_answer_is_escalated_and_an_exception_too() -> None:
@@ -220,7 +220,7 @@ async def test_cascade_works_where_the_adapters_wrap_or_copy_a_grader(tmp_path: 
     report = await runnable.ainvoke({"output": "It is the Rhine."})
     assert report.escalations.escalated == 2
     with Ledger(tmp_path / "metric.sqlite") as ledger:
-        metric = RubricMetric(RUBRIC, judge=cascade, store=ledger)
+        metric = RubricMetric(RUBRIC, judge=cascade, ledger=ledger)
         assert metric(dspy.Example(), dspy.Prediction(output="It is the Rhine.")).score == 0.5
         assert len(ledger) == 6
     twin = pickle.loads(pickle.dumps(PerCriterionGrader(Cascade("openai/a", "openai/b", 0.8))))

@@ -10,10 +10,9 @@ import pytest
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders import CallLimits, Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge, Question
-from rubric_integrations.results import JudgeFailure, LabelledJudgment
 from rubric_integrations.runs import Ledger, rescore
-from rubric_integrations.submission.steps import Step, ToolCall
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.scoring import JudgeFailure, LabelledJudgment
+from rubric_integrations.submission import Step, ToolCall, Trajectory
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeModel, FakeOverallJudge
 from tests.graders.rubrics import ONE
 from tests.openai_server import Call, OpenAIServer, Reply

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubric_integrations.graders.concurrency import AdaptiveConcurrency
+from rubric_integrations.graders.endpoint import AdaptiveConcurrency
 
 
 def test_rate_limit_halves_the_slots_once_and_successful_calls_restore_them() -> None:

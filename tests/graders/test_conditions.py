@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
 from rubric_integrations.judges import BatchResult
-from rubric_integrations.results import EvaluationReport, JudgeFailure, to_judgment
-from rubric_integrations.results.usage import NO_SPEND
 from rubric_integrations.rubric import Check
-from rubric_integrations.rubric.conditions import questions
+from rubric_integrations.rubric.criterion import questions
 from rubric_integrations.runs import Ledger, rescore
+from rubric_integrations.scoring import EvaluationReport, JudgeFailure, to_judgment
+from rubric_integrations.scoring.judgment import NO_SPEND
 from tests.fakes import FakeBatchJudge, FakeJudge
 
 WORDS = "The user asks for a refund"

@@ -15,7 +15,7 @@ from rubric_integrations import Criterion, PerCriterionGrader, Submission
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import CallLimits, Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge, as_example
-from rubric_integrations.results import LabelledJudgment
+from rubric_integrations.scoring import LabelledJudgment
 from tests.dspy.programs import DEVSET
 from tests.graders.rubrics import ONE
 from tests.openai_server import OpenAIServer

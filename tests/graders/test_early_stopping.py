@@ -14,9 +14,8 @@ from rubric_integrations import Check, Criterion, JudgeError, PerCriterionGrader
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import Voting
-from rubric_integrations.results import EvaluationReport, JudgeFailure, Spend
 from rubric_integrations.rubric import HybridMetric
-from rubric_integrations.scoring import LengthPenalty
+from rubric_integrations.scoring import EvaluationReport, JudgeFailure, LengthPenalty, Spend
 from tests.fakes import FakeJudge
 
 FAILURE = JudgeFailure("parse", "no answer", spend=Spend(calls=1))

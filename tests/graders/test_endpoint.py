@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
@@ -20,8 +20,8 @@ from rubric_integrations.graders.endpoint import (
     JudgeUnusable,
 )
 from rubric_integrations.judges import BatchResult, LMJudge, Question
-from rubric_integrations.judges.stored import LeaseExpired
-from rubric_integrations.results import JudgeFailure, Spend
+from rubric_integrations.judges.store import LeaseExpired
+from rubric_integrations.scoring import JudgeFailure, Spend
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import rubric_of
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -30,6 +30,22 @@ LOST = JudgeFailure("transport", "status 503", retryable=True)
 REFUSED = JudgeFailure("config", "wrong key")
 NO_ANSWER = BatchResult({}, {1: "no answer"}, Spend())
 UNREADABLE = JudgeFailure("parse", "prose", retryable=True)
+
+
+async def call(state: Endpoint, request: Callable[[], Awaitable[object]]) -> object:
+    """Make a call as `LimitedJudge` does."""
+    is_single = await state.admit()
+    try:
+        try:
+            outcome = await request()
+        except JudgeFailure as failure:
+            state.record(failure)
+            raise
+        state.record(outcome)
+        return outcome
+    finally:
+        if is_single:
+            state.leave()
 
 
 async def send(state: Endpoint, outcome: object, timeout: float = 1.0) -> object:  # noqa: ASYNC109
@@ -41,7 +57,7 @@ async def send(state: Endpoint, outcome: object, timeout: float = 1.0) -> object
         return outcome
 
     try:
-        return await asyncio.wait_for(state.call(request), timeout)
+        return await asyncio.wait_for(call(state, request), timeout)
     except (JudgeFailure, JudgeUnusable, TimeoutError) as error:
         return error
 
@@ -82,7 +98,7 @@ async def test_outage_holds_calls_and_probes_with_one(monkeypatch: pytest.Monkey
         return await answer
 
     answer = asyncio.get_running_loop().create_future()
-    tasks = [asyncio.create_task(state.call(partial(request, number, answer))) for number in range(5)]
+    tasks = [asyncio.create_task(call(state, partial(request, number, answer))) for number in range(5)]
     await asyncio.sleep(0.05)
     assert sent == []
     clock.now += 11.0
@@ -103,7 +119,7 @@ async def test_probe_that_is_lost_is_followed_by_another_after_a_longer_wait(mon
         await send(state, LOST)
     while clock.now < 120:
         outcome = await asyncio.gather(
-            asyncio.wait_for(state.call(partial(send_lost, probes, clock)), 0.005), return_exceptions=True
+            asyncio.wait_for(call(state, partial(send_lost, probes, clock)), 0.005), return_exceptions=True
         )
         assert isinstance(outcome[0], JudgeFailure | TimeoutError)
         clock.now += 0.5
@@ -157,7 +173,7 @@ async def test_cancelled_probe_is_followed_by_another() -> None:
     for _ in range(LOST_CALLS):
         await send(state, LOST)
     clock.now += 10.0
-    probe = asyncio.create_task(state.call(partial(asyncio.sleep, 60)))
+    probe = asyncio.create_task(call(state, partial(asyncio.sleep, 60)))
     await asyncio.sleep(0)
     probe.cancel()
     await asyncio.gather(probe, return_exceptions=True)
@@ -209,7 +225,7 @@ async def test_first_call_of_a_run_is_made_alone() -> None:
         return number
 
     answered: list[int] = []
-    await asyncio.gather(*(state.call(partial(request, number)) for number in range(20)))
+    await asyncio.gather(*(call(state, partial(request, number)) for number in range(20)))
     assert (len(answered), peak) == (20, 19)
 
 

@@ -7,7 +7,7 @@ import pytest
 from rubric_integrations import Criterion, JudgeError, Rubric
 from rubric_integrations.graders import RubricAsJudgeGrader, Voting
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeOverallJudge
 from tests.graders.rubrics import FIVE_KINDS, ONE
 from tests.openai_server import OpenAIServer, Reply
@@ -19,7 +19,7 @@ def test_reply_without_a_score_of_0_to_100_is_a_failure(server: OpenAIServer, re
     grader = RubricAsJudgeGrader(LMJudge("openai/mock", api_base=server.url), max_retries=1)
     with pytest.raises(JudgeError, match="parse"):
         FIVE_KINDS.grade_sync("text", grader=grader)
-    assert len(server.calls) == 2
+    assert len(server.calls) == 4
 
 
 def test_raw_score_is_on_the_scale_of_the_weighted_sum() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
-from rubric_integrations.results import JudgeFailure
 from rubric_integrations.runs import Ledger, rescore
+from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, batch_of
 
 SECOND = "FakeJudge#2"

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from rubric_integrations import JudgeError, PerCriterionGrader
-from rubric_integrations.graders import CallLimits, limits
-from rubric_integrations.judges import LMJudge, Question
-from rubric_integrations.judges.spend_limit import SpendLimit
-from rubric_integrations.results import JudgeFailure, Spend
+from rubric_integrations.graders import CallLimits, scheduler
+from rubric_integrations.judges import LMJudge, ModelSettings, Question
+from rubric_integrations.judges.spend import SpendLimit
+from rubric_integrations.scoring import JudgeFailure, Spend
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import THREE, rubric_of
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -26,22 +26,25 @@ def grader_for(server: OpenAIServer, **settings: object) -> PerCriterionGrader:
 # -- retries
 
 
-@pytest.mark.parametrize(("max_retries", "complete"), [(2, True), (1, False)])
-async def test_unreadable_replies_are_retried_a_number_of_times(max_retries: int, complete: bool) -> None:
-    unreadable = [JudgeFailure("parse", "again", retryable=True, spend=Spend(calls=1, cost=0.25)) for _ in range(2)]
+@pytest.mark.parametrize(
+    ("max_retries", "replies", "calls"), [(0, 1, 1), (1, 1, 2), (2, 2, 3), (2, 4, 5), (2, 5, 5), (1, 4, 4)]
+)
+async def test_unreadable_replies_are_retried_a_number_of_times(max_retries: int, replies: int, calls: int) -> None:
+    failure = JudgeFailure("parse", "again", retryable=True, spend=Spend(calls=1, cost=0.25))
+    unreadable, complete = [failure] * replies, calls > replies
     judge = FakeJudge({"r0": [*unreadable, "MET"]}, spend=Spend(calls=1, cost=0.5))
     grader = PerCriterionGrader(judge, max_retries=max_retries, on_failure="abstain")
     report = await ONE.grade("text", grader=grader)
     assert report.complete is complete
-    assert report.spend.calls == len(judge.questions) == max_retries + 1
-    assert report.cost == (1.0 if complete else 0.5)
+    assert report.spend.calls == len(judge.questions) == calls
+    assert report.cost == 0.25 * min(replies, calls) + 0.5 * complete
 
 
-@pytest.mark.parametrize(("max_retries", "max_outage", "calls"), [(2, 300.0, 9), (2, 0.0, 3), (0, 300.0, 1)])
+@pytest.mark.parametrize(("max_retries", "max_outage", "calls"), [(2, 300.0, 9), (2, 0.0, 5), (0, 300.0, 1)])
 async def test_lost_replies_are_retried_for_a_time_unless_there_are_no_retries(
     monkeypatch: pytest.MonkeyPatch, max_retries: int, max_outage: float, calls: int
 ) -> None:
-    monkeypatch.setattr(limits, "_backoff", lambda _state: 0.0)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(scheduler, "_backoff", lambda _state: 0.0)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     lost = [JudgeFailure("transport", "down", retryable=True, spend=Spend(calls=1)) for _ in range(8)]
     judge = FakeJudge({"r0": [*lost, "MET"]})
     settings = CallLimits(max_outage=max_outage)
@@ -51,7 +54,7 @@ async def test_lost_replies_are_retried_for_a_time_unless_there_are_no_retries(
 
 
 async def test_outage_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_backoff", lambda _state: 0.0)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(scheduler, "_backoff", lambda _state: 0.0)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     judge = FakeJudge(JudgeFailure("transport", "down", retryable=True))
     with pytest.raises(JudgeError, match="down"):
         await ONE.grade("text", grader=PerCriterionGrader(judge, max_retries=1, limits=CallLimits(max_outage=0.2)))
@@ -69,8 +72,8 @@ async def test_wait_is_what_the_server_requests_up_to_the_maximum(monkeypatch: p
     def no_backoff(_state: object) -> float:
         raise AssertionError("the server had requested a wait")
 
-    monkeypatch.setattr(limits, "_backoff", no_backoff)
-    monkeypatch.setattr(limits, "LONGEST_WAIT", 0.1)
+    monkeypatch.setattr(scheduler, "_backoff", no_backoff)
+    monkeypatch.setattr(scheduler, "LONGEST_WAIT", 0.1)
     await ONE.grade("text", grader=PerCriterionGrader(FakeJudge(answer)))
     assert times[1] - times[0] >= 0.05
     assert 0.1 <= times[2] - times[1] < 5
@@ -94,7 +97,7 @@ async def test_call_that_hangs_ends_at_the_timeout() -> None:
     )
     report = await ONE.grade("text", grader=grader)
     assert report.criteria[0].error == "transport: no reply within 0.01 s"
-    assert (judge.requirements, report.score, report.spend.calls) == (["r0", "r0"], 0.0, 2)
+    assert (judge.requirements, report.score, report.spend.calls) == (["r0"] * 4, 0.0, 4)
 
 
 async def test_exception_of_a_users_judge_fails_one_criterion_only() -> None:
@@ -195,7 +198,7 @@ async def test_failure_that_a_judge_raises_again_and_again_is_not_changed() -> N
     for _ in range(2):
         with pytest.raises(JudgeError) as error:
             await ONE.grade("text", grader=PerCriterionGrader(FakeJudge(failure)))
-        assert error.value.report.spend.calls == 3
+        assert error.value.report.spend.calls == 5
     assert failure.spend.calls == 1
 
 
@@ -218,7 +221,7 @@ async def test_call_that_is_held_while_the_first_is_refused_waits_as_long_as_the
 
 def test_timeout_of_a_flex_call_says_which_one_to_set(server: OpenAIServer) -> None:
     server.script = lambda _call: Reply(delay=1)
-    judge = LMJudge("openai/mock", api_base=server.url, service_tier="flex")
+    judge = LMJudge("openai/mock", api_base=server.url, settings=ModelSettings(service_tier="flex"))
     grader = PerCriterionGrader(judge, max_retries=0, on_failure="abstain", limits=CallLimits(timeout=0.05))
     report = ONE.grade_sync("text", grader=grader)
     assert report.criteria[0].error == (

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, LengthPenalty, PerCriterionGrader, Rubric
-from rubric_integrations._util.threads import LONG_TEXT_CHARS
+from rubric_integrations._util.event_loop import LONG_TEXT_CHARS
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.judges import LMJudge
-from rubric_integrations.judges.prompts import adapter, render
+from rubric_integrations.judges import LMJudge, calling
+from rubric_integrations.judges.prompts import render
 from tests.fakes import FakeJudge, FakeModel
 from tests.openai_server import OpenAIServer, Reply
 
@@ -64,6 +64,6 @@ async def test_reply_is_parsed_in_a_thread_if_it_is_long(
     server.script = lambda _call: Reply(text=json.dumps({"explanation": explanation, "verdict": "MET"}))
     judge = LMJudge("openai/m", api_base=server.url)
     await RUBRIC.grade("warm up: the first reply is compared with what DSPy reads", grader=PerCriterionGrader(judge))
-    on_loop = note_threads(monkeypatch, adapter, "parse_reply")
+    on_loop = note_threads(monkeypatch, calling, "parse_reply")
     assert (await RUBRIC.grade("x", grader=PerCriterionGrader(judge))).complete
     assert on_loop == [is_on_loop]

@@ -9,13 +9,11 @@ import pytest
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.graders.early_stopping import question_order
+from rubric_integrations.graders.per_criterion import question_order
 from rubric_integrations.rubric import Criterion
 from rubric_integrations.runs import Ledger, rescore
-from rubric_integrations.submission.attachments import Attachment
-from rubric_integrations.submission.evidence import missing_evidence
-from rubric_integrations.submission.steps import Step
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.submission import Attachment, Step, Trajectory
+from rubric_integrations.submission.submission import missing_evidence
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, batch_of
 
 TRAJECTORY = Trajectory(steps=(Step(role="user", text="What was it?"), Step(role="assistant", text="8.4%")))

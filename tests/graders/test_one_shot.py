@@ -12,7 +12,7 @@ import pytest
 from rubric_integrations import Criterion, EvaluationReport, JudgeError, Rubric
 from rubric_integrations.graders import PerCriterionOneShotGrader
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.results import JudgeFailure, Spend
+from rubric_integrations.scoring import JudgeFailure, Spend
 from tests.fakes import FakeBatchJudge, batch_of
 from tests.graders.rubrics import rubric_of
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -60,7 +60,7 @@ def test_criterion_that_stays_without_an_answer_fails_alone(server: OpenAIServer
     report = grade(server, lambda _call: [entry(1), entry(3, "UNMET")], on_failure="abstain")
     assert [row.verdict for row in report.criteria] == ["MET", None, "UNMET"]
     assert (report.criteria[1].error, report.score, report.complete) == ("parse: no answer", 1.0, False)
-    assert len(server.calls) == 2
+    assert len(server.calls) == 4
     with pytest.raises(JudgeError, match="`c2` was not judged: parse: no answer"):
         grade(server, lambda _call: [entry(1), entry(3)])
 

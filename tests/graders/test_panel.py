@@ -9,10 +9,10 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
-from rubric_integrations.graders.limits import CallLimiter
 from rubric_integrations.graders.panel import make_panel
+from rubric_integrations.graders.scheduler import CallLimiter
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import ONE
 from tests.openai_server import OpenAIServer, Reply

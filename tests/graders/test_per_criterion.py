@@ -10,7 +10,7 @@ import pytest
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric, Submission
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.judges import LMJudge, Question
-from rubric_integrations.results import JudgeFailure, Judgment, Spend, TokenUsage
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend, TokenUsage
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import THREE, rubric_of
 from tests.openai_server import OpenAIServer, Reply

@@ -49,7 +49,8 @@ def test_voting_out_of_range_is_refused(settings: dict[str, Any], words: str) ->
 
 @pytest.mark.parametrize(
     "settings", [{"max_concurrency": 0}, {"max_concurrency": True}, {"max_concurrency": 2.0}, {"timeout": 0},
-                 {"timeout": float("inf")}, {"step_limit": 0}, {"step_limit": True}, {"chunk_size": 4}],
+                 {"timeout": float("inf")}, {"max_outage": -1}, {"max_outage": float("nan")}, {"step_limit": 0},
+                 {"step_limit": True}, {"chunk_size": 4}],
 )  # fmt: skip
 def test_call_limits_out_of_range_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):

@@ -12,11 +12,10 @@ from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubri
 from rubric_integrations.checks import registry
 from rubric_integrations.graders import CallLimits, Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge, Question
-from rubric_integrations.results import JudgeFailure, LabelledJudgment
-from rubric_integrations.rubric.check import Check
+from rubric_integrations.rubric import Check
 from rubric_integrations.runs import Ledger, rescore
-from rubric_integrations.submission.steps import Step, ToolCall
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.scoring import JudgeFailure, LabelledJudgment
+from rubric_integrations.submission import Step, ToolCall, Trajectory
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeModel, FakeOverallJudge, batch_of
 from tests.graders.rubrics import ONE
 

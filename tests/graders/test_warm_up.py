@@ -11,11 +11,10 @@ import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader
-from rubric_integrations.graders.concurrency import AdaptiveConcurrency
-from rubric_integrations.graders.warm_up import WarmUp
+from rubric_integrations.graders.endpoint import AdaptiveConcurrency, WarmUp
 from rubric_integrations.judges import BatchResult, Question
-from rubric_integrations.results import JudgeFailure, Judgment
-from rubric_integrations.results.usage import NO_SPEND
+from rubric_integrations.scoring import JudgeFailure, Judgment
+from rubric_integrations.scoring.judgment import NO_SPEND
 from tests.fakes import FakeBatchJudge, FakeJudge
 
 RUBRIC = Rubric([Criterion(requirement="r0"), Criterion(requirement="r1"), Criterion(requirement="r2")])

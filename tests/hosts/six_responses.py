@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
 
@@ -58,3 +58,41 @@ async def judge(system: str, user: str) -> str:
 def make_grader() -> PerCriterionGrader:
     """Return a grader with that judge, which does not repeat an unreadable reply."""
     return PerCriterionGrader(judge, max_retries=0)
+
+
+class Output(NamedTuple):
+    """A value that a program returns, and the text that is graded of it; None if there is nothing to grade."""
+
+    value: Any
+    graded: str | None
+
+
+_RIGHT = ROWS[0].response
+_CHAT = [{"role": "user", "content": QUERY}, {"role": "assistant", "content": _RIGHT}]
+
+OUTPUTS = {
+    "text": Output(_RIGHT, _RIGHT),
+    "response": Output({"response": _RIGHT}, _RIGHT),
+    "several names": Output({"answer": "I would say 9%.", "output": _RIGHT}, _RIGHT),
+    "another spelling": Output({"Answer": _RIGHT}, _RIGHT),
+    "outputs": Output({"outputs": _RIGHT, "completion": "I would say 9%."}, _RIGHT),
+    "further keys": Output({"answer": _RIGHT, "tokens": 12, "score": 1.0}, _RIGHT),
+    "within another": Output({"output": {"answer": _RIGHT, "tokens": 12}}, _RIGHT),
+    "first without a value": Output({"output": None, "answer": _RIGHT}, _RIGHT),
+    "thinking": Output({"thinking": "9%?", "output": _RIGHT}, _RIGHT),
+    "messages": Output(_CHAT, _RIGHT),
+    "state": Output({"messages": _CHAT, "remaining_steps": 3}, _RIGHT),
+    "structured response": Output({"messages": _CHAT, "structured_response": {"margin": 8.4}}, '{"margin": 8.4}'),
+    "message": Output({"role": "assistant", "content": _RIGHT}, _RIGHT),
+    "one other key": Output({"finding": _RIGHT}, json.dumps({"finding": _RIGHT})),
+    "other keys": Output({"margin": "8.4%", "source": "report"}, '{"margin": "8.4%", "source": "report"}'),
+    "structured value": Output({"answer": {"margin": "8.4%"}}, '{"margin": "8.4%"}'),
+    "JSON in a text": Output('{"response": "8.4%"}', '{"response": "8.4%"}'),
+    "empty text": Output("", None),
+    "empty value": Output({"answer": ""}, None),
+    "blank value": Output({"answer": " \n"}, None),
+    "null": Output({"answer": None}, None),
+    "empty mapping": Output({}, None),
+    "empty messages": Output({"messages": []}, None),
+}
+"""Outputs of programs in each form that hosts pass, by what is special about them."""

@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
+from rubric_integrations import PerCriterionGrader
 from rubric_integrations.inspect_ai import rubric_scorer
 from rubric_integrations.mlflow import RubricScorer
+from rubric_integrations.ray import grade_dataset
 
 RUBRIC = [{"requirement": "Says 42", "check": {"number": 42}}]
 
@@ -22,3 +24,9 @@ def test_scorer_without_inspect_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "inspect_ai.scorer", None)
     with pytest.raises(ImportError, match="Inspect is not installed: pip install inspect-ai"):
         rubric_scorer(RUBRIC, "offline")
+
+
+def test_dataset_without_ray_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray.data", None)
+    with pytest.raises(ImportError, match=r"Ray Data is not installed: pip install 'ray\[data\]'"):
+        grade_dataset(object(), RUBRIC, PerCriterionGrader("offline"))

@@ -11,9 +11,8 @@ from dspy.utils.callback import BaseCallback
 
 from rubric_integrations import Criterion, Option, Rubric, Scale, Submission
 from rubric_integrations.judges import Judge, LMJudge, Question
-from rubric_integrations.results import Judgment
-from rubric_integrations.submission.steps import Step, ToolCall
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.scoring import Judgment
+from rubric_integrations.submission import Step, ToolCall, Trajectory
 from tests.openai_server import OpenAIServer
 
 BINARY = Criterion(requirement="Names the river")
@@ -73,9 +72,16 @@ def judge_one(
     return asyncio.run(judge.judge(Question(submission, criterion, "Be fair.")))
 
 
+class Listener(BaseCallback):
+    """A callback that listens to calls of models, so that they must go through DSPy."""
+
+    def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+        """Do nothing with the call."""
+
+
 def judge_at(server: OpenAIServer, *, fast: bool = True, model: str = "openai/mock", **settings: Any) -> LMJudge:
-    """Make a judge that calls the server: by the fast path, or with a callback, so that it goes through DSPy."""
-    callbacks = [] if fast else [BaseCallback()]
+    """Make a judge that calls the server: by the fast path, or with a listener, so that it goes through DSPy."""
+    callbacks: list[BaseCallback] = [] if fast else [Listener()]
     defaults: dict[str, Any] = {"cache": False, "api_base": server.url, "api_key": "k", "num_retries": 0}
     lm = dspy.LM(model, callbacks=callbacks, **defaults | settings)
     return LMJudge(lm, framework_cache=lm.cache)

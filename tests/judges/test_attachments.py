@@ -15,11 +15,10 @@ from langchain_core.messages import AIMessage
 
 from rubric_integrations import PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.judges import LMJudge, Question
-from rubric_integrations.judges.examples import as_example
-from rubric_integrations.judges.stored import StoredJudge
-from rubric_integrations.results import JudgeFailure, LabelledJudgment
+from rubric_integrations.judges import LMJudge, Question, as_example
+from rubric_integrations.judges.store import StoredJudge
 from rubric_integrations.runs import Ledger, rescore
+from rubric_integrations.scoring import JudgeFailure, LabelledJudgment
 from rubric_integrations.submission import Attachment
 from tests.fakes import FakeModel, FakeStore
 from tests.judges.direct.test_attachments import CHART, NOTES, ONLINE, PDF, PNG, submission

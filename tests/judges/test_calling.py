@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import dspy
 import pytest
-from dspy.utils.callback import BaseCallback
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
+from rubric_integrations._util.event_loop import LONG_TEXT_CHARS
 from rubric_integrations.graders import PerCriterionOneShotGrader
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.results import JudgeFailure
-from tests.judges.questions import MET_REPLY, question_about
+from rubric_integrations.judges.prompts import sanitize
+from rubric_integrations.scoring import JudgeFailure
+from tests.fakes import judge_with
+from tests.judges.questions import MET_REPLY, Listener, question_about
 from tests.openai_server import Call, OpenAIServer, Reply
 
 RUBRIC = Rubric([Criterion(requirement=f"r{number}") for number in range(4)])
@@ -35,7 +38,7 @@ def refusing(*formats: str, status: int = 400, message: str = "unknown parameter
 
 
 def judge_for(server: OpenAIServer, model: str, *, through_dspy: bool = False) -> LMJudge:
-    callbacks: list[Any] = [BaseCallback()] if through_dspy else []
+    callbacks: list[Any] = [Listener()] if through_dspy else []
     return LMJudge(dspy.LM(model, api_base=server.url, api_key="k", cache=False, num_retries=0, callbacks=callbacks))
 
 
@@ -132,7 +135,7 @@ def refusing_temperature(call: Call) -> Reply:
 def named_judge(server: OpenAIServer, *, through_dspy: bool = False, **settings: Any) -> LMJudge:
     judge = LMJudge(MODELS[0], api_base=server.url, **settings)
     if through_dspy:
-        judge.lm.callbacks.append(BaseCallback())
+        judge.lm.callbacks.append(Listener())
     return judge
 
 
@@ -174,7 +177,7 @@ async def test_refused_default_temperature_is_left_out_on_every_path(
     server.script = lambda call: (
         Reply(status=400, raw=refusal) if "temperature" in call.body else Reply(verdict="MET", raw=reply)
     )
-    judgment = await LMJudge(model, api_base=server.url, api_key="k", **settings).judge(question_about())
+    judgment = await judge_with(model, api_base=server.url, api_key="k", **settings).judge(question_about())
     assert judgment.verdict == "MET"
     assert [call.body.get("temperature") for call in server.calls] == [0, None]
 
@@ -215,3 +218,57 @@ async def test_optimizer_can_call_a_judge_whose_server_refuses_the_default_tempe
     server.calls.clear()
     await judge.acall(**inputs)
     assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("through_dspy", [False, True])
+@pytest.mark.parametrize(
+    ("model", "reply", "searches"),
+    [
+        (MODELS[0], MET_REPLY, 0),
+        (MODELS[1], MET_REPLY, 0),
+        (MODELS[1], f"```json\n{MET_REPLY}\n```", 0),
+        (MODELS[1], f"Here is my judgment:\n{MET_REPLY}", 1),
+    ],
+)
+def test_submission_is_searched_for_verdicts_once_and_only_if_the_reply_is_more_than_an_object(
+    server: OpenAIServer,
+    monkeypatch: pytest.MonkeyPatch,
+    through_dspy: bool,
+    model: str,
+    reply: str,
+    searches: int,
+) -> None:
+    searched: list[str] = []
+    decode = sanitize.compact_forms
+
+    def record(text: str) -> Any:
+        searched.append(text)
+        return decode(text)
+
+    monkeypatch.setattr(sanitize, "compact_forms", record)
+    server.script = lambda _call: Reply(text=reply)
+    # No other test has the same text, which would be in the cache.
+    response = f"The Nile, as {model} read it ({through_dspy}) in a reply of {len(reply)} characters."
+    grader = PerCriterionGrader(judge_for(server, model, through_dspy=through_dspy), max_retries=0)
+    assert RUBRIC.grade_sync(response, grader=grader).score == 1.0
+    assert searched.count(response) == searches
+
+
+@pytest.mark.parametrize("through_dspy", [False, True])
+def test_long_submission_is_searched_for_verdicts_in_a_thread(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, through_dspy: bool
+) -> None:
+    threads: set[str] = set()
+    decode = sanitize.compact_forms
+
+    def record(text: str) -> Any:
+        if len(text) > LONG_TEXT_CHARS:
+            threads.add(threading.current_thread().name)
+        return decode(text)
+
+    monkeypatch.setattr(sanitize, "compact_forms", record)
+    server.script = lambda _call: Reply(text=f"Here is my judgment:\n{MET_REPLY}")
+    judge = judge_for(server, MODELS[1], through_dspy=through_dspy)
+    response = "The Nile. " * (LONG_TEXT_CHARS // 5)
+    assert RUBRIC.grade_sync(response, grader=PerCriterionGrader(judge, max_retries=0)).score == 1.0
+    assert threads == {"rubric-integrations-call"}

@@ -15,7 +15,7 @@ import pytest
 from rubric_integrations import Criterion
 from rubric_integrations.judges import BatchResult, Cascade, LMJudge, OfflineJudge, Question
 from rubric_integrations.judges.cascade import is_kept
-from rubric_integrations.results import JudgeFailure, Judgment, LabelledJudgment, Spend
+from rubric_integrations.scoring import JudgeFailure, Judgment, LabelledJudgment, Spend
 from rubric_integrations.submission import Submission
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeModel
 from tests.judges.questions import BINARY, CHOICE, UNMET_REPLY

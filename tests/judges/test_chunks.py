@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Submission
+from rubric_integrations.graders.per_criterion import join_outcomes, split_question
 from rubric_integrations.judges import Question
-from rubric_integrations.judges.chunks import join_outcomes, split_question
-from rubric_integrations.results import JudgeFailure, Judgment, to_judgment
-from rubric_integrations.results.judgment import Outcome
+from rubric_integrations.scoring import JudgeFailure, Judgment, to_judgment
+from rubric_integrations.scoring.judgment import Outcome
 from tests.fakes import ONE_CALL
 
 CRITERION = Criterion(requirement="r")

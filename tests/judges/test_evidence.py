@@ -13,17 +13,13 @@ from rich.console import Console
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.dspy import feedback
 from rubric_integrations.graders import GRADERS, PerCriterionOneShotGrader
-from rubric_integrations.judges import LMJudge, Question
-from rubric_integrations.judges.examples import as_example
-from rubric_integrations.judges.prompts.citations import parse_citations
+from rubric_integrations.judges import LMJudge, Question, as_example
+from rubric_integrations.judges.prompts.parse import parse_citations
 from rubric_integrations.langchain.feedback import to_feedback
-from rubric_integrations.reporting.terminal import report_table
-from rubric_integrations.results import JudgeFailure, Judgment, LabelledJudgment
-from rubric_integrations.runs import Ledger, rescore
-from rubric_integrations.runs.summary import Graded
-from rubric_integrations.submission import Row
-from rubric_integrations.submission.steps import Step, ToolCall
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.reporting import report_table
+from rubric_integrations.runs import Graded, Ledger, rescore
+from rubric_integrations.scoring import JudgeFailure, Judgment, LabelledJudgment
+from rubric_integrations.submission import Row, Step, ToolCall, Trajectory
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeModel, FakeOverallJudge, FakeStore, batch_of
 from tests.judges.questions import BINARY, NEEDING, STEPS, with_steps
 

@@ -10,7 +10,7 @@ import pytest
 from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, Scale, Submission
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge, as_example
-from rubric_integrations.results import LabelledJudgment
+from rubric_integrations.scoring import LabelledJudgment
 from tests.fakes import FakeModel
 from tests.judges.questions import CLEAR, MET_REPLY, judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply

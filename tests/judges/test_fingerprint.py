@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 
 import dspy
 import pytest
 
 from rubric_integrations import Criterion, Submission
-from rubric_integrations.judges import LMJudge
-from rubric_integrations.results import LabelledJudgment
+from rubric_integrations.judges import LMJudge, ModelSettings, lm_judge
+from rubric_integrations.scoring import LabelledJudgment
+from tests.fakes import judge_with
 from tests.judges.questions import BINARY
 
 SECRETS: Any = {"api_key": "S1", "aws_secret_access_key": "S2", "azure_ad_token": "S3", "extra_headers": {"x": "S4"}}
@@ -41,8 +45,8 @@ def test_fingerprint_depends_on_every_setting_but_the_key(change: dict[str, Any]
     plain: dict[str, Any] = {"model": "openai/mock", "api_key": "k"}
     changed: dict[str, Any] = plain | change
     another_key: dict[str, Any] = plain | {"api_key": "another"}
-    assert LMJudge(**changed).fingerprint() != LMJudge(**plain).fingerprint()
-    assert LMJudge(**another_key).fingerprint() == LMJudge(**plain).fingerprint()
+    assert judge_with(**changed).fingerprint() != judge_with(**plain).fingerprint()
+    assert judge_with(**another_key).fingerprint() == judge_with(**plain).fingerprint()
 
 
 def nameless_function() -> Any:
@@ -55,7 +59,7 @@ def nameless_function() -> Any:
 
 def test_name_stands_for_the_model_its_address_and_its_client() -> None:
     def fingerprint(model: Any = "openai/m", **settings: Any) -> str | None:
-        return LMJudge(model, name="llama", **settings).fingerprint()
+        return judge_with(model, name="llama", **settings).fingerprint()
 
     one = fingerprint(api_base="http://one/v1", temperature=0)
     assert one == fingerprint(api_base="https://two:8000/openai/v1?version=1", temperature=0)
@@ -81,7 +85,7 @@ def test_empty_name_is_refused() -> None:
 
 def test_fingerprint_depends_on_headers_but_shows_none() -> None:
     def fingerprint(**headers: str) -> str | None:
-        return LMJudge("openai/mock", headers=headers or None).fingerprint()
+        return LMJudge("openai/mock", settings=ModelSettings(headers=headers or None)).fingerprint()
 
     assert "S3CRET" not in str(fingerprint(Route="S3CRET"))
     assert "oute" not in str(fingerprint(Route="S3CRET"))
@@ -115,12 +119,18 @@ def test_fingerprint_has_no_credential_and_depends_on_everything_else(place: str
 
 @pytest.mark.parametrize("value", ["Bearer 1234", "basic bWU6MTIzNA==", "Token 1234"])
 def test_fingerprint_has_no_credential_that_only_its_scheme_shows(value: str) -> None:
-    assert LMJudge("openai/mock", headers={"X-Team": value}).fingerprint() == LMJudge("openai/mock").fingerprint()
+    assert (
+        LMJudge("openai/mock", settings=ModelSettings(headers={"X-Team": value})).fingerprint()
+        == LMJudge("openai/mock").fingerprint()
+    )
 
 
 def test_fingerprint_does_not_depend_on_the_service_tier() -> None:
     # The tier changes the price and the delay of an answer, and not the answer: what is stored stays valid.
-    assert LMJudge("openai/mock", service_tier="flex").fingerprint() == LMJudge("openai/mock").fingerprint()
+    assert (
+        LMJudge("openai/mock", settings=ModelSettings(service_tier="flex")).fingerprint()
+        == LMJudge("openai/mock").fingerprint()
+    )
 
 
 def test_fingerprint_is_the_same_for_the_default_temperature_and_for_0() -> None:
@@ -144,3 +154,69 @@ def test_field_of_an_example_changes_the_fingerprint_only_if_a_prompt_shows_it()
         return LMJudge("openai/mock", examples=[label]).fingerprint()
 
     assert fingerprint() == fingerprint(judge="second") != fingerprint(operator="supports")
+
+
+def test_fingerprint_of_a_judge_that_did_not_change_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    compute = lm_judge.fingerprint_model_judge
+
+    def count(*arguments: Any) -> str | None:
+        calls.append(arguments)
+        return compute(*arguments)
+
+    monkeypatch.setattr(lm_judge, "fingerprint_model_judge", count)
+    judge = LMJudge("openai/mock", examples=[EXAMPLE])
+    assert len({judge.fingerprint() for _ in range(20)}) == len(calls) == 1
+
+
+def predictor(judge: LMJudge, name: str) -> Any:
+    return getattr(judge, name)
+
+
+def load_strict_prompts(judge: LMJudge, folder: Path) -> None:
+    LMJudge("openai/mock", system_prompt="Be strict.").save(folder / "judge.json")
+    judge.load(folder / "judge.json")
+
+
+CHANGES: dict[str, Callable[[LMJudge, Path], Any]] = {
+    "loaded": load_strict_prompts,
+    "instructions": lambda judge, _: setattr(
+        judge.criterion, "signature", predictor(judge, "criterion").signature.with_instructions("Be strict.")
+    ),
+    "predictor": lambda judge, _: setattr(judge, "scale", dspy.Predict("scale, submission -> score")),
+    "demo": lambda judge, _: predictor(judge, "criterion").demos.append(
+        dspy.Example(criterion="Is kind", verdict="MET")
+    ),
+    "changed demo": lambda judge, _: predictor(judge, "scale").demos[0].update(reason="It thanks the reader."),
+    "examples": lambda judge, _: setattr(judge, "examples", (EXAMPLE, EXAMPLE)),
+    "example": lambda judge, _: cast("list[Any]", judge.examples).append(EXAMPLE),
+    "max_examples": lambda judge, _: setattr(judge, "max_examples", 1),
+    "name": lambda judge, _: setattr(judge, "name", "llama"),
+    "model": lambda judge, _: setattr(judge, "lm", judge.lm.copy(model="openai/other")),
+    "setting": lambda judge, _: judge.lm.kwargs.update(seed=9),
+    "nested setting": lambda judge, _: judge.lm.kwargs["extra_body"].update(top_k=9),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_fingerprint_follows_a_change_of_the_judge(change: Callable[[LMJudge, Path], object], tmp_path: Path) -> None:
+    judge = LMJudge(dspy.LM("openai/mock", extra_body={"top_k": 1}), examples=[EXAMPLE])
+    judge.examples = [EXAMPLE]
+    judge.scale.demos.append({"criterion": "Is kind", "score": 1})
+    before = judge.fingerprint()
+    change(judge, tmp_path)
+    assert judge.fingerprint() != before
+    assert judge.fingerprint() == copy.copy(judge).fingerprint()
+
+
+def test_fingerprint_follows_the_server_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = LMJudge("openai/mock", api_key="k")
+    before = judge.fingerprint()
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://other/v1")
+    assert judge.fingerprint() != before
+
+
+def test_fingerprints_of_a_judge_and_its_changed_copy_differ() -> None:
+    judge = LMJudge("openai/mock")
+    assert judge.fingerprint() == judge.with_examples([]).fingerprint() != judge.with_examples([EXAMPLE]).fingerprint()
+    assert judge.fingerprint() == LMJudge("openai/mock").fingerprint()

@@ -13,7 +13,7 @@ from langchain_openai import ChatOpenAI
 from rubric_integrations import PerCriterionGrader, Submission
 from rubric_integrations.judges import LMJudge, as_judge, lm_from_fn
 from rubric_integrations.judges.protocol import fingerprint_of
-from rubric_integrations.judges.stored import StoredJudge
+from rubric_integrations.judges.store import StoredJudge
 from tests.fakes import FakeJudge, FakeModel, FakeStore
 from tests.judges.questions import BINARY, MET_REPLY, question_about
 

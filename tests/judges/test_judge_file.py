@@ -16,14 +16,11 @@ import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.judges import LMJudge, Question, as_judge
-from rubric_integrations.judges.alignment_record import AlignmentRecord
-from rubric_integrations.judges.chunks import split_question
-from rubric_integrations.judges.offline import OfflineJudge
+from rubric_integrations.graders.per_criterion import split_question
+from rubric_integrations.judges import AlignmentRecord, LMJudge, ModelSettings, OfflineJudge, Question, as_judge
 from rubric_integrations.langchain import RubricEvaluator, RubricRunnable
-from rubric_integrations.results import Judgment, LabelledJudgment
-from rubric_integrations.results.estimate import Estimate
-from rubric_integrations.results.labels import judgment_digest
+from rubric_integrations.scoring import Judgment, LabelledJudgment
+from rubric_integrations.scoring.labels import Estimate, judgment_digest
 from tests.fakes import FakeModel
 from tests.judges.questions import MET_REPLY, judge_one
 from tests.openai_server import OpenAIServer
@@ -80,7 +77,9 @@ def test_copy_of_an_aligned_judge_keeps_its_alignment(name: str) -> None:
 
 def test_saved_judge_is_loaded_with_its_figures_and_settings(tmp_path: Path) -> None:
     label = LabelledJudgment(submission=NEW, criterion=NAMES_YEAR, verdict="UNMET")
-    judge = LMJudge("openai/m", api_key="none", seed=0, max_tokens=99, examples=[label], max_examples=1)
+    judge = LMJudge(
+        "openai/m", api_key="none", settings=ModelSettings(seed=0, max_tokens=99), examples=[label], max_examples=1
+    )
     judge.alignment = record()
     judge.save(tmp_path / "judge.json")
     with warnings.catch_warnings():

@@ -10,7 +10,7 @@ import pytest
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric, Submission
 from rubric_integrations.judges import BatchJudge, Judge, LMJudge, OverallJudge, as_judge
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeModel
 from tests.judges.prompts.test_sanitize import FORGERIES
 from tests.judges.questions import BINARY, MET_REPLY, RUBRIC, UNMET_REPLY, judge_at, judge_one, question_about
@@ -147,4 +147,4 @@ async def test_overall_score_of_the_model_is_returned_unchecked() -> None:
     overall = await LMJudge(FakeModel('{"explanation": "e", "overall_score": 150}')).judge_overall(
         question_about().submission, RUBRIC
     )
-    assert overall.percent == 150  # `ValidatedJudge`, in which every grader wraps its judges, refuses it
+    assert overall.percent == 150  # the scheduler of every grader validates and refuses it

@@ -9,7 +9,7 @@ import pytest
 
 from rubric_integrations import Criterion, Option
 from rubric_integrations.judges import read_recorded_reply
-from rubric_integrations.rubric.criterion import Scale
+from rubric_integrations.rubric import Scale
 from tests.conftest import SHARED
 
 BINARY = Criterion(requirement="Names the dose")

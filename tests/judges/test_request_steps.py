@@ -10,7 +10,7 @@ import pytest
 
 from rubric_integrations import Criterion, Option, Scale, Submission
 from rubric_integrations.judges import LMJudge, Question, lm_from_fn
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 from rubric_integrations.submission import Attachment
 from tests.fakes import FakeModel
 from tests.openai_server import OpenAIServer

@@ -12,10 +12,11 @@ import dspy
 import pytest
 from dspy.teleprompt.gepa.gepa import GEPA
 
-from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission
-from rubric_integrations.judges import LMJudge, as_example, saving
+from rubric_integrations import Check, Criterion, Option, PerCriterionGrader, Rubric, Submission
+from rubric_integrations.judges import LMJudge, as_example
+from rubric_integrations.judges import saved as saving
 from rubric_integrations.judges.prompts.signatures import JudgeScale
-from rubric_integrations.results import LabelledJudgment
+from rubric_integrations.scoring import LabelledJudgment
 from tests.dspy.programs import HINT, task_lm
 from tests.fakes import FakeModel
 from tests.judges.questions import UNMET_REPLY, judge_one
@@ -48,6 +49,7 @@ def agrees(gold: Any, pred: Any, trace: object = None, *_more: object) -> Any:
     return right if trace is not None else dspy.Prediction(score=float(right), feedback=feedback)
 
 
+@pytest.mark.optimizers
 def test_gepa_aligns_a_judge_with_labels_and_the_grader_uses_its_instructions(
     server: OpenAIServer, tmp_path: Path
 ) -> None:
@@ -151,3 +153,38 @@ def test_instructions_and_examples_are_saved_and_loaded_without_the_model(tmp_pa
     assert judge_one(loaded).verdict == "UNMET"
     assert "Compiled instructions." in model.prompts[0][0]
     assert "[assistant]" in model.prompts[0][1]
+
+
+@pytest.mark.parametrize(
+    ("criterion", "verdict"),
+    [
+        (
+            Criterion(
+                requirement="How does it address the reader?",
+                weight=1,
+                options=[Option(label="rude", value=0), Option(label="polite", value=1), Option(label="n/a", na=True)],
+            ),
+            "rude",
+        ),
+        (
+            Criterion(
+                requirement="Says nothing",
+                weight=1,
+                check=Check.model_validate({"fields": [{"path": "answer", "equals": None}]}),
+            ),
+            "MET",
+        ),
+        (Criterion(requirement="Is kind", weight=1.0, importance="essential"), "UNMET"),
+    ],
+)
+def test_example_whose_criterion_sets_defaults_is_loaded_as_it_was_saved(
+    criterion: Criterion, verdict: str, tmp_path: Path
+) -> None:
+    example = LabelledJudgment(submission=Submission(response="Go away."), criterion=criterion, verdict=verdict)
+    judge = LMJudge(FakeModel(UNMET_REPLY), examples=[example])
+    judge.save(tmp_path / "judge.json")
+    loaded = LMJudge(FakeModel(UNMET_REPLY))
+    loaded.load(tmp_path / "judge.json")
+    (loaded_example,) = loaded.examples
+    assert loaded_example == example
+    assert loaded_example.criterion.model_fields_set == criterion.model_fields_set

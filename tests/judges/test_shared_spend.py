@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rubric_integrations.judges.shared_spend import NOTHING, Allowance, Claim, Shares
-from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitReached
-from rubric_integrations.results import Judgment, Spend
+from rubric_integrations.judges.spend import NOTHING, Allowance, Claim, Shares, SpendLimit, SpendLimitReached
+from rubric_integrations.scoring import Judgment, Spend
 
 
 class Claims:

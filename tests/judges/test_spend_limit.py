@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rubric_integrations.graders import CallLimits, scheduler
+from rubric_integrations.graders.scheduler import CallLimiter, limit_judge
 from rubric_integrations.judges import Question
-from rubric_integrations.judges.spend_limit import SpendLimit, SpendLimitReached
-from rubric_integrations.results import JudgeFailure, Judgment, Spend
+from rubric_integrations.judges.spend import SpendLimit, SpendLimitReached
+from rubric_integrations.judges.store import StoreError
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
 from tests.fakes import FakeJudge
 from tests.judges.questions import BINARY, question_about
 
@@ -87,6 +90,21 @@ async def test_call_that_is_cancelled_is_counted_with_an_unknown_cost() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert limit.spend == Spend(calls=1, usage=None, cost=None)
+
+
+async def test_call_that_was_cancelled_before_it_was_sent_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge, limit = FakeJudge(), SpendLimit(max_calls=1, max_cost=1.0)
+    limited = limit_judge(judge, CallLimiter(0, CallLimits(), spend_limit=limit))
+
+    def lose_lease() -> None:
+        raise StoreError("the lease has expired")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduler, "check_lease", lose_lease)
+        with pytest.raises(StoreError):
+            await limited.judge(QUESTION)
+    assert (judge.questions, limit.spend) == ([], Spend())
+    assert (await limited.judge(QUESTION)).verdict == "MET"
 
 
 async def test_call_without_an_answer_counts_as_the_most_expensive_call() -> None:

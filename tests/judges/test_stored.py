@@ -22,8 +22,8 @@ from rubric_integrations.graders import (
     RubricAsJudgeGrader,
 )
 from rubric_integrations.judges import JudgmentStore, LMJudge
-from rubric_integrations.judges.stored import Lease, StoredJudge
-from rubric_integrations.results import JudgeFailure, Judgment, Spend
+from rubric_integrations.judges.store import Lease, StoredJudge
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, FakeStore, batch_of
 from tests.judges.questions import BINARY, question_about
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -277,7 +277,9 @@ def test_metrics_share_a_store_and_noise_does_not_use_it(server: OpenAIServer) -
     store = FakeStore()
     example, pred = dspy.Example(question="q").with_inputs("question"), dspy.Prediction(answer="a")
     metrics = [
-        RubricMetric(Rubric([BINARY]), grader=PerCriterionGrader(LMJudge("openai/m", api_base=server.url)), store=store)
+        RubricMetric(
+            Rubric([BINARY]), grader=PerCriterionGrader(LMJudge("openai/m", api_base=server.url)), ledger=store
+        )
         for _ in range(2)
     ]
     for metric in metrics:

@@ -16,11 +16,11 @@ from rubric_integrations.graders import (
     PerCriterionOneShotGrader,
     RubricAsJudgeGrader,
 )
-from rubric_integrations.graders.limited_judge import LimitedJudge
+from rubric_integrations.graders.scheduler import LimitedJudge
 from rubric_integrations.judges import BatchResult, Judge, JudgeWrapper
-from rubric_integrations.judges.spend_limit import SpendLimit
-from rubric_integrations.judges.validation import ValidatedJudge, validate_batch, validate_judgment, validate_overall
-from rubric_integrations.results import JudgeFailure, Judgment, Spend
+from rubric_integrations.judges.spend import SpendLimit
+from rubric_integrations.judges.validation import validate_batch, validate_judgment, validate_overall
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
 from tests.fakes import ONE_CALL, FakeBatchJudge, FakeJudge, FakeOverallJudge, FakeStore, batch_of
 from tests.judges.questions import BINARY, CLEAR, SCALE, question_about
 
@@ -101,7 +101,7 @@ def test_invalid_verdict_of_a_users_judge_is_never_scored(form: str, verdict: st
     else:
         assert (row.verdict, row.value) == (None, None)
         assert (row.error or "").startswith("parse: ")
-        assert row.spend.calls == (2 if form == "per criterion" else 0)
+        assert row.spend.calls == (4 if form == "per criterion" else 0)
 
 
 def test_panel_counts_votes_of_the_same_verdict_in_other_forms_together() -> None:
@@ -153,10 +153,10 @@ def test_object_that_is_no_result_ends_a_grade_with_a_clear_message() -> None:
 def test_number_that_a_batch_omits_is_requested_once_more_and_is_then_a_parse_failure() -> None:
     judge = FakeBatchJudge(batch_of({1: "MET"}), batch_of({}))
     report = TWO.grade_sync("text", grader=PerCriterionOneShotGrader(judge, on_failure="abstain"))
-    assert judge.requests == [[1, 2], [2]]
+    assert judge.requests == [[1, 2], [2], [2], [2]]
     assert [row.verdict for row in report.criteria] == ["MET", None]
     assert report.criteria[1].error == "parse: no answer"
-    assert (report.complete, report.failed_count, report.spend.calls) == (False, 1, 2)
+    assert (report.complete, report.failed_count, report.spend.calls) == (False, 1, 4)
 
 
 def test_number_that_a_batch_omits_at_first_is_answered_by_the_second_request() -> None:
@@ -202,10 +202,10 @@ def test_overall_score_out_of_range_is_a_parse_failure_and_never_clamped(percent
     judge = FakeOverallJudge(percent)
     with pytest.raises(JudgeError, match=r"parse: the score .* is not between 0 and 100") as error:
         ONE.grade_sync("text", grader=RubricAsJudgeGrader(judge, max_retries=1))
-    assert judge.requests == 2
+    assert judge.requests == 4
     report = error.value.report
     assert (report.score, report.raw_score, report.llm_raw_score, report.passed) == (None, None, None, False)
-    assert (report.spend.calls, report.failed_count) == (2, 1)
+    assert (report.spend.calls, report.failed_count) == (4, 1)
 
 
 @pytest.mark.parametrize("percent", [0, 100, 62.5])
@@ -245,7 +245,7 @@ def test_every_judge_of_a_grader_is_validated_and_limited_exactly_once(grader_na
     ]
     for each in derived:
         for member in each.judges:
-            assert wrappers_of(member).count(LimitedJudge) == wrappers_of(member).count(ValidatedJudge) == 1
+            assert wrappers_of(member).count(LimitedJudge) == 1
             assert wrappers_of(member)[-1] is type(judge)
         assert ONE.grade_sync("text", grader=each).complete
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rubric_integrations.judges import JudgeWrapper, Question
-from rubric_integrations.judges.wrappers import innermost
-from rubric_integrations.results import Judgment
+from rubric_integrations.judges.protocol import innermost
+from rubric_integrations.scoring import Judgment
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeOverallJudge, batch_of
 from tests.judges.questions import NILE, RUBRIC, judge_at, question_about
 from tests.openai_server import OpenAIServer

@@ -92,6 +92,7 @@ def test_assert_rubric_without_a_score_is_logged(rows: list[dict[str, Any]], ser
     assert {row.get("value") for row in rows[1:]} == {"CANNOT_ASSESS"}
 
 
+@pytest.mark.processes
 def test_assert_rubric_frames_are_hidden_in_pytest(tmp_path: Path) -> None:
     path = tmp_path / "test_text.py"
     path.write_text(

@@ -38,7 +38,7 @@ def test_attachments_of_a_dataset_are_loaded_and_sent_to_the_judge(
     client = offline_client()
     monkeypatch.setattr(type(client), "list_examples", list_examples)
     judge = chat_model(server, lambda _call: Reply("MET"))
-    evaluators: list[Any] = [RubricEvaluator(RUBRIC, judge=judge, key_prefix=name) for name in ("first", "second")]
+    evaluators: list[Any] = [RubricEvaluator(RUBRIC, judge=judge, name=name) for name in ("first", "second")]
     rows: Any = evaluate(number_target, data="dataset", evaluators=evaluators, upload_results=False, client=client)
     results = {result.key: result.score for result in next(iter(rows))["evaluation_results"]["results"]}
     assert (results["first"], results["second"]) == (1.0, 1.0)

@@ -91,7 +91,7 @@ def test_evaluator_called_without_text_or_with_a_failing_judge_raises(server: Op
 
 async def test_evaluator_inside_a_running_event_loop_grades(server: OpenAIServer) -> None:
     model = chat_model(server, number_script)
-    evaluator = RubricEvaluator(lambda inputs: NUMBER_RUBRIC, judge=model, key_prefix="grade")
+    evaluator = RubricEvaluator(lambda inputs: NUMBER_RUBRIC, judge=model, name="grade")
     assert evaluator(inputs={}, outputs={"answer": number_text(6)})["score"] == 1.0
     assert (await evaluator.acall(outputs=number_text(6)))["metadata"]["criteria"][0]["key"] == "grade.right"
 
@@ -103,5 +103,5 @@ def test_evaluator_feedback_keys_list_the_criteria_of_a_fixed_rubric() -> None:
         "rubric.sourced",
         "rubric.rude",
     ]
-    varying = RubricEvaluator(lambda inputs: NUMBER_RUBRIC, judge="offline", key_prefix="grade")
+    varying = RubricEvaluator(lambda inputs: NUMBER_RUBRIC, judge="offline", name="grade")
     assert varying.feedback_keys == ["grade"]

@@ -12,10 +12,10 @@ import pytest
 from langsmith import aevaluate, evaluate
 from langsmith.schemas import Example
 
-from rubric_integrations import Rubric, Submission
+from rubric_integrations import Fields, Rubric, Submission
 from rubric_integrations.langchain import RubricEvaluator, offline_client
-from rubric_integrations.results import LabelledJudgment
-from rubric_integrations.results.labels import Sampled
+from rubric_integrations.scoring import LabelledJudgment
+from rubric_integrations.scoring.labels import Sampled
 from tests.langchain.test_tracing import RecordingClient
 
 pytestmark = pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
@@ -80,7 +80,7 @@ def run_experiment(evaluator: RubricEvaluator, labels: list[LabelledJudgment], f
 
 @pytest.mark.parametrize("function", ["evaluate", "aevaluate"])
 def test_experiment_gets_the_mean_that_people_would_give_beside_the_judges(function: str) -> None:
-    evaluator = RubricEvaluator(RUBRIC, judge=lenient, input_key="question")
+    evaluator = RubricEvaluator(RUBRIC, judge=lenient, fields=Fields(query="question"))
     summary = run_experiment(evaluator, label(range(0, COUNT, 2)) + label(range(1, COUNT, 4)), function)
     source, truth, by_judge = summary.evaluator_info, 0.75 * 0.75 + 0.25, 0.875 * 0.75 + 0.25
     assert (summary.key, source["corrected"], source["labelled"]) == (KEY, True, 60)
@@ -100,14 +100,14 @@ def test_experiment_gets_the_mean_that_people_would_give_beside_the_judges(funct
     ids=["chosen", "none"],
 )
 def test_labels_that_do_not_measure_the_judge_give_an_error_row(labels: list[LabelledJudgment], comment: str) -> None:
-    summary = run_experiment(RubricEvaluator(RUBRIC, judge=lenient, input_key="question"), labels)
+    summary = run_experiment(RubricEvaluator(RUBRIC, judge=lenient, fields=Fields(query="question")), labels)
     assert (summary.key, summary.score, summary.extra) == (KEY, None, {"error": True})
     assert summary.comment.startswith(comment)
 
 
 def test_source_info_of_feedback_tells_corrected_from_raw_and_names_the_judge() -> None:
     client = RecordingClient()
-    evaluator = RubricEvaluator(RUBRIC, judge=lenient, input_key="question")
+    evaluator = RubricEvaluator(RUBRIC, judge=lenient, fields=Fields(query="question"))
     corrected_mean = evaluator.corrected_mean(label(range(30)))
     data = examples(30)
     list(evaluate(target, data=data, evaluators=[evaluator], summary_evaluators=[corrected_mean], client=client))
@@ -121,7 +121,7 @@ def test_source_info_of_feedback_tells_corrected_from_raw_and_names_the_judge() 
 
 
 def test_evaluator_collects_grades_only_for_a_corrected_mean() -> None:
-    evaluator = RubricEvaluator(RUBRIC, judge=lenient, input_key="question")
+    evaluator = RubricEvaluator(RUBRIC, judge=lenient, fields=Fields(query="question"))
     results: Any = evaluate(
         target, data=examples(3), evaluators=[evaluator], client=offline_client(), upload_results=False
     )

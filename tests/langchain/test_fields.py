@@ -13,11 +13,11 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from pydantic import BaseModel
 
-from rubric_integrations import Rubric
-from rubric_integrations.dspy.examples import response_fields, response_text
+from rubric_integrations import Fields, Rubric
 from rubric_integrations.langchain import RubricEvaluator, RubricRunnable
-from rubric_integrations.langchain.fields import FieldSelector
-from rubric_integrations.submission.values import value_text
+from rubric_integrations.langchain.inputs import FieldSelector
+from rubric_integrations.submission.messages import value_text
+from rubric_integrations.submission.predictions import prediction_fields
 from tests.fakes import FakeJudge, FakeModel
 from tests.langchain.helpers import NUMBER_RUBRIC, chat_model, number_script, number_text
 from tests.openai_server import OpenAIServer
@@ -41,9 +41,9 @@ def get_deep_text(outputs: Any) -> str:
     ("settings", "outputs", "response"),
     [
         ({}, {"output": "a", "other": "b"}, "a"),
-        ({}, {"only": "a"}, "a"),
-        ({"output_key": "other"}, {"output": "a", "other": "b"}, "b"),
-        ({"output_key": get_deep_text}, {"deep": {"text": "c"}}, "c"),
+        ({}, {"only": "a"}, '{"only": "a"}'),
+        ({"response": "other"}, {"output": "a", "other": "b"}, "b"),
+        ({"response": get_deep_text}, {"deep": {"text": "c"}}, "c"),
         ({}, {"output": {"n": 1}}, '{"n": 1}'),
         ({}, {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "final"}]}, "final"),
         ({}, {"output": AIMessage("the text")}, "the text"),
@@ -57,7 +57,7 @@ def get_deep_text(outputs: Any) -> str:
         ({}, {"output": Product(value=42)}, '{"value": 42, "unit": "m"}'),
         ({}, {"output": [Product(value=42)]}, '[{"value": 42, "unit": "m"}]'),
         ({}, Length(42), '{"value": 42}'),
-        ({"output_key": "structured_response"}, {"structured_response": Length(42), "n": 1}, '{"value": 42}'),
+        ({"response": "structured_response"}, {"structured_response": Length(42), "n": 1}, '{"value": 42}'),
         ({}, {"messages": [("user", "q"), ("ai", "a")], "structured_response": Length(42)}, '{"value": 42}'),
         ({}, {"messages": [("user", "q"), ("ai", "the text")], "structured_response": None}, "the text"),
     ],
@@ -65,7 +65,7 @@ def get_deep_text(outputs: Any) -> str:
 def test_selected_output_is_what_the_judge_sees(settings: Any, outputs: Any, response: str) -> None:
     model = FakeModel('{"explanation": "so", "verdict": "MET"}')
     rubric = Rubric(NUMBER_RUBRIC.criteria[:1])
-    RubricEvaluator(rubric, judge=model, **settings)(inputs={"a": "x", "b": "y"}, outputs=outputs)
+    RubricEvaluator(rubric, judge=model, fields=Fields(**settings))(inputs={"a": "x", "b": "y"}, outputs=outputs)
     assert f"\n{response}\n</data" in model.prompts[0][1]
 
 
@@ -84,11 +84,9 @@ def test_conversation_that_begins_with_the_inputs_is_shown_once(server: OpenAISe
     assert server.calls[0].prompt.count("Which number?") == 1
 
 
-def test_missing_or_ambiguous_output_key_raises() -> None:
-    with pytest.raises(ValueError, match=r"`output_key` is 'text', but there are only \['output'\]"):
+def test_missing_output_key_raises() -> None:
+    with pytest.raises(ValueError, match=r"`Fields.response` is 'text', but there are only \['output'\]"):
         FieldSelector(output_key="text").select({}, {"output": "a"}, None)
-    with pytest.raises(ValueError, match=r"the outputs are \['a', 'b'\]: set `output_key`"):
-        RubricEvaluator(NUMBER_RUBRIC, judge="offline")(outputs={"a": "1", "b": "2"})
 
 
 @pytest.mark.parametrize("value", [Product(value=42), [Product(value=42)], {"a": Length(42)}, {"b", "a"}, 42, True])
@@ -96,7 +94,7 @@ def test_typed_output_has_the_same_text_as_in_dspy(value: Any) -> None:
     submission = FieldSelector().select({}, {"output": value}, {"output": value})
     assert submission is not None
     assert submission.response == submission.reference == value_text(value)
-    assert response_text(response_fields(None, dspy.Prediction(answer=value)) or {}) == value_text(value)
+    assert prediction_fields(dspy.Prediction(answer=value))["response"] == value_text(value)
 
 
 def test_structured_response_has_the_conversation_before_it_as_its_task() -> None:
@@ -144,7 +142,9 @@ def test_context_key_selects_documents_of_inputs_outputs_or_references() -> None
     chosen = FieldSelector(context_key=operator.itemgetter("passages")).select({"q": "q", "passages": "p"}, "a", None)
     assert chosen is not None
     assert chosen.context == ("p",)
-    with pytest.raises(ValueError, match=r"`context_key` is 'documents', but there are only \['answer', 'question'\]"):
+    with pytest.raises(
+        ValueError, match=r"`Fields.context` is 'documents', but there are only \['answer', 'question'\]"
+    ):
         select({"question": "q"}, {"answer": "a"}, None)
 
 

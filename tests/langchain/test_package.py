@@ -14,6 +14,7 @@ def run_python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.processes
 def test_import_loads_no_framework_and_an_adapter_loads_no_dspy() -> None:
     run_python("""
 import sys
@@ -28,6 +29,7 @@ assert RubricEvaluator(rubric, judge="offline")(outputs="a")["score"] == 1.0
 """)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
     [

@@ -8,6 +8,7 @@ import pytest
 from langsmith.evaluation.evaluator import comparison_evaluator
 from langsmith.run_helpers import tracing_context
 
+from rubric_integrations import Fields
 from rubric_integrations.langchain import compare_by_rubric
 from tests.langchain.helpers import NUMBER_RUBRIC, chat_model, make_examples, make_run, number_script, number_text
 from tests.openai_server import OpenAIServer
@@ -27,7 +28,7 @@ def test_compare_failed_run_gives_no_preference(server: OpenAIServer) -> None:
 
 
 def test_compare_output_key_selects_what_is_graded(server: OpenAIServer) -> None:
-    compare = compare_by_rubric(NUMBER_RUBRIC, judge=chat_model(server, number_script), output_key="draft")
+    compare = compare_by_rubric(NUMBER_RUBRIC, judge=chat_model(server, number_script), fields=Fields(response="draft"))
     runs = [
         make_run({"output": number_text(1), "draft": number_text(6)}),
         make_run({"output": number_text(6), "draft": number_text(1)}),

@@ -23,7 +23,6 @@ from rubric_integrations.langchain import (
     compare_by_rubric,
     labels_from_feedback,
 )
-from rubric_integrations.langchain.resolve import resolve_grader
 from tests.langchain.helpers import NUMBER_RUBRIC, make_run
 from tests.langchain.test_annotation import make_feedback
 
@@ -116,13 +115,6 @@ def test_rubric_function_that_returns_no_rubric_raises() -> None:
     wrong: Any = {"x": None}.get
     with pytest.raises(ValueError, match="the example has no rubric: the function of the row failed with TypeError"):
         RubricEvaluator(wrong, judge="offline")(inputs="x", outputs="It is 42.")
-
-
-def test_grader_is_made_once_or_returned_as_passed() -> None:
-    get_grader = resolve_grader("offline", None, "RubricEvaluator")
-    assert get_grader() is get_grader()
-    grader = PerCriterionGrader("offline")
-    assert resolve_grader(None, grader, "RubricEvaluator")() is grader
 
 
 def test_neither_or_both_of_judge_and_grader_raise() -> None:

@@ -168,8 +168,8 @@ def test_runnable_typed_output_is_graded_as_json(server: OpenAIServer) -> None:
 
 
 def test_runnable_dict_without_output_raises_with_its_keys() -> None:
-    with pytest.raises(ValueError, match=r"has no `output` \(its keys are \['ouput'\]\)"):
-        RubricRunnable(SOURCE_RUBRIC, judge="offline").invoke({"ouput": "source: a"})
+    with pytest.raises(ValueError, match=r"has no `output` \(its keys are \['input', 'ouput'\]\)"):
+        RubricRunnable(SOURCE_RUBRIC, judge="offline").invoke({"ouput": "source: a", "input": "Where?"})
 
 
 def test_runnable_rubric_function_receives_the_input(server: OpenAIServer) -> None:

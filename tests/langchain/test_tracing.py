@@ -13,7 +13,7 @@ from langsmith import Client, aevaluate, evaluate
 from langsmith.run_helpers import traceable, tracing_context
 from langsmith.schemas import TracerSession
 
-from rubric_integrations import PerCriterionGrader
+from rubric_integrations import Fields, PerCriterionGrader
 from rubric_integrations.graders import PerCriterionOneShotGrader
 from rubric_integrations.langchain import RubricEvaluator, RubricStringEvaluator, assert_rubric
 from tests.langchain.helpers import (
@@ -137,7 +137,7 @@ def test_failed_evaluation_is_a_run_with_an_error(server: OpenAIServer) -> None:
     client = RecordingClient()
     model = chat_model(server, lambda _call: Reply(status=401))
     run_experiment(client, RubricEvaluator(NUMBER_RUBRIC, judge=model), "evaluate")
-    run_experiment(client, RubricEvaluator(NUMBER_RUBRIC, judge=model, output_key="missing"), "evaluate")
+    run_experiment(client, RubricEvaluator(NUMBER_RUBRIC, judge=model, fields=Fields(response="missing")), "evaluate")
     evaluations = [run for run in client.roots() if run["name"] == "RubricEvaluator"]
     assert len(evaluations) == 2 * COUNT
     assert all(run["error"] for run in evaluations)

@@ -16,7 +16,7 @@ from rubric_integrations.langchain import (
     create_trajectory_match_evaluator,
     offline_client,
 )
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 
 Calls = list[tuple[str, Any]]
 

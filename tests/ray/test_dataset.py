@@ -168,11 +168,11 @@ def test_wrong_option_is_refused_before_ray_starts(ray_data: Any, options: dict[
         grade_dataset(ray_data.from_arrow(table_of(["a"])), RUBRIC, PerCriterionGrader("offline"), **options)
 
 
-def test_open_ledger_is_refused_in_favour_of_its_address(ray_data: Any, tmp_path: Path) -> None:
-    ds = ray_data.from_arrow(table_of(["a"]))
-    store: Any = Ledger(tmp_path / "run.sqlite")
-    with store, pytest.raises(TypeError, match="pass its path or URL"):
-        grade_dataset(ds, RUBRIC, PerCriterionGrader("offline"), ledger=store)
+def test_open_ledger_is_opened_by_each_actor_for_itself(ray_data: Any, tmp_path: Path) -> None:
+    ds = ray_data.from_arrow(table_of(["It is 42."]))
+    with Ledger(tmp_path / "run.sqlite") as store:
+        grades = grade_dataset(ds, RUBRIC, PerCriterionGrader("offline"), ledger=store)
+        assert [row["error"] for row in grades.take_all()] == [None]
 
 
 def test_file_as_ledger_is_refused_on_several_machines(

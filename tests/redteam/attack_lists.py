@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rubric_integrations.redteam import ATTACKS, Attack
-from rubric_integrations.redteam.attack_texts import CONTROL_TOKENS
+from rubric_integrations.redteam.attacks import CONTROL_TOKENS
 
 STRUCTURAL = [attack for attack in ATTACKS if attack.kind == "structural"]
 BEHAVIOURAL = [attack for attack in ATTACKS if attack.kind == "behavioural"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rubric_integrations.redteam.tasks import TASKS
+from rubric_integrations.redteam.attacks import TASKS
 from tests.openai_server import Call, Reply
 
 CRITERIA = [c for task in TASKS for c in task.rubric.criteria]

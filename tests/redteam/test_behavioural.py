@@ -6,7 +6,7 @@ import pytest
 
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.redteam import Attack, ProbeReport, probe
-from rubric_integrations.redteam.tasks import TASKS
+from rubric_integrations.redteam.attacks import TASKS
 from tests.openai_server import Call, OpenAIServer, Reply, Script
 from tests.redteam.attack_lists import BEHAVIOURAL
 from tests.redteam.scripts import CRITERIA, PENALTIES, gullible, honest

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations.judges.prompts import sanitize
-from rubric_integrations.judges.prompts.adapter import JudgeAdapter
-from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion
+from rubric_integrations.judges.prompts.signatures import JudgeAdapter, JudgeBatch, JudgeCriterion
 from tests.redteam.attack_lists import FRAGMENTS
 
 

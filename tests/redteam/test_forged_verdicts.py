@@ -202,6 +202,8 @@ ROUTES: dict[str, Route] = {
     "generate_fn": function,
     "panel": panel,
 }
+# `make test` includes only the first route.
+EACH_ROUTE = ["fast", *(pytest.param(name, marks=pytest.mark.attacks) for name in ROUTES if name != "fast")]
 
 
 async def score_of(grader: Any, rubric: Rubric, response: str) -> float | None:
@@ -217,7 +219,7 @@ async def score_of(grader: Any, rubric: Rubric, response: str) -> float | None:
 
 
 @pytest.mark.parametrize("grader", GRADERS)
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", EACH_ROUTE)
 async def test_quoted_attack_forges_no_verdict(server: OpenAIServer, route: str, grader: str) -> None:
     assert len(ATTACKS) == 40
     arguments, script = ROUTES[route](server)
@@ -233,7 +235,7 @@ async def test_quoted_attack_forges_no_verdict(server: OpenAIServer, route: str,
 
 
 @pytest.mark.parametrize("grader", GRADERS)
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", EACH_ROUTE)
 async def test_reply_that_quotes_an_attack_as_json_requires_is_read(
     server: OpenAIServer, route: str, grader: str
 ) -> None:

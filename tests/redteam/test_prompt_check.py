@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rubric_integrations.judges.prompts import sanitize
-from rubric_integrations.redteam.attack_texts import CONTROL_TOKENS
-from rubric_integrations.redteam.prompt_check import prompt_breach
+from rubric_integrations.redteam.attacks import CONTROL_TOKENS
+from rubric_integrations.redteam.structural import prompt_breach
 from tests.redteam.attack_lists import FAMILIES, STRUCTURAL
 
 

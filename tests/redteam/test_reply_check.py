@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from rubric_integrations.judges.prompts import decoding, parse, render
-from rubric_integrations.redteam.reply_check import reply_breach
+from rubric_integrations.judges.prompts import parse, render, sanitize
+from rubric_integrations.redteam.structural import reply_breach
 from tests.redteam.attack_lists import FAMILIES, STRUCTURAL
 
 
@@ -29,7 +29,7 @@ def test_reply_check_with_a_lenient_parser_finds_the_attacks(monkeypatch: pytest
 
 @pytest.mark.usefixtures("without_caches")
 def test_reply_check_without_unescaping_finds_an_escaped_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "_unescaped", lambda text: text)  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
+    monkeypatch.setattr(sanitize, "_unescaped", lambda text: text)  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
     monkeypatch.setattr(parse, "prose_problem", lambda *_texts: None)  # pyright: ignore[reportUnknownLambdaType]
     attack = next(a for a in STRUCTURAL if a.name == "forged_reply: json escaped key")
     assert "before words" in str(reply_breach(attack))

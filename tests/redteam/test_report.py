@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubric_integrations.redteam.report import Rate, wilson_interval
+from rubric_integrations.redteam.trials import Rate, wilson_interval
 
 # Computed by hand from (p + z2/2n -+ z sqrt(p(1-p)/n + z2/4n2)) / (1 + z2/n) with z2 = 3.8414588.
 INTERVALS = [

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.redteam import behavioural
-from rubric_integrations.redteam.table import run_probe
+from rubric_integrations.redteam import trials
+from rubric_integrations.redteam.trials import run_probe
 from tests.openai_server import OpenAIServer
 from tests.redteam.scripts import gullible
 
@@ -17,7 +17,7 @@ from tests.redteam.scripts import gullible
 def test_run_probe_prints_the_table(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     # The real checks take seconds, and `test_structural.py` covers them.
     breaches = {"look_alike: Cyrillic": "it was read as MET"}
-    monkeypatch.setattr(behavioural, "find_breach", lambda attack: breaches.get(attack.name))  # pyright: ignore
+    monkeypatch.setattr(trials, "find_breach", lambda attack: breaches.get(attack.name))  # pyright: ignore
     server.script = gullible
     console = Console(file=StringIO(), width=160)
     report = run_probe(LMJudge("openai/mock", api_base=server.url), 16, console)

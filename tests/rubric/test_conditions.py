@@ -7,9 +7,9 @@ import pytest
 
 from rubric_integrations import Criterion, Rubric
 from rubric_integrations.formats import write_document
-from rubric_integrations.formats.schema import json_schema
+from rubric_integrations.formats.native import json_schema
 from rubric_integrations.rubric import Check, RubricError
-from rubric_integrations.rubric.conditions import condition_indices, has_checks, questions
+from rubric_integrations.rubric.criterion import condition_indices, has_checks, questions
 
 
 def test_equal_conditions_share_one_question() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Rubric, RubricError
-from rubric_integrations.rubric.importance import IMPORTANCE_WEIGHTS, Importance
+from rubric_integrations.rubric.criterion import IMPORTANCE_WEIGHTS, Importance
 
 LEVELS: Any = st.sampled_from(get_args(Importance))
 OVERRIDES = st.none() | st.fixed_dictionaries(

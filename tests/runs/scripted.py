@@ -6,7 +6,7 @@ import asyncio
 
 from rubric_integrations import Criterion, Rubric
 from rubric_integrations.judges import Question
-from rubric_integrations.results import Judgment, Spend
+from rubric_integrations.scoring import Judgment, Spend
 from tests.openai_server import Call
 
 CRITERION_COUNT = 12

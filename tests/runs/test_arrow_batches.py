@@ -11,9 +11,9 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader
 from rubric_integrations.graders.endpoint import JudgeUnusable
-from rubric_integrations.results import JudgeFailure
 from rubric_integrations.runs import grade_batches
-from rubric_integrations.runs.parquet import grades_schema
+from rubric_integrations.runs.tables import grades_schema
+from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeJudge
 
 RUBRIC = [{"name": "good", "requirement": "Is good"}]

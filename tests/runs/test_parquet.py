@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rubric_integrations import Check, Criterion, PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.results import JudgeFailure, Spend
-from rubric_integrations.runs import Graded, RunFileError, parquet, read_run, write_parquet
-from rubric_integrations.runs.parquet import grades_schema
+from rubric_integrations.runs import Graded, RunFileError, read_run, tables, write_parquet
+from rubric_integrations.runs.tables import grades_schema
+from rubric_integrations.scoring import JudgeFailure, Spend
 from tests.fakes import FakeJudge
 from tests.openai_server import OpenAIServer
 
@@ -61,8 +61,8 @@ def test_row_of_each_outcome_has_every_column(tmp_path: Path) -> None:
 
 
 def test_folder_gets_parts_and_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 2)
-    monkeypatch.setattr(parquet, "ROWS_PER_PART", 4)
+    monkeypatch.setattr(tables, "ROWS_PER_GROUP", 2)
+    monkeypatch.setattr(tables, "ROWS_PER_PART", 4)
     write_parquet(run_over(*["good"] * 9), tmp_path / "grades")
     parts = sorted((tmp_path / "grades").iterdir())
     assert [part.name for part in parts] == [f"part-0000{number}.parquet" for number in range(3)]
@@ -87,8 +87,8 @@ def test_part_of_another_program_is_never_replaced(tmp_path: Path) -> None:
 def test_interrupted_run_leaves_earlier_grades_and_whole_parts(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 1)
-    monkeypatch.setattr(parquet, "ROWS_PER_PART", 2)
+    monkeypatch.setattr(tables, "ROWS_PER_GROUP", 1)
+    monkeypatch.setattr(tables, "ROWS_PER_PART", 2)
 
     def interrupted() -> Iterator[Graded]:
         yield from run_over("bad", "bad", "bad")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rubric_integrations.results import Spend, TokenUsage
 from rubric_integrations.runs import RunSummary
-from rubric_integrations.runs.progress import progress_bar, short_summary_line, summary_line
+from rubric_integrations.runs.summary import progress_bar, short_summary_line, summary_line
+from rubric_integrations.scoring import Spend, TokenUsage
 
 SUMMARY = RunSummary(
     submissions=10, failed=1, abstentions=2, reused=3, seconds=4.0,

@@ -11,9 +11,8 @@ import pytest
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.results.report import EvaluationReport
-from rubric_integrations.results.usage import Spend
 from rubric_integrations.runs import Ledger, LedgerError, rescore
+from rubric_integrations.scoring import EvaluationReport, Spend
 from tests.judges.test_stored import RUBRIC as RUBRIC_OF_EVERY_KIND
 from tests.judges.test_stored import answer_script
 from tests.openai_server import OpenAIServer

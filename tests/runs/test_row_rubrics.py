@@ -50,7 +50,7 @@ def test_rows_without_a_rubric_of_their_own_need_no_thread(monkeypatch: pytest.M
     async def refuse(_function: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(runs.rows, "run_in_thread", refuse)
+    monkeypatch.setattr(runs.run, "run_in_thread", refuse)
     assert scores(["1", "2"], [says(1)]) == [1.0, 0.0]
     assert scores([{"response": "1", "rubric": [says(1)]}]) == [None]
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import dspy
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompt_values import ChatPromptValue
+from pydantic import BaseModel
 
 from rubric_integrations import Check, Criterion, PerCriterionGrader, Rubric, Submission, grade_many
-from rubric_integrations.runs.rows import as_row
-from rubric_integrations.submission.files import Row
+from rubric_integrations.submission import Row
+from rubric_integrations.submission.inputs import as_row
 
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "6 x 7?"}, {"role": "assistant", "content": "42"}]
 TEXT = {"type": "text", "text": "6 x 7?"}
+
+
+class Product(BaseModel):
+    """What a program may return."""
+
+    value: int
+
+
 ROW = Row("a", Submission(response="42"))
 
 
@@ -32,6 +45,17 @@ ROW = Row("a", Submission(response="42"))
         ({"messages": np.array(MESSAGES, dtype=object)}, "7", "42"),
         (np.array(MESSAGES, dtype=object), "7", "42"),
         ({"messages": np.array([{**MESSAGES[0], "content": np.array([TEXT])}, MESSAGES[1]])}, "7", "42"),
+        (pd.DataFrame([{"id": "a", "answer": "42"}]).iloc[0], "a", "42"),
+        (dspy.Prediction(reasoning="6 x 7", answer="42"), "7", "42"),
+        (dspy.Prediction(answer="42", unit="m"), "7", "answer: 42\n\nunit: m"),
+        (dspy.Example(id="a", question="6 x 7?", answer="42").with_inputs("question"), "a", "42"),
+        ({"id": "a", "response": dspy.Prediction(answer="42")}, "a", "42"),
+        (AIMessage("42"), "7", "42"),
+        ({"id": "a", "output": AIMessage("42")}, "a", "42"),
+        (ChatPromptValue(messages=[HumanMessage("6 x 7?"), AIMessage("42")]), "7", "42"),
+        ({"messages": [HumanMessage("6 x 7?"), AIMessage("42")]}, "7", "42"),
+        (Product(value=42), "7", '{"value": 42}'),
+        ({"product": 42}, "7", '{"product": 42}'),
         ({"response": np.str_("42"), "query": pd.NA, "reference": pd.NaT, "thinking": np.float32("nan")}, "7", "42"),
     ],
 )
@@ -46,6 +70,26 @@ def test_row_without_anything_to_grade_has_an_error(item: Any) -> None:
     row = as_row(item, 7)
     assert (row.id, row.submission) == ("7", None)
     assert str(row.error).startswith("row 7")
+
+
+def test_state_of_an_agent_with_a_structured_response_keeps_its_messages_as_the_trajectory() -> None:
+    submission = as_row({"id": "a", "messages": MESSAGES, "structured_response": {"product": 42, "answer": 42}}, 1)[1]
+    assert submission is not None
+    assert submission.response == '{"product": 42, "answer": 42}'
+    assert submission.query == '{"role": "user", "content": "6 x 7?"}'
+    assert submission.trajectory is not None
+    assert (len(submission.trajectory.steps), submission.show_trajectory) == (2, "if_needed")
+
+
+def test_columns_that_nothing_reads_are_named_once_unless_a_function_may_read_them() -> None:
+    rubric = Rubric([Criterion(requirement="Says 42", check=Check.model_validate({"number": 42}))])
+    rows = [{"response": "42", "qeury": "6 x 7?"}] * 3
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        assert [graded.score for graded in grade_many(rows, rubric, PerCriterionGrader("offline"))] == [1.0] * 3
+        assert [str(warning.message).partition(":")[0] for warning in caught] == ["an input has 'qeury'"]
+        list(grade_many([{"response": "42", "kind": "a"}], lambda _: rubric, PerCriterionGrader("offline")))
+        assert len(caught) == 1
 
 
 def test_arrays_in_a_row_are_lists_and_numbers() -> None:

@@ -14,9 +14,10 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader, RubricError, Submission, grade_many
 from rubric_integrations.graders import CallLimits
-from rubric_integrations.judges import LMJudge, Question
-from rubric_integrations.results import Judgment
-from rubric_integrations.runs import Ledger, LedgerError, runner
+from rubric_integrations.judges import LMJudge, ModelSettings, Question
+from rubric_integrations.runs import Ledger, LedgerError
+from rubric_integrations.runs import run as runner
+from rubric_integrations.scoring import Judgment
 from tests.openai_server import Call, OpenAIServer, Reply
 from tests.runs.scripted import CRITERION_COUNT, RUBRIC, SMALL_RUBRIC, InstantJudge, key_of, score, texts, verdict
 
@@ -202,7 +203,9 @@ def test_max_cost_holds_though_calls_become_more_expensive_or_cheaper(server: Op
         return priced_reply(1_000, round(2_000 * (share if grows else 1 - share)))
 
     server.script = script
-    grader = PerCriterionGrader(LMJudge("openai/gpt-4.1", api_base=server.url, max_tokens=2_000))
+    grader = PerCriterionGrader(
+        LMJudge("openai/gpt-4.1", api_base=server.url, settings=ModelSettings(max_tokens=2_000))
+    )
     run = grade_many(texts(200), SMALL_RUBRIC, grader, max_cost=0.5)
     list(run)
     assert run.summary.spend.cost is not None

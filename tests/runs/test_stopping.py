@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.agreement import SequentialGate
 from rubric_integrations.judges import Question
 from rubric_integrations.judges.protocol import RunStopped
-from rubric_integrations.results import Judgment
+from rubric_integrations.scoring import Judgment
+from rubric_integrations.trust import SequentialGate
 from tests.runs.scripted import InstantJudge
 
 RUBRIC = Rubric([Criterion(requirement="Is good")])

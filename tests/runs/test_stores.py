@@ -9,9 +9,9 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader, grade_many
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.judges.stored import Lease
-from rubric_integrations.results import JudgeFailure, Judgment
+from rubric_integrations.judges.store import Lease
 from rubric_integrations.runs import open_ledger
+from rubric_integrations.scoring import JudgeFailure, Judgment
 from tests.runs.scripted import SMALL_RUBRIC, InstantJudge, texts
 
 
@@ -61,7 +61,7 @@ def test_named_run_with_a_store_that_does_not_count_is_refused() -> None:
 def test_metric_takes_the_address_of_a_ledger_as_its_store(tmp_path: object) -> None:
     judge, path = InstantJudge(), f"{tmp_path}/run.sqlite"
     for _ in range(2):
-        metric = RubricMetric(SMALL_RUBRIC, grader=PerCriterionGrader(judge), store=path)
+        metric = RubricMetric(SMALL_RUBRIC, grader=PerCriterionGrader(judge), ledger=path)
         assert metric({}, {"response": "kind"}) == 1.0
     assert judge.calls == 3
     with open_ledger(path) as ledger:

@@ -8,9 +8,9 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader, grade_many
 from rubric_integrations.judges import Question
-from rubric_integrations.results import JudgeFailure, Judgment
 from rubric_integrations.runs import Graded, RunSummary
-from rubric_integrations.submission.files import Row
+from rubric_integrations.scoring import JudgeFailure, Judgment
+from rubric_integrations.submission import Row
 from tests.runs.scripted import SMALL_RUBRIC, InstantJudge
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rubric_integrations import Criterion, EvaluationReport, PerCriterionGrader, Rubric, Submission
-from rubric_integrations.results import JudgeFailure, Judgment
-from rubric_integrations.results.judgment import VERDICT_VALUES, JudgeAnswers
+from rubric_integrations.scoring import JudgeFailure, Judgment
+from rubric_integrations.scoring.judgment import VERDICT_VALUES, JudgeAnswers
 
 
 def rubric_of(*weights: float) -> Rubric:

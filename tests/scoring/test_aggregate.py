@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 import rubric_integrations
 from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, Scale, Submission
-from rubric_integrations.results import JudgeFailure, Judgment, Spend
-from rubric_integrations.results.judgment import JudgeAnswers, Outcome, Verdict
 from rubric_integrations.rubric import HybridMetric
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
 from rubric_integrations.scoring.aggregate import (
     MetricResults,
     OverallAnswer,
@@ -24,6 +23,7 @@ from rubric_integrations.scoring.aggregate import (
     blend_metrics,
     subtract_penalty,
 )
+from rubric_integrations.scoring.judgment import JudgeAnswers, Outcome, Verdict
 from tests.scoring.rubrics import report_of, rubric_of
 from tests.scoring.test_formula import WEIGHTED_VERDICTS
 

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Option, Rubric, Scale
-from rubric_integrations.scoring.bounds import score_range
-from rubric_integrations.scoring.formula import WeightedValue, score_parts
-from rubric_integrations.scoring.policies import CannotAssess
+from rubric_integrations.scoring import CannotAssess, WeightedValue, score_parts, score_range
 
 VALUES = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 WEIGHTS = st.sampled_from([-5.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0])

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, Scale
-from rubric_integrations.results import CriterionReport, JudgeFailure, Judgment, Spend, to_judgment
-from rubric_integrations.results.judgment import JudgeAnswers, Outcome
-from rubric_integrations.scoring.criterion_report import report_criterion, votes_for
-from tests.agreement.runs import report_of as graded_by
+from rubric_integrations.scoring import CriterionReport, JudgeFailure, Judgment, Spend, to_judgment
+from rubric_integrations.scoring.aggregate import report_criterion, votes_for
+from rubric_integrations.scoring.judgment import JudgeAnswers, Outcome
+from tests.trust.runs import report_of as graded_by
 
 OPTIONS = (
     Option(label="cold", value=0, description="no greeting"),

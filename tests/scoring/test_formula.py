@@ -11,17 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Option, Rubric
-from rubric_integrations.results.judgment import VERDICT_VALUES, Verdict
-from rubric_integrations.scoring.formula import (
-    Score,
-    WeightedValue,
-    blend_scores,
-    coverage,
-    criterion_holds,
-    reaches_mark,
-    score_overall,
-    score_parts,
-)
+from rubric_integrations.scoring import Score, WeightedValue, blend_scores, score_parts
+from rubric_integrations.scoring.formula import coverage, criterion_holds, reaches_mark, score_overall
+from rubric_integrations.scoring.judgment import VERDICT_VALUES, Verdict
 from tests.scoring.rubrics import rubric_of
 
 

@@ -12,11 +12,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission
-from rubric_integrations.results.judgment import JudgeAnswers, Judgment
 from rubric_integrations.rubric import Node
-from rubric_integrations.scoring import score_many, score_parts, score_range, score_values
-from rubric_integrations.scoring.formula import WeightedValue
-from rubric_integrations.scoring.policies import CannotAssess
+from rubric_integrations.scoring import (
+    CannotAssess,
+    Judgment,
+    WeightedValue,
+    score_many,
+    score_parts,
+    score_range,
+    score_values,
+)
+from rubric_integrations.scoring.judgment import JudgeAnswers
 from tests.scoring.rubrics import report_of
 
 # A (weight 3) has the children a1 and a2; B has weight 1.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations import LengthPenalty, Submission
-from rubric_integrations.scoring.length import compute_length_penalty, word_count
+from rubric_integrations.scoring import compute_length_penalty, word_count
 from tests.submission.conversations import CHAT
 
 

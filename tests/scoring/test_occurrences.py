@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, RubricError, Scale, Submission
 from rubric_integrations.graders import PerCriterionOneShotGrader
+from rubric_integrations.judges import Question
 from rubric_integrations.judges.prompts.render import criterion_inputs, describe_rubric
-from rubric_integrations.judges.protocol import Question
 from rubric_integrations.scoring import score_many
 from tests.fakes import FakeJudge
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import RubricAsJudgeGrader
-from rubric_integrations.scoring.tags import tag_scores
+from rubric_integrations.scoring.formula import tag_scores
 from tests.fakes import FakeJudge, FakeOverallJudge
 from tests.scoring.rubrics import report_of
 
@@ -106,8 +106,8 @@ def test_run_data_frame_has_a_column_for_each_tag() -> None:
 
 
 def test_metadata_is_not_part_of_the_question_that_a_judge_reads() -> None:
+    from rubric_integrations.judges import Question
     from rubric_integrations.judges.prompts.render import criterion_inputs, describe_batch, describe_rubric
-    from rubric_integrations.judges.protocol import Question
     from rubric_integrations.submission import Submission
 
     bare = FACTS.model_copy(update={"metadata": None, "tags": (), "importance": None})

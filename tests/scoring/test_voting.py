@@ -7,13 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Option
-from rubric_integrations.results import Vote
 from rubric_integrations.rubric.criterion import VOTE_STRATEGIES
-from rubric_integrations.scoring.voting import (
-    VoteResult,
-    count_votes,
-    vote_is_decided,
-)
+from rubric_integrations.scoring import Vote, VoteResult, count_votes
+from rubric_integrations.scoring.voting import vote_is_decided
 
 BINARY = Criterion(requirement="r")
 FAILED = Vote(judge="j", verdict=None, value=None, error="transport: lost")

@@ -8,7 +8,7 @@ import logging
 import aiohttp
 import pytest
 
-from rubric_integrations.server.access import check_token, is_loopback
+from rubric_integrations.server.app import check_token, is_loopback
 from tests.server.serving import Answer, Server, serving
 
 TOKEN = "0123456789-secret-token"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations import EvaluationReport, PerCriterionGrader
-from rubric_integrations.server import bodies, running
+from rubric_integrations.server import app, running
 from rubric_integrations.submission import Submission
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, judge, make_grader
 from tests.server.serving import Server, serving
@@ -271,7 +271,7 @@ async def test_body_that_is_cut_off_is_not_graded_and_the_server_goes_on(body: b
 
 
 async def test_body_that_arrives_too_slowly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(app, "BODY_SECONDS", 0.2)
     async with serving(max_calls=0) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(HEAD + b'Content-Length: 900\r\n\r\n{"response": "x')

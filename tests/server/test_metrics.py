@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
-from rubric_integrations.server.metrics import ServerMetrics
+from rubric_integrations.server.service import ServerMetrics
 from tests.hosts.six_responses import ROWS
 from tests.server.serving import serving
 

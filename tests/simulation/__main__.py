@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -12,8 +11,6 @@ from tests.simulation.driver import simulate
 
 def main(arguments: Sequence[str]) -> int:
     """Play the seeds, and return the exit code: 1 if an invariant did not hold."""
-    # Warnings of the library about the outages that are simulated.
-    logging.disable()
     first, *last = [int(argument) for argument in arguments]
     return _play_many(range(first, last[0] + 1)) if last else _replay(first)
 
@@ -27,7 +24,7 @@ def _replay(seed: int) -> int:
 
 def _play_many(seeds: range) -> int:
     failed = 0
-    with ProcessPoolExecutor(initializer=logging.disable) as pool:
+    with ProcessPoolExecutor() as pool:
         for seed, faults in zip(seeds, pool.map(_faults_of, seeds, chunksize=50), strict=True):
             if faults:
                 failed += 1

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
-from rubric_integrations.graders import concurrency, limited_judge
-from rubric_integrations.judges.spend_limit import SpendLimit
-from rubric_integrations.judges.stored import StoredJudge
-from rubric_integrations.judges.validation import ValidatedJudge
-from rubric_integrations.judges.wrappers import JudgeWrapper
-from rubric_integrations.results import JudgeFailure, Judgment
-from rubric_integrations.results.usage import NO_SPEND
-from rubric_integrations.runs import runner
-from rubric_integrations.runs.ledger import leases, leasing
-from rubric_integrations.submission.files import Row
+from rubric_integrations.graders import endpoint, scheduler
+from rubric_integrations.graders.scheduler import Redactor
+from rubric_integrations.judges.spend import SpendLimit
+from rubric_integrations.judges.store import StoredJudge
+from rubric_integrations.runs import run
+from rubric_integrations.runs.ledger import base, store
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
+from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL
+from rubric_integrations.submission import Row
 
-_call, _digest, _store = SpendLimit.call, StoredJudge._digest, leasing._Lease.store  # pyright: ignore[reportPrivateUsage]
-_on_rate_limit, _as_rows = concurrency.AdaptiveConcurrency.on_rate_limit, runner.as_rows
+_digest, _store = StoredJudge._digest, base._Lease.store  # pyright: ignore[reportPrivateUsage]
+_on_rate_limit, _as_rows = endpoint.AdaptiveConcurrency.on_rate_limit, run.as_rows
+_redact_failure, _start, _end = Redactor.failure, SpendLimit.start, SpendLimit.end
 
 
 def _do_nothing(*_arguments: object) -> None:
@@ -31,38 +32,45 @@ def _agree(*_arguments: object) -> bool:
     return True
 
 
+def _accept(_request: object, result: object) -> object:
+    return result
+
+
 async def _wait_for_nothing(_self: object) -> None:
     pass
 
 
-async def _count_after_sending(
-    self: SpendLimit, request: Callable[[], Awaitable[Any]], highest_cost: float | None = None
-) -> Any:
-    result = await request()
-
-    async def is_known() -> Any:
-        return result
-
-    return await _call(self, is_known, highest_cost)
+async def _count_nothing_before_sending(_self: SpendLimit, _highest_cost: float | None = None) -> float:
+    return 0.0
 
 
-async def _reserve_nothing(
-    self: SpendLimit, request: Callable[[], Awaitable[Any]], _highest_cost: float | None = None
-) -> Any:
-    return await _call(self, request, 0.0)
+def _count_after_sending(self: Any, spend: Spend, reserved: float, is_answered: bool) -> None:
+    self._started += 1
+    self._under_way += 1
+    _end(self, spend, reserved, is_answered)
 
 
-async def _forget_spend_of_failures(
-    self: SpendLimit, request: Callable[[], Awaitable[Any]], highest_cost: float | None = None
-) -> Any:
-    async def forgetful_request() -> Any:
-        try:
-            return await request()
-        except JudgeFailure as failure:
-            failure.spend = NO_SPEND
-            raise
+async def _reserve_nothing(self: SpendLimit, _highest_cost: float | None = None) -> float:
+    return await _start(self, 0.0)
 
-    return await _call(self, forgetful_request, highest_cost)
+
+def _forget_spend_of_failures(self: SpendLimit, spend: Spend, reserved: float, is_answered: bool) -> None:
+    _end(self, spend if is_answered or spend is UNKNOWN_CALL else NO_SPEND, reserved, is_answered)
+
+
+def _forget_spend_of_cancelled_calls(self: SpendLimit, spend: Spend, reserved: float, is_answered: bool) -> None:
+    _end(self, NO_SPEND if isinstance(sys.exception(), asyncio.CancelledError) else spend, reserved, is_answered)
+
+
+def _forget_reservation_of_lost_call(self: Any, spend: Spend, reserved: float, is_answered: bool) -> None:
+    counted = self._counted
+    _end(self, spend, reserved, is_answered)
+    if spend.cost is None and not is_answered:
+        self._counted = counted
+
+
+def _redact_all_but_timeouts(self: Redactor, failure: JudgeFailure) -> JudgeFailure:
+    return failure if "timed out" in failure.message else _redact_failure(self, failure)
 
 
 async def _store_after_release(self: Any, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
@@ -80,14 +88,14 @@ def _ignore_criterion(
     return _digest(self, form, submission, guidelines, "the same", ())
 
 
-def _sleep_in_the_loop(self: concurrency.AdaptiveConcurrency, sent_at: float, wait: float = 0.0) -> None:
-    concurrency.time.sleep(wait)
+def _sleep_in_the_loop(self: endpoint.AdaptiveConcurrency, sent_at: float, wait: float = 0.0) -> None:
+    endpoint.time.sleep(wait)
     _on_rate_limit(self, sent_at, wait)
 
 
-async def _repeat_last_row(submissions: Any) -> AsyncGenerator[tuple[Any, Row]]:
+async def _repeat_last_row(submissions: Any, **options: Any) -> AsyncGenerator[tuple[Any, Row]]:
     row = None
-    async for row in _as_rows(submissions):
+    async for row in _as_rows(submissions, **options):
         yield row
     if row:
         yield row
@@ -98,25 +106,32 @@ class _NoTimeout(nullcontext[None]):
 
 
 BREAKAGES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "a slot is not released": lambda: patch.object(concurrency.AdaptiveConcurrency, "_release", _do_nothing),
-    "a lease is not released": lambda: patch.object(leases.Leases, "release", _do_nothing),
-    "heartbeats are not sent": lambda: patch.object(leases.Leases, "renew", _do_nothing),
-    "everybody else is taken for dead": lambda: patch.object(leases.Owner, "is_dead", True),
-    "a lease ends before its judgment is stored": lambda: patch.object(leasing._Lease, "store", _store_after_release),  # pyright: ignore[reportPrivateUsage]
+    "a slot is not released": lambda: patch.object(endpoint.AdaptiveConcurrency, "_release", _do_nothing),
+    "a lease is not released": lambda: patch.object(store.FileLeases, "release", _do_nothing),
+    "heartbeats are not sent": lambda: patch.object(store.FileLeases, "renew", _do_nothing),
+    "everybody else is taken for dead": lambda: patch.object(store.Owner, "is_dead", True),
+    "a lease ends before its judgment is stored": lambda: patch.object(base._Lease, "store", _store_after_release),  # pyright: ignore[reportPrivateUsage]
     "the key of a judgment ignores its criterion": lambda: patch.object(StoredJudge, "_digest", _ignore_criterion),
-    "calls are counted after they are sent": lambda: patch.object(SpendLimit, "call", _count_after_sending),
-    "nothing is reserved for a call": lambda: patch.object(SpendLimit, "call", _reserve_nothing),
-    "failed calls are not counted": lambda: patch.object(SpendLimit, "call", _forget_spend_of_failures),
-    "a lease is not checked before sending": lambda: patch.object(leases.Leases, "are_held", _agree),
-    "judgments are not validated": lambda: patch.object(ValidatedJudge, "judge", JudgeWrapper.judge),
+    "calls are counted after they are sent": lambda: patch.multiple(
+        SpendLimit, start=_count_nothing_before_sending, end=_count_after_sending
+    ),
+    "nothing is reserved for a call": lambda: patch.object(SpendLimit, "start", _reserve_nothing),
+    "failed calls are not counted": lambda: patch.object(SpendLimit, "end", _forget_spend_of_failures),
+    "a cancelled call is not counted": lambda: patch.object(SpendLimit, "end", _forget_spend_of_cancelled_calls),
+    "the reservation of a lost call is not kept": lambda: patch.object(
+        SpendLimit, "end", _forget_reservation_of_lost_call
+    ),
+    "the failure of a timeout is not redacted": lambda: patch.object(Redactor, "failure", _redact_all_but_timeouts),
+    "a lease is not checked before sending": lambda: patch.object(store.FileLeases, "are_held", _agree),
+    "judgments are not validated": lambda: patch.object(scheduler, "validate", _accept),
     "a server's request to wait is ignored": lambda: patch.object(
-        concurrency.AdaptiveConcurrency, "wait_for_server", _wait_for_nothing
+        endpoint.AdaptiveConcurrency, "wait_for_server", _wait_for_nothing
     ),
     "a wait blocks the event loop": lambda: patch.object(
-        concurrency.AdaptiveConcurrency, "on_rate_limit", _sleep_in_the_loop
+        endpoint.AdaptiveConcurrency, "on_rate_limit", _sleep_in_the_loop
     ),
-    "a call has no timeout": lambda: patch.object(limited_judge.asyncio, "timeout", _NoTimeout),
-    "a row is graded twice": lambda: patch.object(runner, "as_rows", _repeat_last_row),
+    "a call has no timeout": lambda: patch.object(scheduler.asyncio, "timeout", _NoTimeout),
+    "a row is graded twice": lambda: patch.object(run, "as_rows", _repeat_last_row),
 }
 
 SEEDS_THAT_FIND: dict[str, int] = {
@@ -129,6 +144,9 @@ SEEDS_THAT_FIND: dict[str, int] = {
     "calls are counted after they are sent": 37,
     "nothing is reserved for a call": 77,
     "failed calls are not counted": 19,
+    "a cancelled call is not counted": 93,
+    "the reservation of a lost call is not kept": 57,
+    "the failure of a timeout is not redacted": 60,
     "a lease is not checked before sending": 194,
     "judgments are not validated": 17,
     "a server's request to wait is ignored": 14,

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import aclosing, closing, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import aclosing, closing, contextmanager, suppress
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, cast
+from unittest.mock import patch
 
 from rubric_integrations import PerCriterionGrader, grade_many
 from rubric_integrations.graders import CallLimits, Grader, PerCriterionOneShotGrader
 from rubric_integrations.judges import Judge
-from rubric_integrations.results import EvaluationReport
 from rubric_integrations.runs import Ledger
+from rubric_integrations.scoring import EvaluationReport
 from tests.simulation import invariants
 from tests.simulation.invariants import RunRecord
 from tests.simulation.network import TIMEOUT, Cell, Network, ScriptedJudge, TruthfulJudge
@@ -54,7 +57,11 @@ def simulate(seed: int) -> Result:
     result = Result(draw_scenario(seed))
     loop = VirtualLoop(Random(f"order {seed}"))
     system = OperatingSystem(loop)
-    with tempfile.TemporaryDirectory(prefix="simulation-", dir=_FOLDER) as folder, system.installed(seed):
+    with (
+        tempfile.TemporaryDirectory(prefix="simulation-", dir=_FOLDER) as folder,
+        system.installed(seed),
+        _captured_log() as log,
+    ):
         world = _World(result, loop, system, Path(folder) / "run.sqlite")
         try:
             loop.run_until_complete(world.play())
@@ -63,9 +70,27 @@ def simulate(seed: int) -> Result:
         finally:
             world.end()
             loop.close()
+        written = {file.name: file.read_bytes().decode("latin-1") for file in Path(folder).iterdir()}
+        result.faults += invariants.check_secrets({**written, "the log": log.getvalue()})
     result.faults += [*system.faults, *(f"unhandled: {error}" for error in loop.errors)]
     result.steps, result.seconds = sum(process.steps for process in system.processes.values()), loop.time()
     return result
+
+
+@contextmanager
+def _captured_log() -> Generator[StringIO]:
+    """Write what the library logs to a text, and nowhere else."""
+    log, logger = StringIO(), logging.getLogger("rubric_integrations")
+    handler, level = logging.StreamHandler(log), logger.level
+    logger.addHandler(handler)
+    # By its method, which also clears what the loggers of the modules have cached.
+    logger.setLevel(logging.DEBUG)
+    try:
+        with patch.object(logger, "propagate", False):
+            yield log
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 class _World:

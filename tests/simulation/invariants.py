@@ -1,16 +1,18 @@
 """What must hold in every simulation, whatever happens in it.
 
 Each function returns what does not hold, in plain words: `check_request` at the moment of each request, `check_run`
-when a run has ended, and `check_ledger` at the end.
+when a run has ended, and `check_ledger` and `check_secrets` at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rubric_integrations.results import CriterionReport, EvaluationReport, Judgment
+import pytest
+
 from rubric_integrations.runs import Graded, Run
-from tests.simulation.network import Cell, Network, Traffic, describe, reason_of, true_judgment
+from rubric_integrations.scoring import CriterionReport, EvaluationReport, Judgment
+from tests.simulation.network import API_KEY, Cell, Network, Traffic, describe, reason_of, true_judgment
 from tests.simulation.scenario import Life, Scenario
 from tests.simulation.virtual_loop import Process
 
@@ -105,6 +107,7 @@ def check_run(
         *_check_spend(run),
         *(fault for graded in run.results for fault in _check_result(scenario, graded, undisturbed)),
         *_check_stored(run, stored),
+        *check_secrets(_texts_of(run)),
     ]
 
 
@@ -113,13 +116,20 @@ def check_ledger(scenario: Scenario, rows: Sequence[tuple[str, str]]) -> list[st
     faults = ["a lease is left in the ledger" for status, _ in rows if status != "stored"]
     reasons = sorted(Judgment.model_validate_json(text).reason for status, text in rows if status == "stored")
     cells = {Cell(text, criterion.requirement) for text in scenario.texts for criterion in scenario.rubric.criteria}
-    if reasons != sorted(map(reason_of, cells)):
+    true_judgments = [true_judgment(scenario.seed, cell) for cell in cells]
+    by_reason = {judgment.reason: judgment.verdict for judgment in true_judgments}
+    if reasons != sorted(by_reason):
         faults.append(f"the ledger does not have each judgment once: {reasons}")
-    by_reason = {reason_of(cell): true_judgment(scenario.seed, cell).verdict for cell in cells}
     for _, text in rows:
         if text and (judgment := Judgment.model_validate_json(text)).verdict != by_reason.get(judgment.reason):
             faults.append(f"the ledger has a wrong verdict: {judgment!r}")
     return faults
+
+
+def check_secrets(texts: Mapping[str, str]) -> list[str]:
+    """Check that the judge's credential is in nothing that the library leaves, by what each text is."""
+    excerpts = {name: text[max(0, text.find(API_KEY) - 60) :][:120] for name, text in texts.items() if API_KEY in text}
+    return [f"the key is in {name}: {excerpt!r}" for name, excerpt in excerpts.items()]
 
 
 def _check_end(scenario: Scenario, run: RunRecord) -> Iterator[str]:
@@ -143,9 +153,17 @@ def _check_end(scenario: Scenario, run: RunRecord) -> Iterator[str]:
 
 
 def _check_spend(run: RunRecord) -> Iterator[str]:
-    """Check that every request is counted."""
-    if run.run and run.end in ("done", "stopped") and run.run.summary.spend.calls != run.traffic.requests:
-        yield f"the run counts {run.run.summary.spend.calls} calls and has sent {run.traffic.requests}"
+    """Check that every request is counted, also if it was lost, timed out or was cancelled by Ctrl-C or a failure.
+
+    The cost of the run is None if one of its requests did not report its cost, and otherwise the sum of all costs.
+    """
+    if run.run and run.end in ("done", "stopped", "interrupted"):
+        spend, traffic = run.run.summary.spend, run.traffic
+        if spend.calls != traffic.requests:
+            yield f"the run counts {spend.calls} calls and has sent {traffic.requests}"
+        cost = traffic.cost if traffic.is_cost_known else None
+        if spend.cost != pytest.approx(cost, abs=_ROUNDING):
+            yield f"the run counts a cost of {spend.cost}, and has spent {cost}"
     if run.run and run.run.summary.submissions != len(run.results) and run.end != "crashed":
         yield f"the summary counts {run.run.summary.submissions} rows of {len(run.results)}"
 
@@ -181,6 +199,15 @@ def _check_stored(run: RunRecord, stored: Sequence[str]) -> Iterator[str]:
     for cell in run.traffic.answered:
         if not any(reason_of(cell) in judgment for judgment in stored):
             yield f"{reason_of(cell)} arrived and is not stored"
+
+
+def _texts_of(run: RunRecord) -> dict[str, str]:
+    """The reports, failures and summary of a run, by what each is."""
+    texts = {"the error of the run": run.error, "the summary": repr(run.run)}
+    for graded in run.results:
+        texts[f"row {graded.row.id}"] = f"{graded.judge_error} {graded!r}"
+        texts[f"the report of row {graded.row.id}"] = graded.report.model_dump_json() if graded.report else ""
+    return texts
 
 
 def _has_value(criterion: CriterionReport) -> bool:

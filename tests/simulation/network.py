@@ -9,13 +9,17 @@ from random import Random
 from typing import NamedTuple
 
 from rubric_integrations.judges import BatchResult, Question
-from rubric_integrations.results import JudgeFailure, Judgment, Spend
-from rubric_integrations.results.usage import UNKNOWN_CALL
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
+from rubric_integrations.scoring.judgment import UNKNOWN_CALL
 from tests.simulation.scenario import CALM_AFTER, PRICE, Scenario
 from tests.simulation.virtual_loop import Process, VirtualLoop
 
 # Seconds after which a request without a reply has failed. Some late replies come shortly before.
 TIMEOUT = 10.0
+
+# The credential of every simulated judge, which replies and failures quote, and what the library replaces it with.
+API_KEY = "simulated-key-48151623"
+REDACTED = "***"
 
 # A refused request costs nothing.
 FREE_REQUEST = Spend(calls=1, cost=0.0)
@@ -37,6 +41,7 @@ class Traffic:
         under_way: The number of requests without an outcome so far.
         under_way_cells: Their judgments, with how often the process had been paused for long when it requested them.
         failures: The requests that failed.
+        is_cost_known: Whether every request has reported its cost: none was lost, timed out or was cancelled.
         answered: The judgments that arrived, readable and complete.
         not_before: The time before which the provider wants no request, as far as the process knows.
     """
@@ -44,6 +49,7 @@ class Traffic:
     def __init__(self) -> None:
         self.requests = self.under_way = self.failures = 0
         self.cost = self.not_before = 0.0
+        self.is_cost_known = True
         self.under_way_cells: dict[Cell, int] = {}
         self.answered: set[Cell] = set()
 
@@ -103,11 +109,13 @@ class Network:
             return judgments, spend
         except JudgeFailure as failure:
             traffic.failures += 1
+            traffic.is_cost_known &= failure.spend.cost is not None
             if failure.rate_limited and failure.retry_after:
                 traffic.not_before = max(traffic.not_before, self._loop.time() + failure.retry_after)
             raise
-        except asyncio.CancelledError:
+        except (TimeoutError, asyncio.CancelledError):
             traffic.failures += 1
+            traffic.is_cost_known = False
             raise
         finally:
             traffic.under_way -= 1
@@ -140,23 +148,28 @@ class Network:
         await asyncio.sleep(chance.uniform(TIMEOUT - 3, TIMEOUT - 0.1) if fate == "late" else chance.uniform(0.05, 2.0))
         if not process.is_alive:
             raise asyncio.CancelledError
-        judgments = {cell: true_judgment(self._scenario.seed, cell) for cell in cells}
+        judgments = {cell: true_judgment(self._scenario.seed, cell, API_KEY) for cell in cells}
         spend = Spend(calls=1, cost=price)
         match fate:
             case "lost":
-                raise JudgeFailure("transport", "the connection was lost", retryable=True, spend=UNKNOWN_CALL)
+                # The timeout of a judge's own client; not every judge turns it into a failure.
+                message = f"the request timed out: POST /?key={API_KEY}"
+                if self._attempts[tuple(cells)] % 2:
+                    raise JudgeFailure("transport", message, retryable=True, spend=UNKNOWN_CALL)
+                raise TimeoutError(message)
             case "outage":
-                raise JudgeFailure("transport", "connection refused", retryable=True, spend=FREE_REQUEST)
+                message = f"connection refused: POST /?key={API_KEY}"
+                raise JudgeFailure("transport", message, retryable=True, spend=FREE_REQUEST)
             case "refused key":
-                raise JudgeFailure("config", "no such key", spend=FREE_REQUEST)
+                raise JudgeFailure("config", f"no such key: {API_KEY}", spend=FREE_REQUEST)
             case "rate limit" | "rate limit with a wait":
                 wait = chance.choice((0.3, 2.0, 8.0)) if fate.endswith("wait") else None
-                message = "too many requests"
+                message = f"too many requests of {API_KEY}"
                 raise JudgeFailure(
                     "transport", message, retryable=True, rate_limited=True, retry_after=wait, spend=FREE_REQUEST
                 )
             case "cut" if len(cells) == 1 or chance.random() < 0.5:
-                raise JudgeFailure("parse", "the reply ends early", retryable=True, spend=spend)
+                raise JudgeFailure("parse", f"the reply ends early: {API_KEY}", retryable=True, spend=spend)
             case "cut":
                 return dict(list(judgments.items())[: chance.randrange(len(cells))]), spend
             case "unreadable":
@@ -165,6 +178,7 @@ class Network:
                 return {cell: Judgment(**bad) for cell in cells}, spend  # pyright: ignore[reportArgumentType]
             case "doubled":
                 self.traffic[process].requests += 1
+                self.traffic[process].cost += price
                 return judgments, spend + spend
             case _:
                 return judgments, spend
@@ -174,7 +188,7 @@ class ScriptedJudge:
     """A judge of one process, whose requests go through the network."""
 
     def __init__(self, network: Network, process: Process):
-        self._network, self._process = network, process
+        self._network, self._process, self.api_key = network, process, API_KEY
 
     def fingerprint(self) -> str:
         return "scripted"
@@ -203,11 +217,11 @@ class TruthfulJudge:
         return true_judgment(self._seed, Cell(question.submission.response, question.criterion.requirement))
 
 
-def true_judgment(seed: int, cell: Cell) -> Judgment:
-    """The only right judgment of a cell; its reason names the cell."""
+def true_judgment(seed: int, cell: Cell, quoted: str = REDACTED) -> Judgment:
+    """The only right judgment of a cell; its reason names the cell, and quotes the key or what replaces it."""
     verdict = Random(f"truth {seed} {cell}").choices(("MET", "UNMET", "CANNOT_ASSESS"), (5, 4, 1))[0]
     value = {"MET": 1.0, "UNMET": 0.0}.get(verdict)
-    return Judgment(verdict=verdict, value=value, reason=reason_of(cell))
+    return Judgment(verdict=verdict, value=value, reason=f"{reason_of(cell)}, by {quoted}")
 
 
 def reason_of(cell: Cell) -> str:

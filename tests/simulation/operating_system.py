@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from rubric_integrations.graders import endpoint, limits
-from rubric_integrations.runs.ledger import leases, store
+from rubric_integrations.graders import endpoint, scheduler
+from rubric_integrations.runs.ledger import base, store
 from tests.simulation.virtual_loop import CURRENT_PROCESS, Process, VirtualLoop
 
 # Unix time at the beginning of a simulation.
@@ -23,7 +23,7 @@ EPOCH = 1_700_000_000.0
 _REAL_WAITS = {
     (module, name): getattr(module, name)
     for module, name in (
-        (limits, "_backoff"),
+        (scheduler, "_backoff"),
         (endpoint, "FIRST_PROBE"),
         (endpoint, "LONGEST_PROBE"),
         (endpoint, "_LONGEST_LOOK"),
@@ -60,11 +60,10 @@ class OperatingSystem:
             clocks = tuple(self.loop.time if default is time.monotonic else default for default in defaults)
             stack.enter_context(patch.object(endpoint.Endpoint.__init__, "__defaults__", clocks))
             virtual_os = _Overlay(os, getpid=lambda: CURRENT_PROCESS.get().pid, kill=self._kill, name="posix")
-            for module in (leases, store):
-                stack.enter_context(patch.object(module, "os", virtual_os))
-            stack.enter_context(patch.object(leases, "_host", lambda: CURRENT_PROCESS.get().host))
+            stack.enter_context(patch.object(base, "os", virtual_os))
+            stack.enter_context(patch.object(base, "_host", lambda: CURRENT_PROCESS.get().host))
             virtual_threads = _Overlay(threading, Thread=self._thread)
-            stack.enter_context(patch.object(leases, "threading", virtual_threads))
+            stack.enter_context(patch.object(store, "threading", virtual_threads))
             for (module, name), value in _REAL_WAITS.items():
                 stack.enter_context(patch.object(module, name, value))
             state = random.getstate()

@@ -9,7 +9,8 @@ import pytest
 from tests.simulation.breakages import BREAKAGES, SEEDS_THAT_FIND
 from tests.simulation.driver import simulate
 
-# Seeds in the tests; `make simulate` plays many more. In blocks, so that the workers of pytest share them.
+# Seeds in the tests, in blocks that the workers of pytest share. `make test` plays the first block, and `make simulate`
+# plays many more seeds.
 SEEDS, BLOCK = 200, 25
 # How many seeds must be enough to find a fault that was put in on purpose.
 SEEDS_FOR_A_BREAKAGE = 200
@@ -17,13 +18,16 @@ SEEDS_FOR_A_BREAKAGE = 200
 SEEDS_WITH_EVERYTHING = (22, 0, 4, 6, 14, 17)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.simulation) for first in range(BLOCK, SEEDS, BLOCK))]
+)
 def test_every_invariant_holds_whatever_happens(first: int) -> None:
     failed = {seed: faults for seed in range(first, first + BLOCK) if (faults := simulate(seed).faults)}
     lines = [f"python -m tests.simulation {seed}  # {faults[0]}" for seed, faults in failed.items()]
     assert not failed, "replay with:\n" + "\n".join(lines)
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("name", BREAKAGES)
 def test_fault_that_is_put_in_on_purpose_is_found(name: str, record_property: Any) -> None:
     seeds = dict.fromkeys([SEEDS_THAT_FIND.get(name, 0), *range(SEEDS_FOR_A_BREAKAGE)])

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from rubric_integrations import Submission
 from rubric_integrations.submission import Attachment, Row, read_responses
 from rubric_integrations.submission.attachments import MAX_ATTACHMENTS, MAX_BYTES
-from rubric_integrations.submission.rows import read_row
+from rubric_integrations.submission.inputs import read_row
 from rubric_integrations.submission.submission import error_line
 
 GIF = b"GIF89a"

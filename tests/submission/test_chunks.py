@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Submission
-from rubric_integrations.submission.chunks import split_response
-from rubric_integrations.submission.steps import Step
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.submission import Step, Trajectory
+from rubric_integrations.submission.submission import split_response
 
 
 @settings(max_examples=50)

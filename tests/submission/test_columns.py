@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.runs.rows import as_row
 from rubric_integrations.submission import ResponsesError, Row, Submission, read_responses
+from rubric_integrations.submission.inputs import as_row
 from tests.submission.conversations import CHAT
 
 Write = Callable[..., Path]

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from pydantic import ValidationError
 
 from rubric_integrations import PerCriterionGrader, Rubric, Submission, grade_many
-from rubric_integrations.submission.rows import read_row
+from rubric_integrations.submission.inputs import read_row
 from tests.fakes import FakeJudge
 
 

@@ -9,8 +9,8 @@ import dspy
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission
-from rubric_integrations._util.json_lines import json_lines
+from rubric_integrations import Criterion, Fields, PerCriterionGrader, Rubric, Submission
+from rubric_integrations._util.json import json_lines
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.submission.messages import render_conversation
 from tests.fakes import FakeModel
@@ -46,7 +46,7 @@ def test_dspy_history_is_rendered_as_its_turns() -> None:
 def test_dspy_fields_with_messages_are_rendered() -> None:
     example = dspy.Example(chat=CHAT[:-1], wanted=[ANSWER], rows=[{"a": 1}]).with_inputs("chat")
     prediction = dspy.Prediction(reply=[HumanMessage("Hm"), AIMessage("17.2%")])
-    submission = graded_submission(example, prediction, reference="wanted")
+    submission = graded_submission(example, prediction, fields=Fields(reference="wanted"))
     assert submission.query == render_conversation([HumanMessage("Hm")])
     assert submission.reference == render_conversation([ANSWER])
     assert submission.response == "17.2%"
@@ -57,7 +57,7 @@ def test_dspy_fields_with_messages_are_rendered() -> None:
     def answer(_pred: dspy.Prediction) -> list[Any]:
         return [ANSWER]
 
-    selected = graded_submission(example, dspy.Prediction(reply="x"), query=chat, response=answer)
+    selected = graded_submission(example, dspy.Prediction(reply="x"), fields=Fields(query=chat, response=answer))
     assert (selected.query, selected.response) == (render_conversation(CHAT[:-1]), ANSWER["content"])
 
 

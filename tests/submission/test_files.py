@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations.submission import ResponsesError, Row, Submission, read_responses
-from rubric_integrations.submission.files import read_row
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.submission import ResponsesError, Row, Submission, Trajectory, read_responses
+from rubric_integrations.submission.inputs import read_row
 from tests.submission.conversations import ANSWER, CHAT, QUESTION
 
 
@@ -146,6 +145,7 @@ def test_row_with_two_different_responses_is_graded_by_one_with_a_warning_that_n
     ]  # fmt: skip
 
 
+@pytest.mark.processes
 def test_grade_of_rows_with_two_different_responses_warns_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("- {weight: 1, requirement: Says 42, check: {number: 42}}\n")
     (tmp_path / "r.jsonl").write_text('{"output": "42", "answer": "x"}\n{"output": "42", "answer": "y"}\n')

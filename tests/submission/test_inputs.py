@@ -39,9 +39,30 @@ def test_normalize_to_grade_input_returns_thinking_and_output(to_grade: Any, thi
     assert normalize_to_grade_input(to_grade) == {"thinking": thinking, "output": output}
 
 
-def test_as_submission_unknown_keys_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"unknown keys \['extra', 'messages'\]"):
-        as_submission({"messages": CHAT, "extra": 1})
+def test_as_submission_keys_that_nothing_reads_are_named_in_a_warning() -> None:
+    with pytest.warns(UserWarning, match="^an input has 'extra': not graded, and not shown to the judge"):
+        assert as_submission({"messages": CHAT, "extra": 1}).response == "It was 17.2%."
+    with pytest.warns(UserWarning, match="'rubric'"):
+        as_submission({"answer": "42", "rubric": []})
+
+
+def test_as_submission_name_of_a_key_that_a_model_wrote_is_shortened_and_escaped() -> None:
+    with pytest.warns(UserWarning, match="^an input has ") as caught:
+        as_submission({"answer": "42", "\x1b[2J" + "x" * 1000: 1})
+    assert "\x1b" not in str(caught[0].message)
+    assert len(str(caught[0].message)) < 250
+
+
+def test_as_submission_of_a_row_without_a_response_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^has no `response` \(its fields are \['query', 'reply'\]\)"):
+        as_submission({"query": "6 x 7?", "reply": "42"})
+
+
+def test_as_submission_fields_of_a_mapping_keep_their_meaning_unless_they_are_passed() -> None:
+    data = {"answer": "42", "question": "6 x 7?", "expected": "forty-two", "documents": ["A table."]}
+    expected = Submission(response="42", query="6 x 7?", reference="forty-two", context=("A table.",))
+    assert as_submission(data) == expected
+    assert as_submission(data, "7 x 6?") == expected.model_copy(update={"query": "7 x 6?"})
 
 
 @pytest.mark.parametrize("to_grade", [3, None, 1.5])

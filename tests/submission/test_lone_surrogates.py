@@ -10,13 +10,12 @@ import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.judges.protocol import Question
-from rubric_integrations.reporting.page.render import report_page
-from rubric_integrations.results import Judgment
-from rubric_integrations.runs import Ledger
-from rubric_integrations.runs.run_files import RunFile
-from rubric_integrations.submission import as_submission, read_responses
-from rubric_integrations.submission.rows import Row, read_row
+from rubric_integrations.judges import Question
+from rubric_integrations.reporting.page import report_page
+from rubric_integrations.runs import Ledger, RunFile
+from rubric_integrations.scoring import Judgment
+from rubric_integrations.submission import Row, as_submission, read_responses
+from rubric_integrations.submission.inputs import read_row
 from tests.fakes import FakeJudge
 
 HALF, READABLE = "fine \ud83d", "fine \\ud83d"

@@ -228,6 +228,7 @@ def test_render_value_that_is_not_json_is_refused() -> None:
             render_conversation([{"role": "assistant", "tool_calls": [call]}])
 
 
+@pytest.mark.processes
 def test_render_does_not_import_langchain_or_dspy() -> None:
     code = (
         "import sys; from rubric_integrations.submission.messages import render_conversation;"

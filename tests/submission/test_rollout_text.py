@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubric_integrations.submission.rollout_text import response_of
-from rubric_integrations.submission.thinking import split_completion
+from rubric_integrations.submission.thinking import response_of, split_completion
 
 PROMPT = (
     "<|im_start|>system\nYou are brief.<|im_end|>\n<|im_start|>user\n6 x 7?  Think.<|im_end|>\n<|im_start|>assistant\n"
@@ -54,13 +53,13 @@ def test_text_without_its_prompt_is_refused(query: str) -> None:
 )
 def test_texts_of_a_megabyte_take_no_quadratic_time(text: str) -> None:
     # With a quadratic time, each of these takes minutes.
-    response_of(PROMPT + text, PROMPT)
-    response_of(text + "x", text)
-    for query, prompt in ((text, text + "y"), (text[1:] + "x", "z" + text), (text, "y" + text + "y")):
-        try:
-            response_of(query, prompt)
-        except ValueError:
-            continue
+    response = response_of(PROMPT + text, PROMPT)
+    assert response == ("" if text.endswith((" ", "<|im_end|>")) else text)
+    assert response_of(text + "x", text) == "x"
+    assert response_of(text[1:] + "x", "z" + text) == "x"  # the prompt was cut at its beginning
+    for prompt in (text + "y", "y" + text + "y"):
+        with pytest.raises(ValueError, match="does not begin with"):
+            response_of(text, prompt)
 
 
 def test_thinking_that_the_prompt_has_begun_is_no_part_of_the_answer() -> None:

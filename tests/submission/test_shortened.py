@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Submission
-from rubric_integrations.submission.steps import Step, ToolCall
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.submission import Step, ToolCall, Trajectory
 
 
 def trajectory_of(*results: str | None) -> Trajectory:

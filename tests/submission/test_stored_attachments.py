@@ -9,11 +9,8 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader, Submission, grade_many
 from rubric_integrations.runs import read_run
-from rubric_integrations.submission import stored_attachments
-from rubric_integrations.submission.attachments import Attachment
-from rubric_integrations.submission.steps import Step
-from rubric_integrations.submission.stored_attachments import store_attachments
-from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.submission import Attachment, Step, Trajectory, attachments
+from rubric_integrations.submission.attachments import store_attachments
 
 SMALL = Attachment.model_validate({"data": b"GIF89a", "name": "small.gif"})
 LARGE = Attachment.model_validate({"data": bytes(200_001), "name": "large.pdf"})
@@ -45,5 +42,5 @@ def test_line_without_steps_and_files_is_as_before() -> None:
 
 
 def test_files_of_one_row_are_stored_up_to_a_limit_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_attachments, "MAX_BYTES_OF_ROW", 12)
+    monkeypatch.setattr(attachments, "MAX_BYTES_OF_ROW", 12)
     assert [attachment.data is not None for attachment in store_attachments([SMALL] * 3)] == [True, True, False]

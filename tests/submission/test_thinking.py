@@ -14,7 +14,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rubric_integrations import LengthPenalty, PerCriterionGrader, Rubric, Submission, grade_many
-from rubric_integrations.runs.rows import as_row
 from rubric_integrations.scoring import compute_length_penalty
 from rubric_integrations.submission import (
     as_submission,
@@ -22,6 +21,7 @@ from rubric_integrations.submission import (
     parse_thinking_output,
     read_responses,
 )
+from rubric_integrations.submission.inputs import as_row
 from rubric_integrations.submission.thinking import split_thinking
 
 Convert = Callable[[Any], Submission | None]
@@ -125,14 +125,13 @@ def test_thinking_without_an_answer_is_refused(response: str, words: str) -> Non
     ("response", "words"),
     [
         ({"answer": "42"}, r"`response` has the unknown keys \['answer'\]: use `thinking` and `output`"),
-        ({"output": 42}, "`response` input should be a valid string"),
+        ({"output": 42}, "Input should be a valid string"),
     ],
 )
-def test_response_dictionary_that_is_not_one_is_refused(response: Any, words: str) -> None:
-    row = as_row({"response": response}, 1)
-    assert (row.submission, str(row.error).startswith("row 1: `response` ")) == (None, True)
+def test_submission_whose_response_is_another_dictionary_is_refused(response: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        as_submission(response)
+        Submission(response=response)
+    assert as_row({"response": response}, 1).submission == Submission(response="42")
 
 
 def test_thinking_in_two_places_is_refused() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.submission.untyped import own_rubric_of, submission_of
+from rubric_integrations import Submission
+from rubric_integrations.submission.inputs import own_rubric_of, submission_of
 
 CONVERSATION = [{"role": "user", "content": "6 x 7?"}, {"role": "assistant", "content": "42"}]
 
@@ -34,8 +35,37 @@ def test_task_is_left_out_if_the_output_is_a_conversation_that_contains_it() -> 
     assert submission.reference == "42"
 
 
-def test_task_with_several_values_is_written_as_json() -> None:
-    assert submission_of("42", {"question": "6 x 7?", "unit": None}).query == '{"question": "6 x 7?", "unit": null}'
+@pytest.mark.parametrize(
+    ("task", "query"),
+    [
+        ({"question": "6 x 7?", "context": ["A table."]}, "6 x 7?"),
+        ({"topic": "sums"}, "sums"),
+        ({"topic": "sums", "unit": None}, '{"topic": "sums", "unit": null}'),
+        ({"messages": [{"role": "user", "content": "6 x 7?"}]}, '{"role": "user", "content": "6 x 7?"}'),
+    ],
+)
+def test_task_of_a_mapping_is_its_named_value_or_its_only_one_or_its_json(task: Any, query: str) -> None:
+    assert submission_of("42", task).query == query
+
+
+def test_key_of_the_task_that_nothing_reads_is_named_in_a_warning() -> None:
+    with pytest.warns(UserWarning, match="an input has 'unit'"):
+        assert submission_of("42", {"question": "6 x 7?", "unit": "m"}).query == "6 x 7?"
+
+
+def test_output_cannot_set_its_reference_or_which_part_of_it_is_graded() -> None:
+    output = {"answer": "42", "reference": "42", "respond": "transcript", "rubric": []}
+    with pytest.warns(UserWarning, match="'reference', 'respond', 'rubric'"):
+        submission = submission_of(output, "6 x 7?", None)
+    assert submission.reference is None
+    assert submission_of({"answer": "42", "query": "7?"}, "6 x 7?").query == "6 x 7?"
+
+
+def test_fields_in_a_text_are_no_fields() -> None:
+    text = '{"answer": "42", "trajectory": [], "context": "x"}'
+    for output in (text, {"answer": text}):
+        assert submission_of(output) == Submission(response=text)
+    assert submission_of({"answer": "42", "trajectory": '[{"role": "tool", "content": "42"}]'}).trajectory is None
 
 
 @pytest.mark.parametrize("output", [None, "", "  ", {}, [], {"answer": None}])

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import BaseModel, RootModel
 
-from rubric_integrations.langchain.fields import as_gradable
-from rubric_integrations.submission.values import value_text
+from rubric_integrations.submission.inputs import as_gradable
+from rubric_integrations.submission.messages import value_text
 
-dspy_text: Any = pytest.importorskip("rubric_integrations.dspy.field_text").field_text
+dspy_text: Any = pytest.importorskip("rubric_integrations.submission.predictions").field_text
 
 
 class Grade(Enum):

@@ -11,9 +11,8 @@ import pytest
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.results import Judgment, Spend
-from rubric_integrations.results.outcomes import Outcome
-from rubric_integrations.tracing.attributes import MAX_CHARS, event_attributes
+from rubric_integrations.scoring import Judgment, NamedScore, Spend
+from rubric_integrations.tracing.tracer import MAX_CHARS, event_attributes
 from tests.fakes import FakeJudge
 from tests.openai_server import Call, OpenAIServer, Reply
 from tests.tracing.recorder import EXPLANATION, Recorder, attributes_of
@@ -81,7 +80,7 @@ def test_error_that_quotes_a_reply_is_not_exported_without_explanations(
 
 
 def test_error_without_a_kind_has_one_error_type_whatever_its_text() -> None:
-    outcome = Outcome(name="rubric.kind", kind="failure", weight=1.0, error=f"{CANARY}: so", explanation="so")
+    outcome = NamedScore(name="rubric.kind", kind="failure", weight=1.0, error=f"{CANARY}: so", explanation="so")
     assert event_attributes(outcome, None, explanations=False)["error.type"] == "judge_failure"
 
 

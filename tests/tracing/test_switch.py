@@ -10,7 +10,7 @@ import pytest
 from langsmith.run_helpers import tracing_context
 from opentelemetry import _logs
 
-from rubric_integrations.graders.observer import observed
+from rubric_integrations.graders.grader import observed
 from rubric_integrations.langchain import RubricEvaluator
 from rubric_integrations.tracing import instrument, uninstrument
 from tests.hosts.six_responses import ROWS, RUBRIC, make_grader
@@ -62,6 +62,7 @@ def test_missing_or_old_api_is_an_import_error_with_the_command_that_installs_it
         instrument()
 
 
+@pytest.mark.processes
 def test_importing_the_adapter_imports_no_opentelemetry() -> None:
     code = "import sys, rubric_integrations.tracing; sys.exit('opentelemetry' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.graders.outage import JudgeOutage
+from rubric_integrations.graders import CallLimits
+from rubric_integrations.graders.endpoint import JudgeOutage
 from rubric_integrations.training import openrlhf_reward
 from tests.fakes import FakeJudge
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, make_grader
@@ -119,7 +120,7 @@ def test_lists_of_different_lengths_end_the_run() -> None:
 
 def test_threads_share_one_grader_and_its_concurrency_limit() -> None:
     judge = FakeJudge()
-    reward_func = openrlhf_reward(RUBRIC, judge, max_concurrency=2)
+    reward_func = openrlhf_reward(RUBRIC, judge, limits=CallLimits(max_concurrency=2))
     with ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(reward_func, [f"{PROMPT}{number}"], [PROMPT], [""]) for number in range(16)]
         assert len([future.result() for future in futures]) == 16
@@ -137,6 +138,7 @@ def test_setting_that_stands_for_a_failure_as_a_number_is_refused(settings: dict
         openrlhf_reward(RUBRIC, "offline", **settings)
 
 
+@pytest.mark.processes
 def test_reward_file_imports_nothing_heavy_and_its_function_pickles() -> None:
     code = f"""
 import importlib.util, pickle, sys

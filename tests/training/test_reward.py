@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations import Criterion, LengthPenalty, PerCriterionGrader, Rubric
-from rubric_integrations.runs.run_files import read_run
+from rubric_integrations import Criterion, Fields, LengthPenalty, PerCriterionGrader, Rubric
+from rubric_integrations.runs import read_run
 from rubric_integrations.training import JudgeOutage, RubricReward
 from tests.cli.commands import run
 from tests.fakes import FakeJudge
@@ -176,12 +176,12 @@ async def test_row_without_a_valid_rubric_is_a_failure_of_this_row_alone(own: An
 async def test_reference_and_documents_come_from_their_columns() -> None:
     judge = FakeJudge(lambda question: "MET")
     columns = {"reference": ["It was 8.4%."], "documents": [["margins.csv"]], "answer": ["9%"]}
-    await Trainer(RubricReward(RUBRIC, judge, context="documents")).rewards([RIGHT], **columns)
-    await Trainer(RubricReward(RUBRIC, judge, reference="answer")).rewards([RIGHT], **columns)
+    await Trainer(RubricReward(RUBRIC, judge, fields=Fields(context="documents"))).rewards([RIGHT], **columns)
+    await Trainer(RubricReward(RUBRIC, judge, fields=Fields(reference="answer"))).rewards([RIGHT], **columns)
     seen = {(question.submission.reference, question.submission.context) for question in judge.questions}
     assert seen == {("It was 8.4%.", ("margins.csv",)), ("9%", ())}
-    with pytest.raises(ValueError, match="`reference` is 'anwser'"):
-        await Trainer(RubricReward(RUBRIC, judge, reference="anwser")).rewards([RIGHT], **columns)
+    with pytest.raises(ValueError, match=r"`Fields.reference` is 'anwser'"):
+        await Trainer(RubricReward(RUBRIC, judge, fields=Fields(reference="anwser"))).rewards([RIGHT], **columns)
 
 
 async def test_judge_does_not_read_the_thinking_that_the_length_penalty_counts() -> None:
@@ -291,10 +291,10 @@ def test_file_of_another_kind_is_not_appended_to(tmp_path: Path) -> None:
     [
         ({}, "either `judge`"),
         ({"judge": "offline", "grader": make_grader()}, "either `judge`"),
-        ({"grader": make_grader(), "normalize": True}, "`normalize` goes with `judge`"),
+        ({"grader": make_grader(), "normalize": False}, "`normalize` of `RubricReward` goes with `judge`"),
         ({"grader": PerCriterionGrader("offline", on_failure="worst_case")}, "on_failure='worst_case'"),
         ({"grader": PerCriterionGrader("offline", stop_when_decided=True)}, "stop_when_decided"),
-        ({"judge": "offline", "max_concurrency": 0}, "`max_concurrency`"),
+        ({"judge": "offline", "fields": Fields(query="q")}, "`Fields.query` has no effect on `RubricReward`"),
         ({"judge": "offline", "stop_after": 1.1}, "`stop_after`"),
         ({"judge": "offline", "stop_after": math.nan}, "`stop_after`"),
         ({"judge": "offline", "stop_after": True}, "`stop_after`"),

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, RubricError
-from rubric_integrations.results import JudgeError
+from rubric_integrations.graders import CallLimits
 from rubric_integrations.runs.ledger import open_ledger
+from rubric_integrations.scoring import JudgeError
 from rubric_integrations.submission.thinking import SplitResponse
 from rubric_integrations.training.sample_grader import SampleGrader
 from tests.fakes import FakeJudge
@@ -26,7 +27,7 @@ async def rewards(samples: SampleGrader, *completions: str) -> list[float]:
 
 async def test_concurrent_samples_share_one_grader_and_its_concurrency_limit() -> None:
     judge = FakeJudge("MET")
-    samples = SampleGrader(RUBRIC, judge, normalize=False, max_concurrency=3)
+    samples = SampleGrader(RUBRIC, judge, normalize=False, limits=CallLimits(max_concurrency=3))
     assert await rewards(samples, *"abcdefgh") == [-5.0] * 8
     assert judge.peak == 3
 
@@ -83,7 +84,7 @@ async def test_ledger_requests_no_judgment_twice_in_another_process_or_folder(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     copy = pickle.loads(pickle.dumps(SampleGrader(RUBRIC, "offline", ledger=tmp_path / "rewards.sqlite")))
-    copy._judge = judge
+    copy._grader._judge = judge
     assert await rewards(copy, "a") == [0.0]
     assert len(judge.questions) == 2, "a ledger in the other folder would be empty"
 
@@ -101,8 +102,7 @@ def test_pickle_holds_the_settings_without_the_grader_and_works_in_another_event
     [
         (lambda: SampleGrader(RUBRIC), ValueError, "got neither"),
         (lambda: SampleGrader(RUBRIC, "offline", grader=PerCriterionGrader("offline")), ValueError, "got both"),
-        (lambda: SampleGrader(RUBRIC, grader=PerCriterionGrader("offline"), normalize=False), ValueError, "set them"),
-        (lambda: SampleGrader(RUBRIC, "offline", max_concurrency=0), ValueError, "at least 1, got 0"),
+        (lambda: SampleGrader(RUBRIC, grader=PerCriterionGrader("offline"), normalize=False), ValueError, "set it"),
         (lambda: SampleGrader("no-such-file.yaml", "offline"), RubricError, "no-such-file"),
     ],
 )
@@ -113,10 +113,15 @@ def test_argument_that_cannot_work_is_refused_at_once(
         make()
 
 
-def test_open_ledger_is_refused_because_it_cannot_be_sent(tmp_path: Path) -> None:
-    ledger: Any = open_ledger(tmp_path / "run.sqlite")
-    with ledger, pytest.raises(TypeError, match="pass its path or URL"):
-        SampleGrader(RUBRIC, "offline", ledger=ledger)
+async def test_open_ledger_is_opened_by_each_process_for_itself(tmp_path: Path) -> None:
+    judge = FakeJudge(fingerprint="judge")
+    with open_ledger(tmp_path / "run.sqlite") as ledger:
+        assert await rewards(SampleGrader(RUBRIC, judge, ledger=ledger), "a") == [0.0]
+        samples = SampleGrader(RUBRIC, "offline", ledger=ledger)
+        copy = pickle.loads(pickle.dumps(samples))
+        copy._grader._judge = judge
+        assert await rewards(copy, "a") == [0.0]
+    assert len(judge.questions) == 2
 
 
 @pytest.mark.parametrize(

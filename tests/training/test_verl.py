@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rubric_integrations import PerCriterionGrader
-from rubric_integrations.results import JudgeError
+from rubric_integrations import Fields, PerCriterionGrader
+from rubric_integrations.scoring import JudgeError
 from rubric_integrations.training import verl_reward
 from tests.fakes import FakeJudge
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, make_grader
@@ -68,7 +68,7 @@ async def test_empty_solution_has_the_keys_of_all_others() -> None:
 )
 async def test_task_and_reference_may_be_whatever_a_parquet_file_holds(value: object, text: str | None) -> None:
     judge = FakeJudge()
-    compute_score = verl_reward(RUBRIC, judge, query_key="question")
+    compute_score = verl_reward(RUBRIC, judge, fields=Fields(query="question"))
     await compute_score("answers", "It was 8.4%.", value, extra_info={"question": value, "index": 3})
     submission = judge.questions[0].submission
     assert (submission.query, submission.reference) == (text, text)
@@ -94,6 +94,7 @@ def test_grader_that_was_passed_is_pickled_with_the_function() -> None:
     assert asyncio.run(copy(**SAMPLE, solution_str=""))["score"] == -1.0
 
 
+@pytest.mark.processes
 def test_reward_file_imports_nothing_heavy_and_grades_in_a_process_of_its_own() -> None:
     code = f"""
 import asyncio, importlib.util, sys

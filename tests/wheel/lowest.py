@@ -9,7 +9,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from rubric_integrations._util.extras import EXTRAS
+from rubric_integrations._util.lazy import EXTRAS
 
 
 def main() -> None:

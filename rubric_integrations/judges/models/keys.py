@@ -1,16 +1,17 @@
-"""Which API key goes to which server.
+"""Decides which API key is sent to which server.
 
 DSPy and LiteLLM find the key of the model's provider in an environment variable, and send it to whatever server
-`api_base`, or a variable such as OPENAI_BASE_URL, names. A key of the environment is meant for its provider, so it goes
-to no other host, unless that is this machine, and never over http to another machine. Decided here:
+`api_base`, or a variable such as OPENAI_BASE_URL, names. Here, a key of the environment goes to its provider's default
+endpoint, to a host that the same environment names for the provider (OPENAI_BASE_URL or OPENAI_API_BASE for
+OPENAI_API_KEY), and to this machine. It goes to no other host, and never over http to another machine. For other hosts:
 
-- The server is unknown: the key of `OWN_KEY`, which is for exactly that; otherwise an error if a key would be sent.
-- The server belongs to another provider than the model's: the key of that provider, or an error.
+- The key of `OWN_KEY` is for exactly those; without it, an error if a key would be sent.
 - A local server requires no key: a placeholder, without which DSPy would refuse to send the request.
-- A server such as vLLM was started with a key, whose variable only LiteLLM reads: that variable.
+- A server such as vLLM was started with a key, and only LiteLLM reads its variable: that variable.
 
-A key that is passed as an argument goes where the user sends it. A chat model does not tell such a key from one that it
-read itself: one that equals a variable of a provider is taken for the variable's, unless `OWN_KEY` has it, too.
+A key that is passed as an argument goes where the user sends it. A chat model does not distinguish such a key from one
+that it read itself. A key that equals a variable of the environment counts as read from it, unless `OWN_KEY` has it
+too.
 """
 
 from __future__ import annotations
@@ -31,39 +32,12 @@ OWN_KEY = "RUBRIC_INTEGRATIONS_API_KEY"
 PLACEHOLDER = "none"
 """The key that is sent where none is set."""
 
-PROVIDER_KEYS: dict[str, tuple[str, ...]] = {
-    "openai.com": ("OPENAI_API_KEY",),
-    "anthropic.com": ("ANTHROPIC_API_KEY",),
-    "generativelanguage.googleapis.com": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "openai.azure.com": ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
-    "cognitiveservices.azure.com": ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
-    "ai.azure.com": ("AZURE_AI_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
-    "amazonaws.com": ("AWS_BEARER_TOKEN_BEDROCK",),
-    "azuredatabricks.net": ("DATABRICKS_TOKEN", "DATABRICKS_API_KEY"),
-    "cerebras.ai": ("CEREBRAS_API_KEY",),
-    "cohere.ai": ("COHERE_API_KEY",),
-    "cohere.com": ("COHERE_API_KEY",),
-    "databricks.com": ("DATABRICKS_TOKEN", "DATABRICKS_API_KEY"),
-    "deepseek.com": ("DEEPSEEK_API_KEY",),
-    "fireworks.ai": ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
-    "groq.com": ("GROQ_API_KEY",),
-    "huggingface.co": ("HF_TOKEN", "HUGGINGFACE_API_KEY"),
-    "meta.ai": ("META_API_KEY",),
-    "mistral.ai": ("MISTRAL_API_KEY",),
-    "moonshot.ai": ("MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY"),
-    "moonshot.cn": ("MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY"),
-    "openrouter.ai": ("OPENROUTER_API_KEY",),
-    "perplexity.ai": ("PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"),
-    "together.ai": ("TOGETHERAI_API_KEY", "TOGETHER_API_KEY"),
-    "together.xyz": ("TOGETHERAI_API_KEY", "TOGETHER_API_KEY"),
-    "x.ai": ("XAI_API_KEY",),
-    "z.ai": ("ZAI_API_KEY",),
-}
-"""The environment variables of a provider's key, by the domain of its servers."""
-
 _SERVER_KEYS = {"hosted_vllm": "HOSTED_VLLM_API_KEY", "ollama": "OLLAMA_API_KEY", "ollama_chat": "OLLAMA_API_KEY"}
-_CLOUD_KEYS = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK"}
+# Variables whose names do not begin with the prefix of the models.
+_OTHER_KEYS = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "gemini": "GOOGLE_API_KEY", "huggingface": "HF_TOKEN"}
 _KEY_NAME = re.compile(r"KEY|TOKEN")
+_KEY_ENDING = re.compile(r"(_API)?_(KEY|TOKEN)\Z")
+_URL_ENDINGS = ("_BASE_URL", "_API_BASE", "_ENDPOINT")
 # Clients differ in the host that they read from such a URL.
 _AMBIGUOUS = re.compile(r"[\\\s\x00-\x1f]")
 
@@ -86,12 +60,6 @@ class _Server(NamedTuple):
             return False
 
     @property
-    def provider_keys(self) -> tuple[str, ...]:
-        """The variables of the provider whose server this is; empty where it is unknown."""
-        domains = (names for domain, names in PROVIDER_KEYS.items() if f".{self.host}".endswith(f".{domain}"))
-        return next(domains, ())
-
-    @property
     def is_encrypted(self) -> bool:
         return self.is_this_machine or urlsplit(self.url).scheme.lower() == "https"
 
@@ -104,8 +72,8 @@ def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
         api_base: The base URL of its server; None for that of the environment, or of its provider.
 
     Raises:
-        ValueError: A key of the environment would be sent to another host than its provider's, or over http; or the
-            server belongs to another provider than the model's, and no key of that provider is set.
+        ValueError: A key of the environment would be sent over http, or to a host that is neither its provider's
+            default endpoint nor named by the environment.
 
     Example:
         >>> key_for_endpoint("hosted_vllm/qwen3", "http://localhost:8000/v1") is None
@@ -116,17 +84,12 @@ def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
     if server is None:
         return None
     own = _own_variables(model, route)
-    if server.provider_keys:
-        if not set(own).isdisjoint(server.provider_keys):
-            _require_encryption(server, own)
-            return PLACEHOLDER if api_base and _needs_placeholder(route) else None
-        return _key_of_other_provider(server, route)
-    if key := os.environ.get(OWN_KEY):
+    if server.host != _host(_default_url(model)) and (key := os.environ.get(OWN_KEY)):
         _require_encryption(server, [OWN_KEY])
         return key
     if not server.is_this_machine:
         _require_encryption(server, [*own, _SERVER_KEYS.get(_prefix(model), "")])
-        if name := _first_set(own):
+        if server.host not in _own_hosts(model, own) and (name := _first_set(own)):
             raise _refusal(server, name)
     if route and route.credential_policy == "key" and route.env_key is None:
         return os.environ.get(_SERVER_KEYS.get(_prefix(model), "")) or None
@@ -169,37 +132,58 @@ def require_keys_for_server(keys: Iterable[str], url: str) -> None:
         url: The base URL of its server.
 
     Raises:
-        ValueError: One is that of a provider, and the server belongs to another one, or would get it over http.
+        ValueError: One is a key of the environment that the server may not have, or would get over http.
     """
     server = _Server(url, "`base_url`")
-    known = {name for names in PROVIDER_KEYS.values() for name in names}
     for key in keys:
-        own = sorted(name for name in known if os.environ.get(name) == key)
-        if not own or server.is_this_machine:
+        own = sorted(name for name, value in os.environ.items() if value == key and _KEY_ENDING.search(name))
+        variables = [name for name in own if name != OWN_KEY]
+        if not variables or server.is_this_machine:
             continue
-        _require_encryption(server, own)
-        if set(own).isdisjoint(server.provider_keys) and os.environ.get(OWN_KEY) != key:
-            raise _refusal(server, own[0])
+        _require_encryption(server, variables)
+        hosts = {host for name in variables for host in _own_hosts(_model_of(name), [name])}
+        if server.host not in hosts and OWN_KEY not in own:
+            raise _refusal(server, variables[0])
 
 
 def _refusal(server: _Server, name: str) -> ValueError:
+    variable = f"{_KEY_ENDING.sub('', name)}_BASE_URL"
     return ValueError(
-        f"{server.source} is a server on {server.host!r}, which is not known to belong to the provider of "
-        f"{name}: that key is not sent, or whoever runs the server could use it. Pass the server's own key as "
-        f"`api_key` (`--api-key` in the shell; 'none' if it has no keys), or set {OWN_KEY} to it"
+        f"{server.source} is a server on {server.host!r}, which is neither the default endpoint of the provider of "
+        f"{name} nor named by the environment: that key is not sent, or whoever runs the server could use it. Pass "
+        "the server's own key as `api_key` (`--api-key` in the shell; 'none' if it has no keys), or set "
+        f"{OWN_KEY} to it; if the server is to have the key of {name}, set {variable} to its URL"
     )
 
 
-def _key_of_other_provider(server: _Server, route: lm15.Resolution | None) -> str | None:
-    _require_encryption(server, server.provider_keys)
-    key = os.environ.get(_first_set(server.provider_keys) or "")
-    if key is None and route and route.env_key:
-        raise ValueError(
-            f"{server.source} is {server.host!r}, a server of the provider whose key is in "
-            f"{' or '.join(server.provider_keys)}: set it, or pass `api_key`; otherwise the server would receive "
-            f"{route.env_key}, the key of another provider"
-        )
-    return key
+def _own_hosts(model: str, variables: Iterable[str]) -> set[str]:
+    """Return the hosts that may have the keys of a model's provider: its default, and those of the environment."""
+    stems = {*_spellings(_prefix(model)), *(_KEY_ENDING.sub("", name) for name in variables)}
+    urls = [os.environ.get(f"{stem}{ending}") for stem in stems for ending in _URL_ENDINGS]
+    return {host for url in (*urls, _default_url(model)) if (host := _host(url))}
+
+
+def _host(url: str | None) -> str:
+    return _Server(url, "").host if url else ""
+
+
+def _default_url(model: str) -> str | None:
+    """Return the base URL of a model's provider as DSPy knows it; None for a provider without one."""
+    route = _route(model)
+    if route is None:
+        return None
+    # Without the environment, which may name another server.
+    config = lm15.RouterConfig(env={}, api_keys={route.provider: PLACEHOLDER}, providers=_declared())
+    try:
+        return getattr(lm15.LMRouter(config).lm(f"{route.provider}:{route.model}"), "base_url", None)
+    except lm15.LM15Error:
+        return None
+
+
+def _model_of(variable: str) -> str:
+    """Return the name of some model of the provider whose key a variable has."""
+    prefix = next((prefix for prefix, name in _OTHER_KEYS.items() if name == variable), None)
+    return f"{prefix or _KEY_ENDING.sub('', variable).lower()}/model"
 
 
 def _require_encryption(server: _Server, variables: Sequence[str]) -> None:
@@ -223,13 +207,19 @@ def _own_variables(model: str, route: lm15.Resolution | None) -> list[str]:
     prefix = _prefix(model)
     if prefix in _SERVER_KEYS:
         return []
-    spellings = {prefix.upper(), prefix.upper().replace("_", "")} - {""}
+    spellings = _spellings(prefix)
     names = {f"{spelling}_API_KEY" for spelling in spellings}
-    names |= {name for name in (route and route.env_key, _CLOUD_KEYS.get(prefix)) if name}
-    shared = [name for group in PROVIDER_KEYS.values() if not names.isdisjoint(group) for name in group]
+    names |= {name for name in (route and route.env_key, _OTHER_KEYS.get(prefix)) if name}
     starts = tuple(f"{spelling}_" for spelling in spellings)
     others = [name for name in os.environ if name.startswith(starts) and _KEY_NAME.search(name)]
-    return sorted({*names, *shared, *others})
+    return sorted({*names, *others})
+
+
+def _spellings(prefix: str) -> set[str]:
+    """Return how the variables of a provider may begin: TOGETHER, TOGETHERAI and TOGETHER_AI for `together_ai`."""
+    name = prefix.upper()
+    short = name.removesuffix("_AI")
+    return {name, name.replace("_", ""), short, f"{short}AI"} if name else set()
 
 
 def _first_set(variables: Sequence[str]) -> str | None:
@@ -256,8 +246,11 @@ def _prefix(model: str) -> str:
 
 def _route(model: str) -> lm15.Resolution | None:
     """Return where DSPy's own engine would send the model's requests; None for a model that it leaves to LiteLLM."""
-    declared = tuple(provider.definition for provider in lm15.registered_providers())
     try:
-        return lm15.LMRouter(lm15.RouterConfig(providers=declared)).resolve_openai_chat(model)
+        return lm15.LMRouter(lm15.RouterConfig(providers=_declared())).resolve_openai_chat(model)
     except lm15.LM15Error:
         return None
+
+
+def _declared() -> tuple[lm15.ProviderDefinition, ...]:
+    return tuple(provider.definition for provider in lm15.registered_providers())

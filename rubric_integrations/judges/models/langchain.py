@@ -1,23 +1,66 @@
-"""A `dspy.LM` from a LangChain chat model, so that requests use LangChain's callbacks and rate limits."""
+"""Makes a `dspy.LM` of a LangChain chat model. Its requests use LangChain's callbacks and rate limits.
+
+Clients have connections and locks, which cannot be pickled. A pickled chat model is made again from its fields. This is
+a separate module because it is one source of models in `judges/models/names.py`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import dspy
 from dspy import lm15
 
 from rubric_integrations._util.event_loop import on_background_loop
-from rubric_integrations.judges.models.completion import FINISH_REASON, HAS_FORMAT
-from rubric_integrations.judges.models.failures import response_from_error, to_lm_error
+from rubric_integrations.judges.models.errors import FINISH_REASON, HAS_FORMAT, response_from_error, to_lm_error
 from rubric_integrations.judges.models.keys import require_keys_for_server
-from rubric_integrations.judges.models.langchain_pickles import ModelFields, from_pickle, to_pickle
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+# Fields with clients that the model makes by itself, and those with clients that only its user can make.
+_OWN_CLIENTS = frozenset({"client", "async_client", "root_client", "root_async_client"})
+_USERS_CLIENTS = ("http_client", "http_async_client")
+
+
+class ModelFields(NamedTuple):
+    """The class of a chat model, and the fields that its user or its validators have set.
+
+    A key that was passed in code is among them. One of the environment is not, and is read where the model is made.
+    """
+
+    kind: type[Any]
+    fields: dict[str, Any]
+
+
+def to_pickle(model: BaseChatModel) -> BaseChatModel | ModelFields:
+    """Return what a pickle can hold of a chat model: the model itself, or else the fields to make it again.
+
+    Raises:
+        TypeError: The model has an HTTP client of the user's, which a pickle cannot hold.
+    """
+    try:
+        pickle.dumps(model)
+    except Exception:  # noqa: BLE001 -- a lock is a TypeError, a local class an AttributeError, and others differ
+        for name in _USERS_CLIENTS:
+            if getattr(model, name, None) is not None:
+                raise TypeError(
+                    f"`{name}` of {type(model).__name__} holds connections, which cannot be pickled: make the model in "
+                    "the process that uses it, or requests would go without the settings of that client"
+                ) from None
+        fields = {name: getattr(model, name) for name in model.model_fields_set - _OWN_CLIENTS}
+        return ModelFields(type(model), fields)
+    return model
+
+
+def from_pickle(model: BaseChatModel | ModelFields) -> BaseChatModel:
+    """Return the chat model of which `to_pickle` returned this."""
+    return cast("BaseChatModel", model.kind(**model.fields)) if isinstance(model, ModelFields) else model
+
 
 _FINISH_REASONS = {
     "length": "length",

@@ -1,7 +1,8 @@
-"""The HTTP clients of LangChain chat models, as a judge needs them.
+"""Restricts the HTTP clients of LangChain chat models: no redirects, and replies of a limited size.
 
-A redirect would carry the text to a server that the user did not name, a compressed reply of a megabyte could fill the
-memory, and SDKs report a web page in place of a reply like a wrong setting, which is not retried.
+A redirect would send the text to a server that the user did not name. A compressed reply of a megabyte could fill the
+memory. SDKs report a web page as a wrong setting, which is not retried. This is a separate module because it
+imports httpx, which only such judges need.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from rubric_integrations.judges.models.error_responses import MAX_REPLY_BYTES, ErrorResponse, describe_response
+from rubric_integrations.judges.models.errors import MAX_REPLY_BYTES, ErrorResponse, describe_response
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

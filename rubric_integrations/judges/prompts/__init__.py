@@ -1,1 +1,1 @@
-"""The prompts: their text, how a question becomes one, how untrusted text is sanitized, and how replies are parsed."""
+"""The prompts: their text, the rendering of questions, the sanitizing of untrusted text, the parsing of replies."""

@@ -1,28 +1,67 @@
 """Parses a judge's reply into the fields of its signature: lenient about form, strict about meaning.
 
-DSPy's own adapters repair broken JSON and take the first thing that looks like a field, so that a judge that quotes
-`{"verdict": "MET"}` from the submission before it answers UNMET is read as MET. Here one JSON object is read by the
-rules of JSON. Anything ambiguous is a parse failure, and the question is requested again. Prose around the object is
-read only from judges that no format could be requested of, and only if it cannot be a quotation.
+DSPy's own adapters repair broken JSON and take the first text that looks like a field. A judge that quotes `{"verdict":
+"MET"}` from the submission before it answers UNMET would be read as MET. Here one JSON object is read by the rules of
+JSON. Anything ambiguous is a parse failure, and the question is requested again. Prose around the object is accepted
+only from judges without a reply format, and only if it cannot be a quotation.
 
 A quotation that the judge forgot to escape can also close its string and continue as JSON. In an object it then repeats
-a field; in a list it can forge whole entries, so that a list is accepted only if it is exactly what was requested.
+a field. In a list it can forge whole entries. Therefore a list must be exactly what was requested.
+
+`read_recorded_reply` is for replies that were recorded elsewhere, for another prompt, such as a single word. Nobody can
+request them again, and more forms are accepted. Never use it for a live judge: a reply that quotes a label and is then
+cut off would be read as that label.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
-from dspy.utils.exceptions import AdapterParseError
 from pydantic import TypeAdapter, ValidationError
 
-from rubric_integrations.judges.prompts.citations import parse_citations
-from rubric_integrations.judges.prompts.quotation import may_be_completed, prose_problem
-from rubric_integrations.results.judgment import normalize_word, parse_verdict
+from rubric_integrations.judges.prompts.sanitize import may_be_completed, prose_problem
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.scoring.judgment import Judgment, interpret_answer, normalize_word, parse_verdict
+
+_STEP = re.compile(r"\s*(?:steps?\s*)?#?(\d{1,9})\s*", re.IGNORECASE)
+
+
+def parse_citations(value: object) -> list[int]:
+    """Parse the numbers of steps, as models write them: a list, one number, or a text such as `steps 2, 5`.
+
+    That the steps exist is for `judges/validation.py` to check.
+
+    Returns:
+        The numbers, as the judge wrote them; empty for None and for an empty text.
+
+    Raises:
+        ValueError: An entry is no whole number from 0.
+
+    Example:
+        >>> parse_citations(["step 3", 5]), parse_citations("steps 2, 5")
+        ([3, 5], [2, 5])
+    """
+    if value is None:
+        return []
+    if isinstance(value, str):
+        entries: Sequence[object] = [part for part in value.strip("[] \n").split(",") if part.strip()]
+    else:
+        entries = cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]
+    return [_number(entry) for entry in entries]
+
+
+def _number(entry: object) -> int:
+    if isinstance(entry, int) and not isinstance(entry, bool) and entry >= 0:
+        return entry
+    match = _STEP.fullmatch(entry) if isinstance(entry, str) else None
+    if match is None:
+        raise ValueError(f"`evidence` has {entry!r}, which is not the number of a step")
+    return int(match[1])
+
 
 _THINKING = re.compile(r"\A\s*<think(?:ing)?>.*</think(?:ing)?>", re.DOTALL)
 _THINKING_ENDS = re.compile(r"</think(?:ing)?>")
@@ -47,6 +86,10 @@ _EVIDENCE = "evidence"
 _ENTRY_ANSWERS = ("answer", "verdict", "criterion_status")
 
 
+class UnreadableReply(ValueError):  # noqa: N818 -- of a model, and no error of the program
+    """A reply does not answer the signature unambiguously; `JudgeAdapter` reports it as DSPy's own adapters do."""
+
+
 class ReplyObject(NamedTuple):
     """The one JSON object of a reply.
 
@@ -67,7 +110,7 @@ def parse_reply(
     signature: Any,
     text: str,
     *,
-    quotable: bool,
+    quotable: bool | Callable[[], bool],
     expected_ids: frozenset[int] = frozenset(),
     json_only: bool = False,
     completing_texts: Collection[str] = (),
@@ -79,6 +122,7 @@ def parse_reply(
         text: The reply as the model wrote it. A re-serialized reply would hide a repeated field.
         quotable: Whether the graded texts contain something that looks like a verdict. If so, the reply must be the
             JSON object and nothing else; if not, prose around the object is accepted, unless it names another answer.
+            A function is called only if the reply depends on it, because the search decodes every text.
         expected_ids: The numbers of the criteria in a request about several; an entry under another number is not
             the judge's own.
         json_only: Whether the server accepted a JSON format, so that the reply must be the JSON object and nothing
@@ -87,18 +131,23 @@ def parse_reply(
             have completed a reply that was cut off, and such a reply is refused.
 
     Raises:
-        dspy.utils.exceptions.AdapterParseError: The reply does not answer the signature unambiguously.
+        UnreadableReply: The reply does not answer the signature unambiguously.
     """
-    strict = quotable or json_only
+
+    def is_strict() -> bool:
+        return json_only or (quotable() if callable(quotable) else quotable)
+
     try:
-        reply = parse_object(text, strict)
-        outputs = {
-            name: _parse_entries(reply.fields, name, get_args(annotation)[0], strict, expected_ids)
-            if get_origin(annotation) is list and name != _EVIDENCE
-            else _parse_field(reply.fields, name, annotation)
-            for name, annotation in _outputs(signature)
-        }
-        _require_own_answer(reply, signature, outputs)
+        reply = parse_object(text, is_strict)
+        outputs: dict[str, Any] = {}
+        for output in _outputs(signature):
+            outputs[output.name] = (
+                _parse_field(reply.fields, output)
+                if output.entry is None
+                else _parse_entries(reply.fields, output.name, output.entry, is_strict, expected_ids)
+            )
+        if reply.before or reply.after:
+            _require_own_answer(reply, signature, outputs)
         if completing_texts and may_be_completed(reply.text, completing_texts):
             raise ValueError(
                 "the reply ends as a text that the judge was shown, and nothing reports whether it was cut off there: "
@@ -106,33 +155,33 @@ def parse_reply(
             )
         return outputs
     except ValueError as error:
-        raise AdapterParseError("JudgeAdapter", signature, text, f"{error}: {text[:80]!r}") from None
+        raise UnreadableReply(f"{error}: {text[:80]!r}") from None
 
 
-def parse_object(text: str, strict: bool) -> ReplyObject:
+def parse_object(text: str, is_strict: Callable[[], bool]) -> ReplyObject:
     """Parse the one JSON object of a reply, without the thinking before it and a code block around it.
 
     Args:
         text: The reply as the model wrote it.
-        strict: Whether the reply must be the object and nothing else.
+        is_strict: Whether the reply must be the object and nothing else; called only if it is more.
 
     Raises:
         ValueError: There is no object, or more than one, or it may not be read in one way only.
     """
     thinking = _THINKING.match(text)
-    if strict and thinking and len(_THINKING_ENDS.findall(text)) > 1:
+    if thinking and len(_THINKING_ENDS.findall(text)) > 1 and is_strict():
         raise ValueError("the reply does not say where its thinking ends")
     answer = text[thinking.end() if thinking else 0 :].strip()
     answer = _without_code_block(answer)
-    start = 0 if strict else answer.find("{")
-    if start < 0 or not answer.startswith("{", start):
-        raise ValueError("the reply is not a JSON object" + (" alone" if "{" in answer else ""))
+    start = answer.find("{")
+    if start < 0 or (start > 0 and is_strict()):
+        raise ValueError("the reply is not a JSON object" + (" alone" if start > 0 else ""))
     try:
         fields, end = _DECODER.raw_decode(answer, start)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"the reply is not valid JSON ({error})") from None
     rest = answer[end:]
-    if "{" in rest or (strict and rest.strip()):
+    if "{" in rest or (rest.strip() and is_strict()):
         raise ValueError("the reply holds more than one JSON object, or text after it")
     # The words true and false around the object may name another answer, and no rule would find out.
     if _IS_MET in fields and (answer[:start].strip() or rest.strip()):
@@ -149,7 +198,7 @@ def _require_own_answer(reply: ReplyObject, signature: Any, outputs: Mapping[str
     if not (reply.before.strip() or reply.after.strip()):
         return
     missing = [name for name in outputs if name not in reply.fields and name != _EVIDENCE]
-    verdicts = [outputs[name] for name, annotation in _outputs(signature) if get_origin(annotation) is Literal]
+    verdicts = [outputs[output.name] for output in _outputs(signature) if output.choices]
     problem = f"its JSON object has no `{missing[0]}`" if missing else None
     problem = problem or prose_problem(reply.before, reply.after, verdicts)
     if problem:
@@ -158,6 +207,8 @@ def _require_own_answer(reply: ReplyObject, signature: Any, outputs: Mapping[str
 
 def _without_code_block(answer: str) -> str:
     """Return the content of an answer that is one code block."""
+    if answer[:3] != "```":
+        return answer
     first, _, rest = answer.partition("\n")
     content, _, last = rest.rpartition("\n")
     is_block = _BLOCK_BEGINS.fullmatch(first.rstrip()) and last.strip() == "```"
@@ -175,10 +226,10 @@ def _without_aliases(reply: dict[str, Any]) -> dict[str, Any]:
     for alias, name in _ALIASES.items():
         if alias not in reply:
             continue
-        if name != "explanation" and _differ(reply, (alias, name)):
-            raise ValueError(f"the reply gives both `{name}` and `{alias}`")
         if name not in reply:
             reply[name] = reply.pop(alias)
+        elif name != "explanation" and _differ(reply, (alias, name)):
+            raise ValueError(f"the reply gives both `{name}` and `{alias}`")
     return reply
 
 
@@ -192,7 +243,38 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_unique)
 
 
-def _parse_field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
+class _Output(NamedTuple):
+    """An output field of a signature.
+
+    Attributes:
+        name: Its name.
+        annotation: The type of its value.
+        choices: What it must be one of, as it is and normalized; empty if it is no choice.
+        entry: The type of each entry, where it is a list of answers.
+    """
+
+    name: str
+    annotation: Any
+    choices: Mapping[str, Any]
+    entry: Any
+
+
+@lru_cache(maxsize=64)
+def _outputs(signature: Any) -> list[_Output]:
+    return [_output(name, field.annotation) for name, field in signature.output_fields.items()]
+
+
+def _output(name: str, annotation: Any) -> _Output:
+    arguments = get_args(annotation) if get_origin(annotation) is Literal else ()
+    choices = {normalize_word(str(choice)): choice for choice in arguments} | {
+        str(choice): choice for choice in arguments
+    }
+    is_list = get_origin(annotation) is list and name != _EVIDENCE
+    return _Output(name, annotation, choices, get_args(annotation)[0] if is_list else None)
+
+
+def _parse_field(reply: Mapping[str, Any], output: _Output) -> Any:
+    name, annotation, choices, _ = output
     if name == _EVIDENCE:
         return parse_citations(reply.get(name))
     if name not in reply:
@@ -201,10 +283,11 @@ def _parse_field(reply: Mapping[str, Any], name: str, annotation: Any) -> Any:
             return strengths_and_weaknesses(reply)
         raise ValueError(f"the reply has no `{name}`")
     value = reply[name]
-    if get_origin(annotation) is Literal:
-        choice = _choices(annotation).get(normalize_word(value)) if isinstance(value, str) else None
-        if choice is not None:
-            return choice
+    if annotation is str and type(value) is str:
+        return value
+    if choices:
+        if isinstance(value, str) and (word := value if value in choices else normalize_word(value)) in choices:
+            return choices[word]
         raise ValueError(f"`{name}` is {value!r}, not one of {', '.join(map(str, get_args(annotation)))}")
     if isinstance(value, bool):
         raise ValueError(f"`{name}` is {value!r}, which is no answer")
@@ -235,7 +318,7 @@ def strengths_and_weaknesses(reply: Mapping[str, Any]) -> str:
 
 
 def _parse_entries(
-    reply: Mapping[str, Any], name: str, annotation: Any, strict: bool, expected_ids: frozenset[int]
+    reply: Mapping[str, Any], name: str, annotation: Any, is_strict: Callable[[], bool], expected_ids: frozenset[int]
 ) -> list[Any]:
     """Parse the entries of a list that have the right type; the criteria of the others stay without an answer.
 
@@ -257,24 +340,15 @@ def _parse_entries(
         except ValueError:
             invalid += 1
     ids = [getattr(entry, "id", None) for entry in entries]
-    if strict and (
+    is_suspect = (
         invalid
         or len(set(ids)) != len(ids)
         or (expected_ids and not expected_ids.issuperset(ids))
         or any(isinstance(value, dict | list) for key, value in reply.items() if key != name)
-    ):
+    )
+    if is_suspect and is_strict():
         raise ValueError(f"`{name}` is not one readable entry for each number, as if a quotation were part of it")
     return entries
-
-
-@lru_cache(maxsize=64)
-def _outputs(signature: Any) -> list[tuple[str, Any]]:
-    return [(name, field.annotation) for name, field in signature.output_fields.items()]
-
-
-@lru_cache(maxsize=64)
-def _choices(annotation: Any) -> dict[str, Any]:
-    return {normalize_word(str(choice)): choice for choice in get_args(annotation)}
 
 
 @lru_cache(maxsize=64)
@@ -285,3 +359,54 @@ def _type(annotation: Any) -> TypeAdapter[Any]:
 def _differ(fields: Mapping[str, Any], names: Sequence[str]) -> bool:
     """Whether fields that mean the same have different values."""
     return len({str(fields[name]) for name in names if name in fields}) > 1
+
+
+_ANSWERS = ("verdict", "choice", "score", "answer", "label", "overall_score")
+_REASONS = ("explanation", "reason", "reasoning")
+_BINARY = {"1": "MET", "0": "UNMET", "true": "MET", "false": "UNMET"}
+
+
+def read_recorded_reply(criterion: Criterion, reply: str | Mapping[str, Any]) -> Judgment:
+    """Make a judgment of a recorded reply.
+
+    Args:
+        criterion: The criterion that the reply answers.
+        reply: The reply: a verdict, the label of an option or a number alone; or one JSON object, as text or parsed,
+            with the answer under `verdict`, `criterion_status`, `criteria_met`, `choice`, `score`, `answer`, `label` or
+            `overall_score`. For a binary criterion, 1 and true are MET, 0 and false are UNMET. The reason is taken from
+            `explanation`, `reason` or `reasoning`, or from `strengths` and `weaknesses`.
+
+    Raises:
+        ValueError: The reply names no answer to the criterion, or two different ones.
+
+    Example:
+        >>> read_recorded_reply(Criterion(requirement="Names the dose"), '{"criteria_met": true}').verdict
+        'MET'
+        >>> read_recorded_reply(Criterion(requirement="Names the dose"), "**Unmet**").value
+        0.0
+    """
+    text = reply if isinstance(reply, str) else json.dumps(reply, default=str)
+    if "{" not in text:
+        return _judgment(criterion, text.strip(), "")
+    fields = parse_object(text, is_strict=lambda: False).fields
+    answers = {str(fields[name]): fields[name] for name in _ANSWERS if fields.get(name) is not None}
+    if len(answers) != 1:
+        names = ", ".join(f"`{name}`" for name in _ANSWERS)
+        raise ValueError(f"the reply has {len(answers)} answers: exactly one of {names} must name it: {text[:80]!r}")
+    reason = next((fields[name] for name in _REASONS if isinstance(fields.get(name), str)), "")
+    return _judgment(criterion, next(iter(answers.values())), reason or strengths_and_weaknesses(fields))
+
+
+def _judgment(criterion: Criterion, answer: Any, reason: str) -> Judgment:
+    """Interpret an answer, first as it stands and then without the punctuation that models put around a word."""
+    if isinstance(answer, list | dict) or (isinstance(answer, bool) and criterion.kind != "binary"):
+        raise ValueError(f"{cast('Any', answer)!r} is no answer")
+    text = str(answer)
+    forms = [text, text.strip("*_`\"'. \n")]
+    if criterion.kind == "binary":
+        forms = [_BINARY.get(form.casefold(), form) for form in forms]
+    try:
+        verdict, value = interpret_answer(criterion, forms[0])
+    except ValueError:
+        verdict, value = interpret_answer(criterion, forms[1])
+    return Judgment(verdict=verdict, value=value, reason=reason)

@@ -1,22 +1,120 @@
-"""Renders a question into the inputs of a signature. Every text in them is sanitized and enclosed in a fence."""
+"""Renders a question into the inputs of a signature. Every text is sanitized and enclosed in a fence.
+
+Of an attachment, a judge sees a label, and its bytes, its URL or its text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+import base64
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from rubric_integrations._util.text_cache import cache_by_text
-from rubric_integrations.judges.prompts.quotation import looks_quotable
-from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code
-from rubric_integrations.judges.prompts.shown_files import ShownFile, show_files
+from rubric_integrations._util.text import cache_by_text
+from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code, looks_quotable
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import JudgeFailure, normalize_word
 from rubric_integrations.rubric.answers import Option, Scale, band_of, level_text
-from rubric_integrations.rubric.conditions import describe_condition
-from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.criterion import Criterion, describe_condition
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.submission.evidence import has_numbered_steps, shown_trajectory
-from rubric_integrations.submission.submission import MAX_CHARS, Submission
+from rubric_integrations.scoring.judgment import JudgeFailure, normalize_word
+from rubric_integrations.submission.attachments import Attachment
+from rubric_integrations.submission.submission import MAX_CHARS, Submission, has_numbered_steps, shown_trajectory
+
+FileKind = Literal["image", "audio", "document", "text"]
+
+# The images that providers read; SVG is a program for a browser.
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_TEXTS = ("application/json", "application/xml", "application/yaml", "application/x-yaml")
+
+# Of a name, a judge sees only such characters: no other could imitate a label, a field header or a token.
+_OTHER_CHARS = re.compile(r"[^\w .()+-]")
+_LONGEST_NAME = 100
+
+
+class ShownFile(NamedTuple):
+    """One attachment, as a judge is shown it.
+
+    Attributes:
+        kind: How it is sent: as an image, a recording, a document, or as text.
+        label: The line before it, such as `[attachment 1] image/png, chart.png`.
+        mime_type: Its MIME type.
+        content: Its bytes as base64, its URL, or its sanitized and fenced text.
+        is_url: Whether `content` is a URL.
+        detail: How closely a model should look at an image; None for the provider's default.
+        neutralized: Whether sanitizing changed its name or its text.
+    """
+
+    kind: FileKind
+    label: str
+    mime_type: str
+    content: str
+    is_url: bool = False
+    detail: str | None = None
+    neutralized: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What a judge reads of it as text."""
+        return (self.label, self.content) if self.kind == "text" else (self.label,)
+
+
+def show_files(attachments: Sequence[Attachment], code: str) -> tuple[ShownFile, ...]:
+    """Return what a judge is shown of some attachments, in order.
+
+    Args:
+        attachments: The attachments.
+        code: The code of the fences around texts.
+
+    Raises:
+        JudgeFailure: One is of a kind that no model reads, or that models do not read by URL.
+    """
+    return tuple(_show(attachment, number, code) for number, attachment in enumerate(attachments, start=1))
+
+
+def _show(attachment: Attachment, number: int, code: str) -> ShownFile:
+    mime_type, name = attachment.mime_type, _safe_name(attachment.name or "")
+    kind = _kind(mime_type, is_url=attachment.url is not None)
+    place = f"attachment {number} ({', '.join(filter(None, (mime_type, name)))})"
+    if kind is None:
+        readable = f"{', '.join(_IMAGES)}, audio/*, application/pdf and text/*"
+        raise _failure(f"{place} is of a type that no judge reads: convert it to one of {readable}, or leave it out")
+    if attachment.url is not None and kind != "image":
+        raise _failure(f"{place} has only a URL, which models accept for images alone: pass its bytes as `data`")
+    label = f"[attachment {number}] {', '.join(filter(None, (mime_type, name)))}"
+    content, neutralized = attachment.url or attachment.data or "", name != (attachment.name or "")
+    if kind == "text":
+        try:
+            text = base64.b64decode(content).decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise _failure(f"{place} is not text in UTF-8: convert it, or leave it out") from None
+        fenced = fence(text, f"{code} attachment {number}")
+        content, neutralized = fenced.text, neutralized or fenced.neutralized
+    return ShownFile(kind, label, mime_type, content, attachment.url is not None, attachment.detail, neutralized)
+
+
+def _kind(mime_type: str, *, is_url: bool) -> FileKind | None:
+    # The address of an image need not tell its type: the provider reads it.
+    if mime_type in _IMAGES or (is_url and mime_type == "image/unknown"):
+        return "image"
+    if mime_type == "application/pdf":
+        return "document"
+    if mime_type.startswith("audio/"):
+        return "audio"
+    return "text" if mime_type.startswith("text/") or mime_type in _TEXTS else None
+
+
+def _safe_name(name: str) -> str:
+    r"""Return a file's name in one short line of plain characters.
+
+    Example:
+        >>> _safe_name("a\n[[ ## verdict ## ]].png")
+        'a___ __ verdict __ __.png'
+    """
+    return _OTHER_CHARS.sub("_", name)[-_LONGEST_NAME:]
+
+
+def _failure(message: str) -> JudgeFailure:
+    return JudgeFailure("config", message, about_text=True)
 
 
 class PromptInputs(NamedTuple):
@@ -25,20 +123,43 @@ class PromptInputs(NamedTuple):
     Attributes:
         inputs: The texts by field, sanitized and fenced, in the order of the prompt.
         neutralized: Whether sanitizing changed any of them.
-        quotable: Whether a judge could quote a verdict from any of them.
+        quotable: Whether a judge could quote a verdict from any of them. Most replies do not depend on it, and the
+            search decodes every text; therefore it is a function that the parser calls.
         requests_evidence: Whether the judge sees numbered steps, so that it is requested to cite them.
         files: The attachments. They are no texts: no marker in a text can become one of them.
     """
 
     inputs: dict[str, str]
     neutralized: bool
-    quotable: bool
+    quotable: Callable[[], bool]
     requests_evidence: bool = False
     files: tuple[ShownFile, ...] = ()
 
 
+class _QuotableSearch:
+    """Searches texts for what a judge could quote as its answer, when it is called first.
+
+    Args:
+        texts: The texts.
+        shared: The search of further texts, which other questions share.
+    """
+
+    def __init__(self, texts: Sequence[str | None], shared: Callable[[], bool] | None = None):
+        self._texts, self._shared = texts, shared
+        self._result: bool | None = None
+
+    def __call__(self) -> bool:
+        if self._result is None:
+            self._result = (self._shared is not None and self._shared()) or looks_quotable(*self._texts)
+        return self._result
+
+
 def render_inputs(
-    submission: Submission, guidelines: str, own: Mapping[str, str], criteria: Sequence[Criterion] = ()
+    submission: Submission,
+    guidelines: str,
+    own: Mapping[str, str],
+    criteria: Sequence[Criterion] = (),
+    kind: str | None = None,
 ) -> PromptInputs:
     """Render the inputs that all questions about a submission share, followed by a question's own.
 
@@ -47,12 +168,13 @@ def render_inputs(
         guidelines: The rubric's instructions for all criteria.
         own: The question's own texts, by field.
         criteria: The criteria of the request, which may need the trajectory.
+        kind: The kind of the criterion: ours, not the rubric author's, so that it needs no fence.
 
     Raises:
         JudgeFailure: An attachment is of a type that no judge reads, or the steps of the trajectory are too long.
     """
-    trajectory = shown_trajectory(submission, criteria)
-    _check_length(submission.response, trajectory.text() if trajectory else "")
+    has_steps = submission.trajectory is not None
+    trajectory = shown_trajectory(submission, criteria) if has_steps else None
     shared, code = _render_shared(
         submission.response,
         guidelines,
@@ -62,15 +184,18 @@ def render_inputs(
         trajectory.text() if trajectory else None,
         *submission.context,
     )
-    fenced = {name: fence(text, code) for name, text in own.items()}
-    files = show_files(submission.attachments, code)
-    return PromptInputs(
-        {**shared.inputs, **{name: text.text for name, text in fenced.items()}},
-        shared.neutralized or any(part.neutralized for part in (*fenced.values(), *files)),
-        shared.quotable or looks_quotable(*own.values(), *(text for file in files for text in file.texts)),
-        requests_evidence=has_numbered_steps(submission, criteria),
-        files=files,
-    )
+    inputs, others, neutralized = dict(shared.inputs), [*own.values()], shared.neutralized
+    for name, text in own.items():
+        inputs[name], is_changed = fence(text, code)
+        neutralized = neutralized or is_changed
+    if kind is not None:
+        inputs["kind"] = kind
+    files = show_files(submission.attachments, code) if submission.attachments else ()
+    for file in files:
+        others.extend(file.texts)
+        neutralized = neutralized or file.neutralized
+    requests_evidence = has_steps and has_numbered_steps(submission, criteria)
+    return PromptInputs(inputs, neutralized, _QuotableSearch(others, shared.quotable), requests_evidence, files)
 
 
 def _check_length(*texts: str) -> None:
@@ -90,7 +215,7 @@ def _check_length(*texts: str) -> None:
 def texts_of(submission: Submission) -> tuple[str | None, ...]:
     """Return the texts of a submission that a judge may read, and its files as base64."""
     steps = submission.trajectory.text() if submission.trajectory else None
-    files = (file.data for file in submission.attachments)
+    files = [file.data for file in submission.attachments] if submission.attachments else ()
     texts = submission.response, submission.shown_thinking, submission.query, submission.reference, steps
     return *texts, *submission.context, *files
 
@@ -109,7 +234,11 @@ def _render_shared(
 
     The code depends on the shared texts alone, so that the prompt is the same up to the question's own part and a
     provider can cache it.
+
+    Raises:
+        JudgeFailure: The response or the steps are too long.
     """
+    _check_length(response, trajectory or "")
     code = fence_code(guidelines, query, reference, response, *context)
     texts = {"guidelines": guidelines, "query": query, "reference": reference}
     fenced = {name: fence(text, code) for name, text in texts.items() if text}
@@ -123,7 +252,7 @@ def _render_shared(
         fenced["submission"] = _join(fence(thinking, f"{code} thinking"), fence(response, f"{code} output"))
     inputs = {name: text.text for name, text in fenced.items()}
     neutralized = any(text.neutralized for text in fenced.values())
-    quotable = looks_quotable(response, thinking, trajectory, *texts.values(), *context)
+    quotable = _QuotableSearch((response, thinking, trajectory, *texts.values(), *context))
     return PromptInputs(inputs, neutralized, quotable), code
 
 
@@ -148,16 +277,16 @@ def criterion_inputs(question: Question) -> dict[str, str]:
 def render_question(question: Question) -> PromptInputs:
     """Render the inputs of a question on one criterion."""
     own = criterion_inputs(question)
-    # Ours, not the rubric author's: it needs no fence.
-    kind = {"kind": own.pop("kind")} if "kind" in own else {}
-    texts = render_inputs(question.submission, question.guidelines, own, [question.criterion])
-    return texts._replace(inputs=texts.inputs | kind)
+    kind = own.pop("kind", None)
+    return render_inputs(question.submission, question.guidelines, own, [question.criterion], kind)
 
 
 def describe_criterion(criterion: Criterion) -> str:
     """Describe a criterion: its requirement and its aspects."""
+    if not criterion.aspects:
+        return criterion.full_requirement
     aspects = [f"- {aspect.name}: {aspect.description}".rstrip(": ") for aspect in criterion.aspects]
-    return "\n".join([criterion.full_requirement, *(["Consider:", *aspects] if aspects else [])])
+    return "\n".join([criterion.full_requirement, "Consider:", *aspects])
 
 
 def polarity(criterion: Criterion) -> str:

@@ -1,21 +1,139 @@
 """The DSPy signatures of a judge's questions. Their docstrings and field descriptions are the prompts.
 
-What all criteria of one submission share comes first and the criterion last, so that a provider's prefix cache serves
-all but the last lines of every request after the first. A change here changes every prompt.
+The text that all criteria of one submission share comes first and the criterion last. A provider's prefix cache then
+serves all but the last lines of every request after the first. A change here changes every prompt.
+
+Attachments are a DSPy type of our own, and never part of a text. `JudgeAdapter` is DSPy's JSON prompt with our parser.
+For Anthropic models, which cache only up to a breakpoint, `CacheControlAdapter` sets one after the shared part. Writing
+their cache costs a quarter more than not caching, and reading it a tenth. Therefore a breakpoint is set only if the
+shared part is long enough to be cached, and other requests that share it follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+import copy
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
 import dspy
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, field_validator, model_validator
+from dspy.lm15 import CacheConfig
+from dspy.utils.exceptions import AdapterParseError, LMUnsupportedFeatureError
+from dspy.utils.saving import get_dependency_versions
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from rubric_integrations.judges.prompts.attachments import Attachments
-from rubric_integrations.judges.prompts.citations import parse_citations
-from rubric_integrations.judges.prompts.probabilities import with_probabilities
-from rubric_integrations.results.judgment import Verdict
+from rubric_integrations._util.event_loop import LONG_TEXT_CHARS, run_in_thread
+from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_citations, parse_reply
+from rubric_integrations.judges.prompts.render import ShownFile, option_code, render_question
+from rubric_integrations.judges.prompts.sanitize import looks_quotable
+from rubric_integrations.judges.protocol import Question
+from rubric_integrations.rubric.criterion import Kind
+from rubric_integrations.scoring.judgment import Verdict
+from rubric_integrations.scoring.labels import LabelledJudgment
+
+# The names of formats in `input_audio`, where they differ from those of MIME types.
+_AUDIO_FORMATS = {"mpeg": "mp3", "mp4": "m4a", "x-m4a": "m4a", "x-flac": "flac"}
+
+
+class Attachments(dspy.Type):
+    """The files of a submission, each as a line with its number and type, and the file.
+
+    The forms are those of `dspy.Image`, `dspy.File` and `dspy.Audio`. A list of these types would leave the brackets,
+    quotation marks and commas of a list in the prompt.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    files: tuple[ShownFile, ...]
+
+    def format(self) -> list[dict[str, Any]]:
+        """Return the content blocks."""
+        return [block for file in self.files for block in ({"type": "text", "text": f"{file.label}\n"}, _block(file))]
+
+    def __str__(self) -> str:
+        """Return the blocks between DSPy's markers, as `str` of a `dspy.Image` does."""
+        return str(self.serialize_model())
+
+
+def with_attachments(texts: Mapping[str, str], files: Sequence[ShownFile]) -> dict[str, Any]:
+    """Return all inputs of a signature: the texts, and the files in a field of their own if there are any."""
+    return {**texts, "attachments": Attachments(files=tuple(files))} if files else dict(texts)
+
+
+def texts_of_inputs(inputs: Mapping[str, Any]) -> list[str]:
+    """Return what a judge reads as text of the inputs of a signature."""
+    if "attachments" not in inputs:
+        return list(map(str, inputs.values()))
+    return [
+        text
+        for value in inputs.values()
+        for text in (
+            [text for file in value.files for text in file.texts] if isinstance(value, Attachments) else [str(value)]
+        )
+    ]
+
+
+def _block(file: ShownFile) -> dict[str, Any]:
+    if file.kind == "text":
+        return {"type": "text", "text": f"{file.content}\n"}
+    if file.kind == "audio":
+        subtype = file.mime_type.partition("/")[2]
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": file.content, "format": _AUDIO_FORMATS.get(subtype, subtype)},
+        }
+    uri = file.content if file.is_url else f"data:{file.mime_type};base64,{file.content}"
+    if file.kind == "document":
+        # Without a name, which the line before it has: DSPy refuses one in requests to chat models of LangChain.
+        return {"type": "file", "file": {"file_data": uri}}
+    return {"type": "image_url", "image_url": {"url": uri, **({"detail": file.detail} if file.detail else {})}}
+
+
+# An experiment may end with any release of DSPy.
+Choice: Any = getattr(import_module("dspy.experimental"), "Choice", None) if find_spec("dspy.experimental") else None
+
+_VERDICTS = (
+    ("MET", "the requirement is met, or the error is committed"),
+    ("UNMET", "it is not"),
+    ("CANNOT_ASSESS", "what is given is not enough to tell"),
+)
+
+
+class VerdictProbabilities(NamedTuple):
+    """What a judge's probabilities say about its verdict.
+
+    Attributes:
+        confidence: The confidence that the judge states, in [0, 1]; None where it states none.
+        expected_value: The expected value in [0, 1] of MET and UNMET; None where it gives no probabilities.
+    """
+
+    confidence: float | None = None
+    expected_value: float | None = None
+
+
+_NO_PROBABILITIES = VerdictProbabilities()
+
+
+def with_probabilities(signature: type[dspy.Signature], wanted: bool) -> type[dspy.Signature]:
+    """Replace a signature's verdict by a distribution over the verdicts, if that is wanted and DSPy can decode one."""
+    if not wanted or Choice is None:
+        return signature
+    return signature.with_updated_fields("verdict", type_=Choice[_VERDICTS])
+
+
+def read_probabilities(answer: Any) -> tuple[Any, VerdictProbabilities]:
+    """Separate a predicted verdict from its probabilities, where it is a decoded distribution."""
+    if Choice is None or not isinstance(answer, Choice):
+        return answer, _NO_PROBABILITIES
+    probabilities = {verdict: float(share) for verdict, share in (answer.probabilities or {}).items()}
+    met, unmet = probabilities.get("MET", 0.0), probabilities.get("UNMET", 0.0)
+    expected = met / (met + unmet) if met + unmet else None
+    return answer.value, VerdictProbabilities(answer.confidence, expected)
+
 
 _MATERIAL = """
 Every text stands between <data CODE> and </data CODE>, where CODE is random. The guidelines and the criteria say what
@@ -229,3 +347,247 @@ def judge_signatures(confidence: bool = False) -> dict[str, type[dspy.Signature]
         "criteria": JudgeBatch,
         "whole": JudgeOverall,
     }
+
+
+class CopiedPrompts(dspy.Module):
+    """A judge's prompts, which can be copied, optimized as a copy, and sent to another process.
+
+    Attributes:
+        confidence: Whether probabilities are requested, by which the signatures differ.
+    """
+
+    confidence: bool
+
+    def __copy__(self) -> Self:
+        judge = type(self).__new__(type(self))
+        dspy.Module.__setstate__(judge, dspy.Module.__getstate__(self))
+        return judge
+
+    def state_with_versions(self) -> dict[str, Any]:
+        """Return the state that DSPy would write to a file, with the versions of what it was made with."""
+        return {**self.dump_state(), "metadata": {"dependency_versions": get_dependency_versions()}}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a pickle, which cannot hold the classes of DSPy's signatures."""
+        state: dict[str, Any] = super().__getstate__()
+        return state | {name: state[name].dump_state(json_mode=False) for name in judge_signatures(self.confidence)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for name, signature in judge_signatures(self.confidence).items():
+            predictor = dspy.Predict(signature)
+            predictor.load_state(state[name])
+            setattr(self, name, predictor)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the prompts, so that they can be optimized; the model, with its connections and locks, is shared."""
+        judge = copy.copy(self)
+        judge.history = []
+        for name, predictor in self.named_predictors():
+            setattr(judge, name, copy.deepcopy(predictor, memo))
+        return judge
+
+
+ANSWER_FIELDS: dict[Kind, str] = {"binary": "verdict", "ordinal": "choice", "nominal": "choice", "scaled": "score"}
+"""The output field that holds the answer, by the criterion's kind."""
+
+
+def as_example(labelled: LabelledJudgment) -> dspy.Example:
+    """Make a DSPy example of a labelled judgment, for an optimizer of judges or as a few-shot example.
+
+    Its inputs are the fields of the question's signature, as a judge receives them. Its labels are `explanation`, and
+    `verdict`, `choice` (the option's code) or `score`, by the criterion's kind.
+
+    Example:
+        >>> from rubric_integrations import Criterion, Submission
+        >>> label = LabelledJudgment(
+        ...     submission=Submission(response="It is 42."), criterion=Criterion(requirement="Says 42"), verdict="MET"
+        ... )
+        >>> as_example(label).verdict
+        'MET'
+    """
+    question = Question(labelled.submission, labelled.criterion)
+    prompt = render_question(question)
+    inputs = with_attachments(prompt.inputs, prompt.files)
+    field = ANSWER_FIELDS[labelled.criterion.kind]
+    answer = option_code(question, labelled.verdict) if field == "choice" else labelled.verdict
+    return dspy.Example(**inputs, explanation=labelled.reason, **{field: answer}).with_inputs(*inputs)
+
+
+def is_example(value: object) -> bool:
+    """Whether a value is a DSPy example, which can be changed in place."""
+    return isinstance(value, dspy.Example)
+
+
+# How `describe_batch` begins each criterion; a criterion's own text cannot begin a line.
+_NUMBERED = re.compile(r"^(\d+)\. \((?:requirement|penalty|choice|score)\) ", re.MULTILINE)
+
+
+def expected_ids(inputs: Mapping[str, Any]) -> frozenset[int]:
+    """Return the numbers of the criteria in a request about several; empty for any other request."""
+    return frozenset(map(int, _NUMBERED.findall(str(inputs["criteria"])))) if "criteria" in inputs else frozenset()
+
+
+ReplyFormat = Literal["schema", "json", "text"]
+"""The strictest format in which a reply is requested: a JSON Schema, JSON mode, or none but the prompt's words."""
+
+
+class JudgeAdapter(dspy.JSONAdapter):
+    """A DSPy JSON adapter whose parser cannot be misled by a verdict that the judge quotes.
+
+    Args:
+        quotable: Whether the graded texts contain something that looks like a verdict, or a function that searches
+            them for it (see `parse_reply`).
+        expected_ids: The numbers of the criteria in a request about several.
+        texts: The texts that the judge was shown.
+
+    Attributes:
+        expected_ids: The numbers of the criteria in a request about several.
+        reply_format: The strictest format in which the reply is requested; some servers refuse stricter ones.
+        raw_text: The reply as the model wrote it, where the caller knows it. DSPy parses a reply to a JSON schema and
+            serializes it again, so that a repeated field arrives here once.
+        has_format: Whether a JSON format was requested; a server that refuses it sends no reply.
+        end_is_known: Whether the caller knows why the reply ended, and that it is whole.
+    """
+
+    def __init__(
+        self,
+        quotable: bool | Callable[[], bool],
+        expected_ids: frozenset[int] = frozenset(),
+        texts: Sequence[str] = (),
+    ):
+        super().__init__()
+        self._quotable, self.expected_ids, self._texts = quotable, expected_ids, texts
+        self.raw_text: str | None = None
+        self.has_format = self.end_is_known = False
+        self.reply_format: ReplyFormat = "schema"
+
+    def _prepare_response_format(self, lm: Any, lm_kwargs: dict[str, Any], signature: Any) -> None:
+        """Choose the format as DSPy does, but none that is stricter than `reply_format`."""
+        super()._prepare_response_format(lm, lm_kwargs, signature)
+        if self.reply_format == "json" and lm_kwargs.get("response_format") is not None:
+            lm_kwargs["response_format"] = {"type": "json_object"}
+        elif self.reply_format == "text":
+            lm_kwargs.pop("response_format", None)
+        self.has_format = lm_kwargs.get("response_format") is not None
+
+    @classmethod
+    def for_inputs(cls, inputs: Mapping[str, Any], quotable: bool | Callable[[], bool] | None = None) -> Self:
+        """Make the adapter for the reply to a question with these inputs.
+
+        Args:
+            inputs: The inputs of the signature.
+            quotable: Whether a judge could quote a verdict from them; by default they are searched if that matters.
+        """
+        texts = texts_of_inputs(inputs)
+        if quotable is None:
+            quotable = cache(partial(looks_quotable, *texts))
+        return cls(quotable, expected_ids(inputs), texts)
+
+    @property
+    def quotable(self) -> bool:
+        """Whether the graded texts contain something that looks like a verdict."""
+        return self._quotable() if callable(self._quotable) else self._quotable
+
+    async def search_long_texts(self) -> None:
+        """Search the texts for verdicts if they are long, before DSPy parses the reply on the event loop.
+
+        A search of long texts there would hold up all other requests.
+        """
+        if sum(map(len, self._texts)) > LONG_TEXT_CHARS:
+            await run_in_thread(lambda: self.quotable)
+
+    def isolated_context(self) -> AbstractContextManager[None]:
+        """Make a DSPy context in which the judge leaves no trace, and in which only we count its calls."""
+        return dspy.context(
+            adapter=self, trace=None, disable_history=False, track_usage=False, usage_tracker=None, send_stream=None
+        )
+
+    def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+        """Parse the output fields of a reply.
+
+        Raises:
+            dspy.utils.exceptions.AdapterParseError: The reply does not answer the signature unambiguously.
+        """
+        text = completion if self.raw_text is None else self.raw_text
+        try:
+            return parse_reply(
+                signature,
+                text,
+                quotable=self._quotable,
+                expected_ids=self.expected_ids,
+                json_only=self.has_format,
+                completing_texts=() if self.end_is_known else self._texts,
+            )
+        except UnreadableReply as error:
+            raise AdapterParseError("JudgeAdapter", cast("Any", signature), text, str(error)) from None
+
+
+# The least that any Anthropic model caches, at four characters a token.
+_MIN_CACHED_CHARS = 4 * 1024
+
+_SHARED_FIELDS = ("guidelines", "query", "reference", "context", "submission", "attachments")
+
+
+class CacheControlAdapter(JudgeAdapter):
+    """A judge's adapter that splits the last message where the questions about a submission begin to differ."""
+
+    _parts: list[dict[str, Any]] | None = None
+
+    async def acall(
+        self,
+        lm: dspy.BaseLM,
+        lm_kwargs: dict[str, Any],
+        signature: type[dspy.Signature],
+        demos: list[dict[str, Any]],
+        inputs: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        """Send the request with a breakpoint; without one where the prompt is short or its route takes none."""
+        own = next((name for name in signature.input_fields if name not in _SHARED_FIELDS), None)
+        messages = super().format(signature, demos, inputs)
+        shared, rest = _split(messages[-1]["content"], f"[[ ## {own} ## ]]")
+        if (
+            rest
+            and sum(_length(content) for content in (shared, *(m["content"] for m in messages[:-1])))
+            >= _MIN_CACHED_CHARS
+        ):
+            self._parts = [{"role": "user", "content": shared}, {"role": "user", "content": rest}]
+            # The index does not count the system message.
+            breakpoint_after = CacheConfig(prefix_until_index=len(messages) - 2)
+            try:
+                return await super().acall(
+                    lm, {**lm_kwargs, "prompt_cache": breakpoint_after}, signature, demos, inputs
+                )
+            except LMUnsupportedFeatureError:
+                self._parts = None
+        return await super().acall(lm, lm_kwargs, signature, demos, inputs)
+
+    def format(
+        self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Render the messages; where there is a breakpoint, the last one in two parts."""
+        messages = super().format(signature, demos, inputs)
+        return messages if self._parts is None else [*messages[:-1], *self._parts]
+
+
+def _split(content: Any, header: str) -> tuple[Any, str]:
+    """Split a message's text, or the last text of its content blocks, before a header; an empty rest if it has none."""
+    if isinstance(content, str):
+        shared, own, rest = content.partition(header)
+        return shared.rstrip(), own + rest
+    *blocks, last = cast("list[dict[str, Any]]", content)
+    shared, rest = _split(last["text"], header) if last["type"] == "text" else ("", "")
+    return [*blocks, *([{**last, "text": shared}] if shared else [])], rest
+
+
+def _length(content: Any) -> int:
+    """Return the characters of a message; a file counts as long enough, since an image has thousands of tokens."""
+    if isinstance(content, str):
+        return len(content)
+    blocks = cast("list[dict[str, Any]]", content)
+    return sum(len(block["text"]) if block["type"] == "text" else _MIN_CACHED_CHARS for block in blocks)
+
+
+def supports_cache_control(lm: dspy.BaseLM) -> bool:
+    """Whether a model caches up to breakpoints, and its user has not set any."""
+    return type(lm) is dspy.LM and lm.model.startswith("anthropic/") and lm.kwargs.get("prompt_cache") is None

@@ -1,20 +1,170 @@
-"""Computes the figures of the report page for one run: its summary, and the points lost per criterion or tag.
+"""Computes the figures of the report page: the summary, points lost by criterion, a comparison, and trust in the judge.
 
-All are computed in one pass over the rows, of which none is kept: each class has a method `add` for one row.
+All figures are computed in one pass over the rows, and no row is kept: each class has a method `add` for one row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
-from rubric_integrations.agreement.intervals import estimate_scores
-from rubric_integrations.reporting.page.columns import ColumnKey, Columns, column_key
-from rubric_integrations.results.criterion_report import CriterionReport
-from rubric_integrations.results.escalations import NO_ESCALATIONS, Escalations
-from rubric_integrations.results.estimate import Estimate
-from rubric_integrations.results.usage import SpendTotal
-from rubric_integrations.runs.run_files import GradedRow
+from rubric_integrations.runs.files import GradedRow, RowKey, RunFile
+from rubric_integrations.scoring.judgment import SpendTotal
+from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
+from rubric_integrations.scoring.report import NO_ESCALATIONS, CriterionReport, Escalations
+from rubric_integrations.trust.calibration import CriterionCalibration, calibrate
+from rubric_integrations.trust.comparison import CriterionChange, RunChanges, RunComparison, compare_changes
+from rubric_integrations.trust.matching import Match, match_labels
+from rubric_integrations.trust.measure import Agreement, CriterionAgreement, agreement
+from rubric_integrations.trust.statistics import estimate_scores
+
+# More columns than this do not fit in a window.
+_MOST_TAGS = 30
+# An underscore follows where a criterion has such a name of its own.
+_POSITION = re.compile(r"c\d+_*")
+
+ColumnKey = tuple[str, str]
+
+
+class TableColumns(NamedTuple):
+    """What the columns are.
+
+    Attributes:
+        kind: What a column shows: the answer to one criterion, or the score of one tag.
+        keys: The keys of the criteria (see `column_key`), or the tags with an empty requirement.
+    """
+
+    kind: Literal["criteria", "tags"]
+    keys: tuple[ColumnKey, ...]
+
+
+def column_key(criterion: CriterionReport) -> ColumnKey:
+    """Return the name of a criterion, with its requirement if the name is only a position, such as `c1`.
+
+    Criteria with a name that the author chose measure the same thing in each row, though the words may differ.
+
+    Example:
+        >>> column_key(CriterionReport(name="c1", requirement="Says 42", weight=1, verdict=None, value=None))
+        ('c1', 'Says 42')
+        >>> column_key(CriterionReport(name="fact", requirement="Says 42", weight=1, verdict=None, value=None))
+        ('fact', '')
+    """
+    return criterion.name, criterion.requirement if _POSITION.fullmatch(criterion.name) else ""
+
+
+class SharedColumns:
+    """Finds what the rows share while they are read.
+
+    Attributes:
+        shared: The keys of the criteria that all rows so far have; empty before the first row with criteria.
+        has_criteria: Whether a row has criteria; a holistic judge's have none.
+    """
+
+    def __init__(self) -> None:
+        self.shared: dict[ColumnKey, None] = {}
+        self.has_criteria = False
+        self._rows = 0
+        self._tags = Counter[str]()
+
+    def add(self, grades: Sequence[GradedRow | None]) -> None:
+        """Add one row with its grade in each run. Rows without criteria share nothing, and are not considered."""
+        keys = dict.fromkeys(
+            column_key(criterion) for row in grades if row and row.report for criterion in row.report.criteria
+        )
+        if not keys:
+            return
+        self._rows += 1
+        self._tags.update({tag for row in grades if row for tag in tags_of(row)})
+        if not self.has_criteria:
+            self.shared, self.has_criteria = keys, True
+        elif self.shared:
+            self.shared = {key: None for key in self.shared if key in keys}
+
+    @property
+    def columns(self) -> TableColumns:
+        """The criteria that all rows share; if there are none, the tags that most rows share."""
+        if self.shared:
+            return TableColumns("criteria", tuple(self.shared))
+        shared = [tag for tag, count in self._tags.most_common(_MOST_TAGS) if count >= min(2, self._rows)]
+        return TableColumns("tags", tuple((tag, "") for tag in sorted(shared)))
+
+
+def tags_of(row: GradedRow) -> set[str]:
+    """Return the tags of a row's criteria, and those with a score."""
+    return {tag for tags in row.criterion_tags for tag in tags} | row.tags.keys()
+
+
+# Scores are sums of floats: a difference of this size is rounding.
+_ROUNDING = 1e-9
+# More would make a table that nobody reads; those that changed most surely come first.
+_MOST_CRITERIA = 100
+
+
+class Comparison(NamedTuple):
+    """Two runs compared on the submissions that both have scored and at which no judge failed.
+
+    Attributes:
+        figures: The figures of `compare_runs`.
+        better, worse, same: The number of scores that rose, fell and stayed the same.
+        flips: The number of criteria whose answer changed, among those with an answer in both runs.
+        criteria: The change of each criterion with its name, those that changed most surely first.
+        more: How many more criteria there are than are shown.
+    """
+
+    figures: RunComparison
+    better: int
+    worse: int
+    same: int
+    flips: int
+    criteria: Sequence[tuple[str, CriterionChange]]
+    more: int
+
+
+class ComparisonFigures:
+    """Computes the `Comparison` of two runs."""
+
+    def __init__(self) -> None:
+        self._changes = RunChanges()
+        self._better = self._worse = self._same = self._flips = 0
+
+    def add(self, key: RowKey, first: GradedRow | None, second: GradedRow | None) -> Sequence[CriterionReport]:
+        """Add one submission with its row in each run; None where a run does not have it.
+
+        Returns:
+            The criteria of the second row whose answer changed.
+        """
+        change = self._changes.add(key, first, second)
+        if change.score is not None:
+            self._better += change.score > _ROUNDING
+            self._worse += change.score < -_ROUNDING
+            self._same += abs(change.score) <= _ROUNDING
+        self._flips += len(change.answers)
+        return change.answers
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The figures of the rows so far; None if no submission is scored in both runs."""
+        if not self._changes.score.differences:
+            return None
+        figures = compare_changes(self._changes)
+        criteria = sorted(figures.criteria.items(), key=_certainty)
+        return Comparison(
+            figures=figures,
+            better=self._better,
+            worse=self._worse,
+            same=self._same,
+            flips=self._flips,
+            criteria=criteria[:_MOST_CRITERIA],
+            more=max(0, len(criteria) - _MOST_CRITERIA),
+        )
+
+
+def _certainty(named: tuple[str, CriterionChange]) -> float:
+    change = named[1]
+    return 2.0 if change.p_value is None else change.p_value
+
 
 BINS = 20
 """The number of bars of the histogram of scores."""
@@ -217,10 +367,161 @@ class ColumnFigures:
         for tag, tagged in by_tag.items():
             self._tags.setdefault(tag, _Group()).add(tagged)
 
-    def of(self, columns: Columns) -> list[CriterionFigures]:
+    def of(self, columns: TableColumns) -> list[CriterionFigures]:
         """Return the figures of each column that has some, those that lost most points first."""
         groups = (
             (self._criteria or {}) if columns.kind == "criteria" else {(tag, ""): self._tags[tag] for tag in self._tags}
         )
         figures = [groups[key].figures(key[0]) for key in columns.keys if key in groups]
         return sorted(figures, key=lambda criterion: -criterion.lost)
+
+
+# More would make a list that nobody reads; the labels themselves have all.
+_MOST_DISAGREEMENTS = 200
+_MOST_CHARACTERS = 300
+# A scale with more numbers has no list of them: its bias says more.
+_MOST_NUMBERS = 7
+
+
+class CorrectedRate(NamedTuple):
+    """How often a criterion has one answer.
+
+    Attributes:
+        answer: The answer: MET, an option, or a number.
+        judged: The judge's own share of it, from 0 to 1.
+        corrected: The share that people would give.
+    """
+
+    answer: str
+    judged: float
+    corrected: Estimate
+
+
+class CriterionTrust(NamedTuple):
+    """How far the judge can be trusted on one criterion.
+
+    Attributes:
+        measured: Its agreement with people.
+        rates: How often each answer occurs; only MET for a binary criterion, and none for a scale with many numbers.
+    """
+
+    measured: CriterionAgreement
+    rates: list[CorrectedRate]
+
+
+class ShownDisagreement(NamedTuple):
+    """One judgment on which people and the judge differ.
+
+    Attributes:
+        place: The place of its row on the page, from 0.
+        id: The row's id.
+        criterion: The criterion's name.
+        people: The answer of most people.
+        judged: The judge's answer.
+        reason: What a rater noted about it, or the beginning of it; may be empty.
+    """
+
+    place: int
+    id: str
+    criterion: str
+    people: str
+    judged: str
+    reason: str
+
+
+class Trust(NamedTuple):
+    """What the section shows.
+
+    Attributes:
+        problem: Why there are no figures; None if there are.
+        agreement: The agreement with people; None without figures.
+        criteria: The figures of each criterion.
+        labelled: The number of labelled judgments.
+        decided: How many of them people and the judge both decided.
+        score: The mean score that people's answers would give; None without figures.
+        judge_score: The judge's mean score; None without a score.
+        warnings: What limits the figures.
+        disagreements: Where people and the judge differ, in the order of the run.
+        more: How many more of these there are than are shown.
+    """
+
+    problem: str | None = None
+    agreement: Agreement | None = None
+    criteria: Sequence[CriterionTrust] = ()
+    labelled: int = 0
+    decided: int = 0
+    score: Estimate | None = None
+    judge_score: float | None = None
+    warnings: Sequence[str] = ()
+    disagreements: Sequence[ShownDisagreement] = ()
+    more: int = 0
+
+    @property
+    def has_alpha(self) -> bool:
+        """Whether several people labelled the same judgments, so that there is their agreement with each other."""
+        return any(criterion.measured.people_alpha is not None for criterion in self.criteria)
+
+
+def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -> Trust:
+    """Compute the figures of the last run from people's labels. Labels that people chose to make are left out."""
+    run = runs[-1]
+    if not labels:
+        return Trust("There are no labels. Draw judgments, and label them: rubric-integrations label RUN.")
+    if all(label.sampled == "chosen" for label in labels):
+        return Trust(
+            f"All {len(labels):,} labels are of judgments that people chose, such as those that they overruled: they "
+            "say nothing about how often the judge is right. Draw what to read: rubric-integrations label RUN."
+        )
+    rows = list(run.rows)
+    try:
+        matches = match_labels(rows, labels).matches
+        if not matches:
+            return Trust(f"None of the {len(labels):,} labels belongs to a judgment of this run.")
+        measured = agreement(rows, labels)
+        corrected = calibrate(rows, labels)
+    except (ImportError, ValueError) as error:
+        return Trust(f"The figures cannot be computed: {error}.")
+    warnings = list(dict.fromkeys([*measured.warnings, *corrected.warnings]))
+    if undecided := sum(criterion.undecided for criterion in measured.criteria.values()):
+        warnings.append(
+            f"{undecided:,} of {len(matches):,} labelled judgments are left out: their raters disagree, and no answer "
+            "has a majority"
+        )
+    if measured.unmatched:
+        warnings.append(f"{measured.unmatched:,} labels belong to no judgment of this run")
+    disagreements = list(_disagreements(runs, rows, matches))
+    return Trust(
+        agreement=measured,
+        criteria=[CriterionTrust(of, _rates(of, corrected.criteria.get(key))) for key, of in measured.criteria.items()],
+        labelled=len(matches),
+        decided=sum(criterion.n for criterion in measured.criteria.values()),
+        score=corrected.score,
+        judge_score=corrected.judge_score,
+        warnings=warnings,
+        disagreements=disagreements[:_MOST_DISAGREEMENTS],
+        more=max(0, len(disagreements) - _MOST_DISAGREEMENTS),
+    )
+
+
+def _rates(measured: CriterionAgreement, calibration: CriterionCalibration | None) -> list[CorrectedRate]:
+    if calibration is None:
+        return []
+    if measured.kind == "scaled" and len(calibration.rates) > _MOST_NUMBERS:
+        return []
+    return [CorrectedRate(answer, judged or 0.0, rate) for answer, rate, judged in calibration.rates]
+
+
+def _disagreements(
+    runs: Sequence[RunFile], rows: Sequence[GradedRow], matches: Sequence[Match]
+) -> Iterator[ShownDisagreement]:
+    # The page has the rows of the first run, and then those that only the second one has.
+    places = {key: place for place, key in enumerate(dict.fromkeys(key for run in runs for key in run.row_keys()))}
+    keys = runs[-1].row_keys()
+    for match in matches:
+        judged, people = match.judged.verdict, match.consensus
+        if judged is None or people is None or match.judged.error or people == judged:
+            continue
+        reason = next((label.reason for label in match.labels if label.reason), "")
+        if len(reason) > _MOST_CHARACTERS:
+            reason = reason[:_MOST_CHARACTERS] + "..."
+        yield ShownDisagreement(places[keys[match.row]], rows[match.row].id, match.judged.name, people, judged, reason)

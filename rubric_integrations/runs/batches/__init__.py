@@ -1,14 +1,14 @@
-"""Judgments at half price, by the batch APIs of OpenAI and Anthropic.
+"""Judgments at half price, through the batch APIs of OpenAI and Anthropic.
 
-`submitting` makes a line of each question that the ledger has no answer to, and `collecting` reads the replies into the
-ledger. Both walk the rows with the user's grader (`replay`), so that questions and keys are those of an ordinary run.
-`records` has what a ledger stores about a batch, `openai` and `anthropic` speak the protocols of `provider`, `http`
-sends, and `lines` writes and reads the files.
+`submit_batches` makes a line of each question that the ledger has no answer to. `collect_batches` stores the replies in
+the ledger. Both walk the rows with the user's grader (`runs/batches/replay.py`). Therefore questions and keys equal
+those of an ordinary run. To add a batch API, write a class like those in `runs/batches/providers.py` and add it to
+`PROVIDERS` in `runs/batches/replay.py`.
 """
 
-from rubric_integrations.runs.batches.collecting import CollectedBatches, collect_batches
-from rubric_integrations.runs.batches.records import Batch, BatchError, BatchLedger
-from rubric_integrations.runs.batches.submitting import SubmittedBatches, submit_batches
+from rubric_integrations.runs.batches.base import Batch, BatchError, BatchLedger
+from rubric_integrations.runs.batches.collect import CollectedBatches, collect_batches
+from rubric_integrations.runs.batches.submit import SubmittedBatches, submit_batches
 
 __all__ = [
     "Batch", "BatchError", "BatchLedger", "CollectedBatches", "SubmittedBatches", "collect_batches", "submit_batches",

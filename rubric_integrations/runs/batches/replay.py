@@ -1,32 +1,41 @@
-"""Walks a row with the user's grader and without calls: which questions lack an answer, and which replies answer them.
+"""Walks a row with the user's grader and without calls, to find questions without an answer, or to match replies.
 
-So the questions, their keys, the checks and the conditions are those of an ordinary run.
+Questions, keys, checks and conditions therefore equal those of an ordinary run. Also opens the providers of a grader's
+judges.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
+from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.graders import Grader, PerCriterionGrader
+from rubric_integrations.graders.scheduler import Redactor
 from rubric_integrations.judges.lm_judge import LMJudge
-from rubric_integrations.judges.protocol import BatchResult, Judge, OverallResult, Question
-from rubric_integrations.judges.redaction import Redactor
-from rubric_integrations.judges.requests import JudgeRequest
-from rubric_integrations.judges.stored import Lease
+from rubric_integrations.judges.protocol import (
+    Judge,
+    JudgeRequest,
+    JudgeWrapper,
+    Question,
+    Request,
+    RequestProtocol,
+    RequestWrapper,
+    innermost,
+)
+from rubric_integrations.judges.store import Lease
 from rubric_integrations.judges.validation import validate_judgment
-from rubric_integrations.judges.wrappers import JudgeWrapper, innermost
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.usage import Spend
-from rubric_integrations.rubric.conditions import questions
-from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.criterion import Criterion, questions
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.batches.provider import LineReply
-from rubric_integrations.runs.batches.records import BatchLedger
+from rubric_integrations.runs.batches.base import LOCK, Batch, BatchError, BatchLedger, LineReply, Provider
+from rubric_integrations.runs.batches.providers import AnthropicBatches, BatchServer, OpenAIBatches
+from rubric_integrations.runs.ledger import LedgerLike, use_ledger
+from rubric_integrations.scoring.judgment import JudgeFailure, Judgment, Spend
 from rubric_integrations.submission.submission import Submission
 
 PRICE = 0.5
@@ -137,7 +146,7 @@ class Replay:
         self._open.append(OpenQuestion(judge, _key.get(), question))
 
 
-class _ReplayJudge(JudgeWrapper):
+class _ReplayJudge(RequestWrapper):
     """A judge whose answers are in the replies of a batch, at the price of a batch."""
 
     def __init__(
@@ -152,12 +161,16 @@ class _ReplayJudge(JudgeWrapper):
         self._position, self._replay = position, replay
         self._replies, self._read_line, self._redactor = replies or {}, read, Redactor(judge)
 
-    async def judge(self, question: Question) -> Judgment:
-        """Return the judgment in the reply to this question.
+    async def answer(self, request: Request) -> Judgment:
+        """Return the judgment in the reply to a question.
 
         Raises:
-            JudgeFailure: There is none; it is never retried, since the reply would be the same.
+            JudgeFailure: There is none; it is never retried, since the reply would be the same. Or the request is not
+                about one criterion: the judge inside would call its model.
         """
+        question = request.question
+        if question is None:
+            raise JudgeFailure("config", "a batch has one request for each criterion")
         key = _key.get()
         if key not in self._replies or self._read_line is None:
             self._replay.note(self._position, question)
@@ -171,14 +184,6 @@ class _ReplayJudge(JudgeWrapper):
             raise redacted from None
         self._replay.spend.append(judgment.spend)
         return self._redactor.result(judgment)
-
-    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Refuse: a line is about one criterion. The judge inside would call its model."""
-        raise JudgeFailure("config", "a batch has one request for each criterion")
-
-    async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Refuse, as `judge_batch` does."""
-        raise JudgeFailure("config", "a batch has one request for each criterion")
 
     async def _read(self, question: Question, reply: LineReply) -> Judgment:
         if reply.problem:
@@ -228,3 +233,113 @@ class _NoLease(NamedTuple):
 def _around(stored: Judge, judge: Judge) -> Judge:
     """Return the wrapper that `Grader.with_store` has made, around another judge."""
     return stored.wrapping(judge) if isinstance(stored, JudgeWrapper) else judge
+
+
+# Seconds after which a provider surely lists a batch that was submitted.
+SETTLE_SECONDS = 10.0
+
+PROVIDERS: dict[RequestProtocol, tuple[str, Callable[[BatchServer], Provider]]] = {
+    "openai": ("/chat/completions", OpenAIBatches),
+    "anthropic": ("/messages", AnthropicBatches),
+}
+"""For each protocol, what the base URL of its API lacks, and its batch API."""
+
+
+class Access(NamedTuple):
+    """The batch API behind one judge."""
+
+    judge: LMJudge
+    protocol: RequestProtocol
+    base_url: str
+    provider: Provider
+
+
+@asynccontextmanager
+async def open_session(grader: Grader, ledger: BatchLedger) -> AsyncGenerator[tuple[list[Access], Callable[[], None]]]:
+    """Open the batch API of each judge; no other process submits or collects meanwhile.
+
+    Yields:
+        The batch APIs, in the order of the panel; and a function that raises a `BatchError` if this process was
+        suspended so long that another one may have begun.
+    """
+    async with AsyncExitStack() as stack:
+        accesses = [await _open(stack, judge) for judge in judges_of(grader)]
+        lease = await stack.enter_async_context(ledger.lease([LOCK]))
+
+        def check() -> None:
+            if not lease.is_held():
+                raise BatchError("the process was suspended, and another one may submit or collect: start again")
+
+        yield accesses, check
+
+
+async def _open(stack: AsyncExitStack, judge: LMJudge) -> Access:
+    try:
+        request = await endpoint_of(judge)
+    except JudgeFailure as failure:
+        raise BatchError(failure.message) from None
+    suffix, make = PROVIDERS[request.protocol]
+    base_url = _base_url(request, suffix)
+    redactor = Redactor(judge)
+
+    def redact(text: str) -> str:
+        return redactor.failure(JudgeFailure("config", text)).message
+
+    server = await stack.enter_async_context(BatchServer(base_url, request.headers, redact))
+    return Access(judge, request.protocol, base_url, make(server))
+
+
+def _base_url(request: JudgeRequest, suffix: str) -> str:
+    url = request.url.removesuffix(suffix)
+    if url == request.url or url_without_secrets(url) != url:
+        raise BatchError(
+            f"the address {url_without_secrets(request.url)!r} is none of a batch API: pass the base URL without user "
+            "and parameters, and the key as `api_key`"
+        )
+    return url
+
+
+def access_to(accesses: Sequence[Access], batch: Batch) -> Access:
+    """Return the batch API to which a batch was submitted.
+
+    Raises:
+        BatchError: Its judge now has another server, which does not know the batch.
+    """
+    access = accesses[batch.judge]
+    if access.base_url != batch.base_url:
+        raise BatchError(
+            f"a batch was submitted to {batch.base_url!r}, and its judge is now at {access.base_url!r}: use the same "
+            "`api_base`; without this error, its requests would be paid for twice"
+        )
+    return access
+
+
+@contextmanager
+def use_batch_ledger(ledger: LedgerLike) -> Generator[BatchLedger]:
+    """Return a ledger as it is; open the ledger of a path or a URL, and close it at the end.
+
+    Raises:
+        TypeError: It stores no batches.
+        LedgerError: It cannot be used.
+    """
+    with use_ledger(ledger) as store:
+        if not isinstance(store, BatchLedger):
+            raise TypeError(
+                "`ledger` must be a path, a URL or a ledger that stores batches, "
+                f"got {type(store).__name__}: without their tickets, the replies could not be found"
+            )
+        yield store
+
+
+async def find_ticket(provider: Provider, batch: Batch, others: Collection[str]) -> str | None:
+    """Return the ticket of a batch of which only the intent is known; None if it was never submitted.
+
+    Raises:
+        Unclear: It cannot be known yet.
+        BatchError: The provider does not list its batches.
+    """
+    ticket = await provider.find(batch, others)
+    if ticket is None:
+        await asyncio.sleep(SETTLE_SECONDS)
+        ticket = await provider.find(batch, others)
+    return ticket

@@ -1,4 +1,4 @@
-"""Opens ledgers by their address: the path of a file, or the URL of a database.
+"""Opens a ledger by its address: the path of a file, or the URL of a database.
 
 To add a kind of ledger, write a class with the methods of `RunLedger`, and add a line to `LEDGERS`.
 """
@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from os import PathLike, fspath
+from pathlib import Path
 
-from rubric_integrations._util.extras import install_command
-from rubric_integrations.judges.stored import JudgmentStore
-from rubric_integrations.runs.ledger.errors import LedgerError
-from rubric_integrations.runs.ledger.protocol import LedgerLike, RunLedger
+from rubric_integrations._util.lazy import install_command
+from rubric_integrations.judges.store import JudgmentStore
+from rubric_integrations.runs.ledger.base import LedgerError, LedgerLike, RunLedger
 from rubric_integrations.runs.ledger.store import Ledger
 
 # A letter and a colon are the drive of a Windows path.
@@ -42,10 +42,11 @@ def open_ledger(address: str | PathLike[str]) -> RunLedger:
 
     Args:
         address: The path of a file, such as `"run.sqlite"`, for all processes of one machine; or the URL of a
-            PostgreSQL database, such as `"postgresql://user@host/database"`, for any number of machines.
+            PostgreSQL database, such as `"postgresql://user@host/database"`, for any number of machines. A file can
+            also be written as a URL: `"sqlite:///run.sqlite"`, and with an absolute path `"sqlite:////data/run.sqlite"`.
 
     Raises:
-        LedgerError: The address is neither, or the ledger cannot be used.
+        LedgerError: The address is none of these, or the ledger cannot be used.
 
     Example:
         >>> import tempfile
@@ -53,14 +54,15 @@ def open_ledger(address: str | PathLike[str]) -> RunLedger:
         ...     len(ledger)
         0
     """
-    text = fspath(address)
-    if scheme := scheme_of(text):
-        return LEDGERS[scheme](text)
-    return Ledger(address)
+    path = path_of(address)
+    if path is not None:
+        return Ledger(path)
+    url = fspath(address)
+    return LEDGERS[url.partition(":")[0]](url)
 
 
 def as_store(ledger: LedgerLike) -> JudgmentStore:
-    """Return a store as it is; open that of an address, which stays open.
+    """Return a ledger or another store as it is; open the ledger of an address, which stays open.
 
     Raises:
         LedgerError: The ledger cannot be used.
@@ -68,32 +70,38 @@ def as_store(ledger: LedgerLike) -> JudgmentStore:
     return open_ledger(ledger) if isinstance(ledger, str | PathLike) else ledger
 
 
-def scheme_of(address: str) -> str | None:
-    """Return the scheme of a ledger's URL; None for the path of a file.
+def path_of(address: str | PathLike[str]) -> Path | None:
+    """Return the path of a ledger's file; None for the URL of a database.
 
     Raises:
-        LedgerError: It looks like a URL, and is not that of a ledger.
+        LedgerError: The address looks like a URL, and is not the URL of a ledger.
 
     Example:
-        >>> scheme_of("postgresql://host/database"), scheme_of("run.sqlite"), scheme_of("C:/run.sqlite")
-        ('postgresql', None, None)
+        >>> path_of("postgresql://host/database"), str(path_of("run.sqlite")), str(path_of("sqlite:///run.sqlite"))
+        (None, 'run.sqlite', 'run.sqlite')
     """
-    scheme = address.partition(":")[0]
-    if not (_URL.match(address) or scheme.lower() in LEDGERS):
+    text = fspath(address)
+    scheme, _, rest = text.partition(":")
+    if isinstance(address, str) and scheme.lower() == "sqlite" and text != scheme:
+        # As in SQLAlchemy, a path that begins after the third slash is relative.
+        path = rest.removeprefix("///")
+        if path and not path.startswith("//"):
+            return Path(path)
+    elif not (_URL.match(text) or scheme.lower() in LEDGERS):
+        return Path(text)
+    elif text.startswith(tuple(f"{known}://" for known in LEDGERS)):
         return None
-    if address.startswith(tuple(f"{known}://" for known in LEDGERS)):
-        return scheme
     # Without the rest, which may hold a password.
     raise LedgerError(
         f"`ledger` begins with {scheme + ':'!r} and is not the URL of a ledger: write it as a text such as "
-        "'postgresql://user@host/database', or the path of a file, such as 'run.sqlite'; without this error, a file of "
-        "this name would be made"
+        "'postgresql://user@host/database' or 'sqlite:///run.sqlite', or the path of a file, such as 'run.sqlite'; "
+        "without this error, a file of this name would be made"
     )
 
 
 @contextmanager
 def use_ledger(ledger: LedgerLike) -> Generator[JudgmentStore]:
-    """Return a ledger or another store as it is; open that of an address, and close it at the end.
+    """Return a ledger or another store as it is; open the ledger of an address, and close it at the end.
 
     Raises:
         LedgerError: The ledger cannot be used.
@@ -108,8 +116,8 @@ def use_ledger(ledger: LedgerLike) -> Generator[JudgmentStore]:
 def address_text(address: str | PathLike[str]) -> str:
     """Return an address for a message: a path, or a URL without user, password and options."""
     text = fspath(address)
-    if scheme_of(text) is None:
+    if path_of(address) is not None:
         return text
-    from rubric_integrations.runs.ledger.postgres.server import Server
+    from rubric_integrations.runs.ledger.postgres.connection import Server
 
     return Server(text).address

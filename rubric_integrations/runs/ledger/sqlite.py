@@ -1,18 +1,27 @@
-"""The SQLite file of a ledger: its schema, one connection for all threads, and the check that a file is a ledger."""
+"""The SQLite file of a ledger: its schema, one connection for all threads, and rows of judgments and batches.
+
+Reads and writes of one event-loop tick form one transaction, because a transaction for many rows costs little more than
+one for a single row. The first judgment of a key is kept.
+
+It is separate from the ledger that uses it, `runs/ledger/store.py`: both together have more than a thousand lines.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Generic, TypeVar
 from weakref import WeakSet
 
-from rubric_integrations.runs.ledger.errors import LedgerError
+from rubric_integrations.runs.ledger.base import LedgerError
+from rubric_integrations.scoring.judgment import Judgment
 
 # "rubr" in the header of the file tells a ledger from the database of another program.
 APPLICATION_ID = 0x72756272
@@ -71,10 +80,11 @@ class LedgerFile:
         # Reentrant: while this thread holds it, the garbage collector may run here and release an abandoned lease.
         self.lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
-        # The device and the number of the file: under its name, there may be another file later.
+        self._connections = 0
+        # The device and the number of the file, and of the files that SQLite keeps next to it, by their paths: under a
+        # name, there may be another file later.
         self._identity: tuple[int, int] | None = None
-        # The same of the files that SQLite keeps beside it while it is open, by their paths.
-        self._beside: dict[Path, tuple[int, int] | None] = {}
+        self._beside: dict[str, tuple[int, int] | None] = {}
         self.is_closed = False
         _files.add(self)
         with self.working():
@@ -94,8 +104,9 @@ class LedgerFile:
                 self._refuse_other_file()
                 if self._db is None:
                     self._db = self._connect()
+                    self._connections += 1
                     self._identity = _find_identity(self._path)
-                    self._beside = {path: _find_identity(path) for path in self._paths_beside()}
+                    self._beside = {path: _find_identity(path) for path in (f"{self._path}-wal", f"{self._path}-shm")}
                 yield self._db
             except sqlite3.OperationalError as error:
                 raise LedgerError(
@@ -116,11 +127,21 @@ class LedgerFile:
         Raises:
             LedgerError: The file can no longer be used, or is closed.
         """
-        with self.working() as db, db:
-            # IMMEDIATE, because a transaction that begins with a read fails without waiting if another process writes
-            # before its first write.
-            db.execute("BEGIN IMMEDIATE")
+        with self.working() as db, in_transaction(db):
             yield db
+
+    @property
+    def version(self) -> tuple[int, int] | None:
+        """A value that changes whenever another connection has written to the file; None if it cannot be read now."""
+        with self.lock:
+            if self._db is None:
+                return None
+            # Without the checks of `working`: this is read before each request.
+            try:
+                # SQLite's value is only comparable with those that the same connection has read.
+                return self._connections, self._db.execute("PRAGMA data_version").fetchone()[0]
+            except sqlite3.Error:
+                return None
 
     def close(self) -> None:
         """Close the file for good."""
@@ -148,9 +169,6 @@ class LedgerFile:
             # SQLite may have deleted them.
             self._beside = {}
 
-    def _paths_beside(self) -> list[Path]:
-        return [self._path.with_name(self._path.name + suffix) for suffix in ("-wal", "-shm")]
-
     def _connect(self) -> sqlite3.Connection:
         self._refuse_foreign_file()
         db = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -165,8 +183,7 @@ class LedgerFile:
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                with db:
-                    db.execute("BEGIN IMMEDIATE")
+                with in_transaction(db):
                     if not db.execute("PRAGMA user_version").fetchone()[0]:
                         for statement in SCHEMA:
                             db.execute(statement)
@@ -203,7 +220,7 @@ class LedgerFile:
         for path, identity in self._beside.items():
             if _find_identity(path) != identity:
                 raise LedgerError(
-                    f"`path` {self._name!r}: its file {str(path)!r} was deleted, renamed or replaced while it was "
+                    f"`path` {self._name!r}: its file {path!r} was deleted, renamed or replaced while it was "
                     "open: start again; without this error, a crash would lose further judgments, and other "
                     "processes could damage the ledger"
                 )
@@ -260,9 +277,19 @@ class LedgerFile:
                 raise
 
 
-def _find_identity(path: Path) -> tuple[int, int] | None:
+@contextmanager
+def in_transaction(db: sqlite3.Connection) -> Generator[None]:
+    """Run the block in one transaction, which is rolled back if the block raises."""
+    with db:
+        # IMMEDIATE, because a transaction that begins with a read fails without waiting if another process writes
+        # before its first write.
+        db.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def _find_identity(path: Path | str) -> tuple[int, int] | None:
     try:
-        state = path.stat()
+        state = os.stat(path)  # noqa: PTH116 -- several times faster than `Path.stat`, for each batch
     except OSError:
         return None
     return state.st_dev, state.st_ino
@@ -295,3 +322,107 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=lambda: _after_fork(in_child=False),
         after_in_child=lambda: _after_fork(in_child=True),
     )
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def _ignore(_item: object, _result: object) -> None:
+    pass
+
+
+class Batcher(Generic[Item, Result]):
+    """An async function of one item, made from a function of many; each event loop has batches of its own.
+
+    Args:
+        run: Returns the results for some items, in their order. If it raises, every caller of the batch gets the error.
+        discard: Receives the item and the result of a caller that was cancelled. An item whose call has begun is always
+            part of a batch, also if its caller is cancelled before the batch runs.
+
+    Example:
+        >>> async def double_two() -> list[int]:
+        ...     return await asyncio.gather(double(1), double(2))
+        >>> double = Batcher[int, int](lambda numbers: [2 * number for number in numbers])
+        >>> asyncio.run(double_two())
+        [2, 4]
+    """
+
+    def __init__(
+        self, run: Callable[[Sequence[Item]], Sequence[Result]], discard: Callable[[Item, Result], None] = _ignore
+    ):
+        self._run, self._discard = run, discard
+        self._pending: dict[asyncio.AbstractEventLoop, list[_Call[Item, Result]]] = {}
+
+    async def __call__(self, item: Item) -> Result:
+        """Return the result for one item, once the batch of this tick has run.
+
+        Raises:
+            Exception: The error that `run` raised.
+        """
+        loop = asyncio.get_running_loop()
+        call: _Call[Item, Result] = _Call(item, loop.create_future())
+        calls = self._pending.setdefault(loop, [])
+        calls.append(call)
+        if len(calls) == 1:
+            loop.call_soon(self._run_batch, loop)
+        try:
+            return await call.future
+        except BaseException:
+            # The caller was cancelled, or its coroutine was closed by the garbage collector. Either may happen after
+            # the batch has set the result and before the caller resumes.
+            call.is_abandoned = True
+            if call.has_result:
+                self._discard(item, call.future.result())
+            raise
+
+    def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
+        calls = self._pending.pop(loop)
+        try:
+            results = self._run([call.item for call in calls])
+        except Exception as error:  # noqa: BLE001 -- passed on to the callers
+            for call in calls:
+                if call.is_awaited:
+                    call.future.set_exception(error)
+            return
+        for call, result in zip(calls, results, strict=True):
+            if call.is_awaited:
+                call.future.set_result(result)
+            else:
+                self._discard(call.item, result)
+
+
+class _Call(Generic[Item, Result]):
+    def __init__(self, item: Item, future: asyncio.Future[Result]):
+        self.item, self.future, self.is_abandoned = item, future, False
+
+    @property
+    def is_awaited(self) -> bool:
+        return not self.is_abandoned and not self.future.cancelled()
+
+    @property
+    def has_result(self) -> bool:
+        return self.future.done() and not self.future.cancelled() and not self.future.exception()
+
+
+# A judgment that is already stored is not replaced: if its owner's lease expired, another caller has requested the
+# judgment meanwhile, and others may have read that one.
+_STORE = (
+    "INSERT INTO judgments VALUES (?, 'stored', ?, ?, NULL) ON CONFLICT (key) DO UPDATE"
+    " SET status = 'stored', judgment = excluded.judgment, at = excluded.at, owner = NULL"
+    " WHERE status = 'leased'"
+)
+
+
+def store_rows(db: sqlite3.Connection, judgments: Mapping[str, Judgment]) -> dict[str, str]:
+    """Store judgments in a transaction of the caller.
+
+    Returns:
+        The judgments, as JSON by key, that were stored before these and differ from them: those are kept.
+    """
+    now, texts = time.time(), {key: judgment.model_dump_json() for key, judgment in judgments.items()}
+    if db.executemany(_STORE, [(key, text, now) for key, text in texts.items()]).rowcount == len(texts):
+        return {}
+    query = "SELECT judgment FROM judgments WHERE key = ?"
+    stored = {key: db.execute(query, (key,)).fetchone()[0] for key in texts}
+    return {key: stored[key] for key, text in texts.items() if stored[key] != text}

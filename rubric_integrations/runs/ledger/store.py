@@ -1,36 +1,285 @@
-"""The ledger: a store of judgments in one file."""
+"""`Ledger`: a store of judgments in one SQLite file, with leases on keys.
+
+A lease lets one caller request a key at a time, over all tasks, threads and processes. However many pickles name a
+ledger, a process opens it once.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
 import sqlite3
+import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary, ref
 
 from rubric_integrations._util.records import encodable
-from rubric_integrations.judges.shared_spend import Allowance, Claim, Shares
-from rubric_integrations.judges.stored import Lease
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.usage import Spend, SpendTotal
-from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.ledger.batches import StoredBatches
-from rubric_integrations.runs.ledger.batching import Batcher
-from rubric_integrations.runs.ledger.leases import Leases
-from rubric_integrations.runs.ledger.leasing import lease_keys, read_judgment
-from rubric_integrations.runs.ledger.protocol import MAX_MESSAGE, FailureRecord
-from rubric_integrations.runs.ledger.reopening import reopen
-from rubric_integrations.runs.ledger.rows import store_rows
-from rubric_integrations.runs.ledger.sqlite import LedgerFile
-from rubric_integrations.runs.ledger.submissions import dump_submission, load_submission, stored_files
-from rubric_integrations.submission.rows import Row
-from rubric_integrations.submission.submission import Submission
+from rubric_integrations.judges.spend import Allowance, Claim, Shares
+from rubric_integrations.runs.ledger.base import (
+    MAX_MESSAGE,
+    Acquired,
+    FailureRecord,
+    KeyLeases,
+    LedgerBase,
+    LedgerError,
+    Owner,
+    ProcessState,
+    StoreJudgments,
+    SubmissionRecord,
+    SubmissionRow,
+    acquired_keys,
+    join_batch,
+)
+from rubric_integrations.runs.ledger.sqlite import Batcher, LedgerFile, in_transaction, store_rows
+from rubric_integrations.scoring.judgment import JudgeFailure, Judgment
+
+# Seconds without a heartbeat after which the leases of an owner expire.
+LEASE_SECONDS = 5.0
+# Seconds between two attempts to obtain a key that somebody else holds; the pause grows from the first to the second.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
+
+_INSERT_LEASE = "INSERT OR IGNORE INTO judgments VALUES (?, 'leased', NULL, ?, ?)"
+_BEAT = "UPDATE owners SET heartbeat = heartbeat + 1 WHERE owner = ?"
+_SELECT_KEYS = (
+    "SELECT key, judgment, judgments.owner, host, pid, heartbeat FROM judgments LEFT JOIN owners USING (owner)"
+    " WHERE key IN (SELECT value FROM json_each(?))"
+)
+
+
+_SELECT_LEASED = (
+    "SELECT count(*) FROM judgments WHERE status = 'leased' AND owner = ? AND key IN (SELECT value FROM json_each(?))"
+)
+
+_KeyState = str | Owner | Acquired
+"""A key as one caller sees it: its stored judgment as JSON, its other owner, or the caller's acquisition of it."""
+
+
+class FileLeases(KeyLeases[Owner]):
+    """The leases of one process: rows of the ledger's file that nobody else removes while their owner is alive.
+
+    While it holds any lease, a thread sends heartbeats.
+
+    Args:
+        file: The ledger's file.
+    """
+
+    def __init__(self, file: LedgerFile):
+        super().__init__()
+        self._file = file
+        # Not later than the last change of the heartbeat in the file; None before the owner is registered there.
+        self._renewed_at: float | None = None
+        self._acquire = Batcher(self._acquire_batch, self._release_acquired)
+        self._stop = threading.Event()
+        self._heartbeat_thread: threading.Thread | None = None
+
+    async def obtain(self, keys: Sequence[str]) -> list[str | Acquired]:
+        """Wait until nobody else holds a lease on the first of some keys, and lease it unless its judgment is stored.
+
+        Returns:
+            For the first key, and for those after it up to one that somebody else holds: the stored judgment as JSON,
+            or its acquisition if the caller now holds the lease.
+
+        Raises:
+            LedgerError: The file can no longer be used.
+        """
+        last_owner, silence, pause = None, 0.0, SHORTEST_PAUSE
+        while isinstance(owner := (states := await self._acquire(keys))[0], Owner):
+            silence = silence if owner == last_owner else 0.0
+            if owner.is_dead or silence >= LEASE_SECONDS:
+                self._expire(owner)
+                continue
+            await asyncio.sleep(pause)
+            # Counts pauses instead of reading the clock: if this process was suspended, time passed in which it could
+            # not have seen a heartbeat.
+            last_owner, silence, pause = owner, silence + pause, min(pause * 1.5, LONGEST_PAUSE)
+        return [state for state in states if not isinstance(state, Owner)]
+
+    def are_held(self, acquired: Mapping[str, Acquired]) -> bool:
+        """Whether the leases on some keys last; those of a process that was suspended may have expired.
+
+        Others wait for `LEASE_SECONDS` after the last heartbeat before they end a lease. But somebody who had lost the
+        lease of a key before this process leased it may store its judgment at any time. Therefore the rows are read if
+        others have written to the file since the keys were leased.
+
+        Raises:
+            LedgerError: The file can no longer be used.
+        """
+        if not self._is_fresh:
+            # Somebody may be about to expire them; whoever sees a new heartbeat does not.
+            self.renew()
+        owner = self._owner
+        if not self._is_fresh or not self._held.issuperset(acquired):
+            return False
+        version = self._file.version
+        is_unchanged = version is not None
+        for acquisition in acquired.values():
+            if acquisition.owner is not owner:
+                return False
+            is_unchanged = is_unchanged and acquisition.version == version
+        if is_unchanged:
+            return True
+        with self._file.working() as db:
+            leased = db.execute(_SELECT_LEASED, (owner.name, json.dumps(list(acquired)))).fetchone()[0]
+        return leased == len(acquired)
+
+    @property
+    def _is_fresh(self) -> bool:
+        return self._renewed_at is not None and time.monotonic() - self._renewed_at <= LEASE_SECONDS / 2
+
+    def _end(self, keys: list[str], owner: Owner) -> None:
+        self._held.difference_update(keys)
+        try:
+            # Not in a transaction: the garbage collector may call this in the middle of another transaction.
+            with self._file.working() as db:
+                db.executemany(
+                    "DELETE FROM judgments WHERE status = 'leased' AND key = ? AND owner = ?",
+                    [(key, owner.name) for key in keys],
+                )
+        except LedgerError:
+            # For example, the disk is full. The old owner gets no more heartbeats, so its leases expire.
+            self._abandon()
+
+    def close(self) -> None:
+        """End all leases and the heartbeats."""
+        self._stop.set()
+        if self._heartbeat_thread is None:
+            return
+        with suppress(LedgerError), self._file.writing() as db:
+            db.execute("DELETE FROM judgments WHERE status = 'leased' AND owner = ?", (self._owner.name,))
+            db.execute("DELETE FROM owners WHERE owner = ?", (self._owner.name,))
+
+    def renew(self) -> None:
+        """Renew all leases, by one heartbeat."""
+        if self._held:
+            with suppress(LedgerError), self._file.working() as db:
+                # Read before the heartbeat: the process may be suspended after it.
+                now = time.monotonic()
+                if db.execute(_BEAT, (self._owner.name,)).rowcount:
+                    self._renewed_at = now
+                else:
+                    self._abandon()
+
+    def _acquire_batch(self, requests: Sequence[Sequence[str]]) -> list[list[_KeyState]]:
+        """Lease the keys of several callers that are neither stored nor leased.
+
+        Returns:
+            The states of each caller's keys, up to the first key that has another owner. The caller waits for that one,
+            and must not hold later keys meanwhile: two callers could wait for each other.
+        """
+        with self._file.working() as db:
+            rows = _read_rows(db, {key for keys in requests for key in keys})
+            if None not in rows.values():
+                return [self._acquire_keys(db, keys, rows, Acquired(self._owner)) for keys in requests]
+            now = time.monotonic()
+            with in_transaction(db):
+                self._register(db)
+                acquired = Acquired(self._owner, self._file.version)
+                results = [self._acquire_keys(db, keys, rows, acquired) for keys in requests]
+            # Still under the lock: a heartbeat that finds the leases ended must find them here, too.
+            self._renewed_at = now
+            for keys, states in zip(requests, results, strict=True):
+                self._held.update(acquired_keys(keys, states))
+        self._start_heartbeats()
+        return results
+
+    def _register(self, db: sqlite3.Connection) -> None:
+        """Send a heartbeat in a transaction of the caller, as a new owner if others have ended its leases."""
+        if not db.execute(_BEAT, (self._owner.name,)).rowcount:
+            if self._renewed_at is not None:
+                self._abandon()
+            db.execute("INSERT INTO owners VALUES (?, ?, ?, ?)", self._owner)
+
+    def _abandon(self) -> None:
+        super()._abandon()
+        self._renewed_at = None
+
+    def _acquire_keys(
+        self, db: sqlite3.Connection, keys: Sequence[str], rows: dict[str, Any], acquired: Acquired
+    ) -> list[_KeyState]:
+        """Lease the keys of one caller; `rows` has the rows of the file by key, and is updated."""
+        states: list[_KeyState] = []
+        for key in keys:
+            row = rows[key]
+            if row is None:
+                if db.execute(_INSERT_LEASE, (key, time.time(), self._owner.name)).rowcount:
+                    # Another caller in the same batch, with the same key, has to wait for this one.
+                    rows[key] = (None, *self._owner)
+                    states.append(acquired)
+                    continue
+                row = rows[key] = _read_rows(db, [key])[key]
+            states.append(Owner(*row[1:]) if row[0] is None else row[0])
+            if row[0] is None:
+                break
+        return states
+
+    def _start_heartbeats(self) -> None:
+        if self._heartbeat_thread is None:
+            self._heartbeat_thread = threading.Thread(
+                target=_send_heartbeats, args=(ref(self), self._stop), daemon=True
+            )
+            self._heartbeat_thread.start()
+
+    def _expire(self, owner: Owner) -> None:
+        """End all leases of an owner, unless it has sent a heartbeat since it was read."""
+        with self._file.writing() as db:
+            db.execute("DELETE FROM owners WHERE owner = ? AND heartbeat = ?", (owner.name, owner.heartbeat))
+            db.execute(
+                "DELETE FROM judgments WHERE status = 'leased' AND owner = ?1"
+                " AND NOT EXISTS (SELECT 1 FROM owners WHERE owner = ?1)",
+                (owner.name,),
+            )
+            # An owner whose process ended while it held no lease would leave its row behind for good.
+            db.execute("DELETE FROM owners WHERE owner NOT IN (SELECT owner FROM judgments WHERE status = 'leased')")
+
+
+def _read_rows(db: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Any]:
+    """Return each key's judgment and the fields of its owner, by key; None for a key without a row."""
+    keys = list(keys)
+    return dict.fromkeys(keys) | {key: row for key, *row in db.execute(_SELECT_KEYS, (json.dumps(keys),))}
+
+
+def _send_heartbeats(leases: ref[FileLeases], stop: threading.Event) -> None:
+    # A weak reference, so that the thread does not keep alive a ledger that was never closed.
+    while not stop.wait(LEASE_SECONDS / 5):
+        if (living := leases()) is None:
+            return
+        living.renew()
+        del living
+
+
+class Closable(Protocol):
+    """What can be opened again by its address."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, so that another one has to be opened."""
+        ...
+
+
+LedgerType = TypeVar("LedgerType", bound=Closable)
+
+_reopened: WeakValueDictionary[tuple[object, str], Any] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def reopen(open_address: Callable[[str], LedgerType], address: str) -> LedgerType:
+    """Return the ledger that this process has opened for pickles with this address, or open it.
+
+    Args:
+        open_address: Opens a ledger, such as the class `Ledger`.
+        address: What it opens.
+    """
+    with _lock:
+        ledger = _reopened.get((open_address, address))
+        if ledger is None or ledger.is_closed:
+            ledger = _reopened[open_address, address] = open_address(address)
+        return ledger
+
 
 # The rows after a number, with the rubric that each has brought.
 _PAGE = (
@@ -41,7 +290,13 @@ _PAGE = (
 )
 
 
-class Ledger(StoredBatches):
+class _FileState(ProcessState):
+    def __init__(self, leases: FileLeases, store: Batcher[Mapping[str, Judgment], Mapping[str, Judgment]]):
+        super().__init__(leases)
+        self.file_leases, self.store = leases, store
+
+
+class Ledger(LedgerBase[_FileState]):
     """A store of judgments in one SQLite file, on a local disk.
 
     While one caller holds the lease on a key, all others wait for its judgment; if that caller fails or its process
@@ -79,24 +334,12 @@ class Ledger(StoredBatches):
         self._file = LedgerFile(self.path)
         self._process_state = self._new_process_state()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
     def __reduce__(self) -> Any:
         return reopen, (Ledger, str(self.path.absolute()))
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
     def close(self) -> None:
         """End the leases that are still held, and close the file."""
-        self._state.leases.close()
+        self._state.file_leases.close()
         self._file.close()
 
     @property
@@ -109,32 +352,12 @@ class Ledger(StoredBatches):
         """Whether `close` was called."""
         return self._file.is_closed
 
-    @property
-    def stored(self) -> int:
-        """The number of judgments that this object has stored, in this process."""
-        return self._state.stored
-
-    @property
-    def reused(self) -> int:
-        """The number of judgments that this object has read from the file, in this process."""
-        return self._state.reused
-
-    @property
-    def spend(self) -> Spend:
-        """What the judgments cost that this object has stored, in this process; failures are not included."""
-        with self._file.lock:
-            return self._state.spend_total.spend
-
     def __len__(self) -> int:
         """Count the judgments in the file."""
         with self._file.working() as db:
             # `WHERE status = 'stored'` would read the whole file, while these two queries read indexes.
             rows = db.execute("SELECT count(*) FROM judgments").fetchone()[0]
             return rows - db.execute("SELECT count(*) FROM judgments WHERE status = 'leased'").fetchone()[0]
-
-    def __bool__(self) -> bool:
-        """Return True: without this, an empty ledger would be false, because it has a length."""
-        return True
 
     def failures(self, limit: int = 20) -> list[FailureRecord]:
         """List the most recent failures, latest first, one entry per key.
@@ -146,64 +369,26 @@ class Ledger(StoredBatches):
             query = "SELECT key, kind, message, at, times FROM failures ORDER BY at DESC LIMIT ?"
             return [FailureRecord(*row) for row in db.execute(query, (limit,))]
 
-    def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
-        """Return the judgments that the file has under some keys, without leasing the others."""
-        with self._file.working() as db:
-            query = "SELECT judgment FROM judgments WHERE key = ? AND status = 'stored'"
-            rows = {key: db.execute(query, (key,)).fetchone() for key in keys}
-        return {key: self._read(key, row[0]) for key, row in rows.items() if row}
-
-    def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
-        """Record a submission of a run, once, so that `rescore` can score it again.
+    def save_batch(self, batch_id: str, record: str) -> None:
+        """Store the record of a batch, in place of an earlier one; not even a power failure loses it.
 
         Args:
-            row_id: The id of its row.
-            submission: The submission.
-            rubric: The rubric that the row brought, in place of that of an earlier run; None if it brought none.
+            batch_id: Its id.
+            record: Its record, as JSON.
         """
-        text = dump_submission(submission)
-        row_id = encodable(row_id)
-        digest = sha256(f"{row_id}\n{text}".encode()).hexdigest()
-        query = "INSERT OR IGNORE INTO submissions (hash, id, submission) VALUES (?, ?, ?)"
+        query = "INSERT INTO batches (id, record) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET record = excluded.record"
         with self._file.working() as db:
-            db.executemany("INSERT OR IGNORE INTO files VALUES (?, ?)", stored_files(submission).items())
-            db.execute(query, (digest, row_id, text))
-            if rubric is not None:
-                # In JSON, the escape of half an emoji is that character again.
-                rubric_text = encodable(rubric.to_json())
-                rubric_digest = sha256(rubric_text.encode()).hexdigest()
-                db.execute("INSERT OR IGNORE INTO rubrics VALUES (?, ?)", (rubric_digest, rubric_text))
-                db.execute("INSERT OR REPLACE INTO row_rubrics VALUES (?, ?)", (digest, rubric_digest))
-            elif db.execute("SELECT 1 FROM row_rubrics WHERE submission = ?", (digest,)).fetchone():
-                db.execute("DELETE FROM row_rubrics WHERE submission = ?", (digest,))
+            # If the intent were lost, the batch would be submitted again. Judgments may be lost: they are requested.
+            db.execute("PRAGMA synchronous = FULL")
+            try:
+                db.execute(query, (batch_id, record))
+            finally:
+                db.execute("PRAGMA synchronous = NORMAL")
 
-    def submissions(self) -> Iterator[tuple[Row, Submission]]:
-        """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
-        last = 0
-        while True:
-            with self._file.working() as db:
-                rows = db.execute(_PAGE, (last,)).fetchall()
-            if not rows:
-                return
-            for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`
-                with self._file.working() as db:
-                    submission = load_submission(text, partial(_read_file, db))
-                yield Row(row_id, submission, rubric=rubric), submission
-
-    def record_grader(self, configuration: Mapping[str, object]) -> None:
-        """Record this run's grader configuration, so that `rescore` can rebuild the grader."""
-        text = json.dumps(configuration, sort_keys=True)
+    def batches(self) -> dict[str, str]:
+        """Return the records of all batches by id, the oldest first."""
         with self._file.working() as db:
-            db.execute(
-                "INSERT INTO graders VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET at = excluded.at",
-                (sha256(text.encode()).hexdigest(), text, time.time()),
-            )
-
-    def latest_grader(self) -> dict[str, Any] | None:
-        """Return the most recent grader configuration, or None if the ledger has no run."""
-        with self._file.working() as db:
-            row = db.execute("SELECT grader FROM graders ORDER BY at DESC LIMIT 1").fetchone()
-        return json.loads(row[0]) if row else None
+            return dict(db.execute("SELECT id, record FROM batches ORDER BY number").fetchall())
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
         """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
@@ -224,68 +409,63 @@ class Ledger(StoredBatches):
             db.execute("INSERT OR REPLACE INTO spending VALUES (?, ?, ?, ?)", (run, part, own.calls, own.cost))
         return Shares(own, others)
 
-    @asynccontextmanager
-    async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
-        """Wait until nobody else holds a lease on any of some keys, and lease those that have no judgment.
-
-        Raises:
-            LedgerError: The file can no longer be used.
-        """
-        state = self._state
-        async with lease_keys(keys, state.leases, self._read, state.store, self._record_failure) as lease:
-            yield lease
-
     @property
-    def _state(self) -> _ProcessState:
-        if self._process_state.pid != os.getpid():
-            with self._file.lock:
-                if self._process_state.pid != os.getpid():
-                    self._process_state = self._new_process_state()
-        return self._process_state
+    def _name(self) -> str:
+        return f"`path` {str(self.path)!r}"
 
-    def _new_process_state(self) -> _ProcessState:
-        return _ProcessState(self._file, self._store_batch)
+    def _new_process_state(self) -> _FileState:
+        return _FileState(FileLeases(self._file), Batcher(self._store_batch))
 
-    def _read(self, key: str, text: str) -> Judgment:
-        judgment = read_judgment(f"`path` {str(self.path)!r}", key, text)
-        with self._file.lock:
-            self._state.reused += 1
-        return judgment
+    def _store_function(self, state: _FileState) -> StoreJudgments:
+        return state.store
 
-    def _store_batch(self, batch: Sequence[Mapping[str, Judgment]]) -> list[dict[str, Judgment]]:
+    def _store_batch(self, batch: Sequence[Mapping[str, Judgment]]) -> list[Mapping[str, Judgment]]:
         """Store the judgments of several callers, and return for each caller those that are kept."""
-        judgments = {key: judgment for mine in reversed(batch) for key, judgment in mine.items()}
+        judgments, state = join_batch(batch), self._state
         with self._file.writing() as db:
             earlier = store_rows(db, judgments)
-            state = self._state
-            state.leases.mark_stored(judgments)
-            state.stored += len(judgments) - len(earlier)
-            for key in judgments.keys() - earlier.keys():
-                state.spend_total.add(judgments[key].spend)
-        kept = judgments | {key: self._read(key, text) for key, text in earlier.items()}
-        return [{key: kept[key] for key in mine} for mine in batch]
+        return self._mark_stored(state, batch, judgments, earlier)
 
-    def _record_failure(self, key: str, failure: JudgeFailure) -> None:
+    def _find_judgments(self, keys: Sequence[str]) -> list[tuple[str, str]]:
+        query = "SELECT key, judgment FROM judgments WHERE key = ? AND status = 'stored'"
+        with self._file.working() as db:
+            return [row for key in keys for row in db.execute(query, (key,))]
+
+    def _write_submission(self, record: SubmissionRecord) -> None:
+        query = "INSERT OR IGNORE INTO submissions (hash, id, submission) VALUES (?, ?, ?)"
+        with self._file.working() as db:
+            db.executemany("INSERT OR IGNORE INTO files VALUES (?, ?)", record.files.items())
+            db.execute(query, (record.hash, encodable(record.id), record.submission))
+            if record.rubric_hash is not None:
+                db.execute("INSERT OR IGNORE INTO rubrics VALUES (?, ?)", (record.rubric_hash, record.rubric))
+                db.execute("INSERT OR REPLACE INTO row_rubrics VALUES (?, ?)", (record.hash, record.rubric_hash))
+            elif db.execute("SELECT 1 FROM row_rubrics WHERE submission = ?", (record.hash,)).fetchone():
+                db.execute("DELETE FROM row_rubrics WHERE submission = ?", (record.hash,))
+
+    def _read_submissions(self, after: int) -> list[SubmissionRow]:
+        with self._file.working() as db:
+            return [SubmissionRow(*row) for row in db.execute(_PAGE, (after,))]
+
+    def _read_file(self, digest: str) -> bytes:
+        with self._file.working() as db:
+            return db.execute("SELECT content FROM files WHERE sha256 = ?", (digest,)).fetchone()[0]
+
+    def _write_grader(self, digest: str, text: str) -> None:
+        with self._file.working() as db:
+            db.execute(
+                "INSERT INTO graders VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET at = excluded.at",
+                (digest, text, time.time()),
+            )
+
+    def _read_grader(self) -> str | None:
+        with self._file.working() as db:
+            row = db.execute("SELECT grader FROM graders ORDER BY at DESC LIMIT 1").fetchone()
+        return row[0] if row else None
+
+    def _write_failure(self, key: str, failure: JudgeFailure) -> None:
         with self._file.working() as db:
             db.execute(
                 "INSERT INTO failures VALUES (?, ?, ?, ?, 1) ON CONFLICT (key) DO UPDATE"
                 " SET kind = excluded.kind, message = excluded.message, at = excluded.at, times = times + 1",
                 (key, failure.kind, failure.message[:MAX_MESSAGE], time.time()),
             )
-
-
-def _read_file(db: sqlite3.Connection, digest: str) -> bytes:
-    return db.execute("SELECT content FROM files WHERE sha256 = ?", (digest,)).fetchone()[0]
-
-
-_StoreBatch = Callable[[Sequence[Mapping[str, Judgment]]], Sequence[Mapping[str, Judgment]]]
-
-
-class _ProcessState:
-    """The state of a ledger in one process: a forked child has leases of its own, and its counts begin at zero."""
-
-    def __init__(self, file: LedgerFile, store_batch: _StoreBatch):
-        self.pid = os.getpid()
-        self.leases, self.store = Leases(file), Batcher(store_batch)
-        self.stored = self.reused = 0
-        self.spend_total = SpendTotal()

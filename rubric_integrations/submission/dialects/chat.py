@@ -1,4 +1,18 @@
-"""Reads messages with a `role` and a `content`, as OpenAI, Anthropic, LangChain and many others write them."""
+"""Reads chat messages: OpenAI (chat and Responses), Anthropic, Gemini, LangChain and OpenTelemetry.
+
+- Anthropic's calls and results are blocks of the content, and results are in the user's messages. A `tool_result`
+  without `is_error` did not fail.
+- Gemini's `contents` have parts, each with one key for its text, call, result or file, in either case. Results often
+  have no id and refer to their call by its name. A failed one has an `error` in its `response`.
+- LangChain's messages are objects, their dictionaries, serialized `lc` messages, or pairs of role and content. Calls
+  have parsed `args`, and are repeated as blocks of the content. Results have a `status`.
+- OpenAI's chat messages have calls in `tool_calls` with arguments as JSON text, and results in messages of the role
+  `tool`. This is the reader for every list of messages that no other dialect accepts.
+- The items of OpenAI's Responses API have no role for calls, results and reasoning. Reasoning, a message and the calls
+  after it are one step, as in the other dialects.
+- OpenTelemetry's GenAI messages are lists of `parts`, each with a `type`. The convention does not record whether a tool
+  failed.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +21,27 @@ from collections.abc import Mapping
 from reprlib import repr as short_repr
 from typing import Any, Literal, cast
 
-from rubric_integrations.submission.dialects.blocks import read_call, read_content, result_text
-from rubric_integrations.submission.dialects.media import AttachmentList
-from rubric_integrations.submission.dialects.parts import (
+from rubric_integrations.submission.dialects.blocks import (
+    HOSTED_CALLS,
+    RESULTS,
+    AttachmentList,
     Call,
     Message,
     Part,
     Result,
+    Text,
+    UnknownBlockError,
+    all_fields,
     count_field,
+    data_text,
+    first_field,
     get_field,
+    list_field,
+    read_arguments,
+    read_block,
+    read_call,
+    read_content,
+    result_text,
     text_field,
 )
 
@@ -134,3 +160,255 @@ def _merge_calls(parts: list[Part], calls: list[Call]) -> list[Part]:
             merged.append(part)
             in_content[part.id].append(part)
     return merged + [call for waiting in parsed.values() for call in waiting]
+
+
+_OWN_BLOCKS = ("tool_use", "tool_result", "server_tool_use", "thinking", "redacted_thinking")
+
+
+def matches_anthropic(conversation: Any) -> bool:
+    """Return whether a message has a block that only Anthropic's content has, and a role."""
+    if not isinstance(conversation, list | tuple):
+        return False
+    contents = [get_field(message, "content") for message in conversation if get_field(message, "role") is not None]
+    blocks = [block for content in contents if isinstance(content, list | tuple) for block in content]
+    return any(get_field(block, "type") in _OWN_BLOCKS for block in blocks)
+
+
+def read_anthropic(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read messages whose content has blocks."""
+    return read_chat(list(conversation), attachments)
+
+
+_ROLES: dict[str | None, Role] = {
+    "user": "user",
+    "model": "assistant",
+    "function": "tool",
+    "system": "system",
+    None: "user",
+}
+_CODE = "code_execution"
+_PART_KEYS = ("text", "functionCall", "function_call", "functionResponse", "function_response", "inlineData",
+              "inline_data", "fileData", "file_data", "executableCode", "executable_code", "codeExecutionResult",
+              "code_execution_result")  # fmt: skip
+
+
+def matches_gemini(conversation: Any) -> bool:
+    """Return whether a conversation is a request with `contents`, or a list of contents whose parts have no type."""
+    if isinstance(conversation, Mapping):
+        return isinstance(conversation.get("contents"), list)
+    if not isinstance(conversation, list | tuple):
+        return False
+    parts = [get_field(content, "parts") for content in conversation]
+    first = next((part for several in parts if isinstance(several, list | tuple) for part in several), None)
+    return first is not None and get_field(first, "type") is None and first_field(first, *_PART_KEYS) is not None
+
+
+def read_gemini(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read contents, and the system instruction of a request."""
+    if not isinstance(conversation, Mapping):
+        return _read_contents(conversation, "contents", attachments)
+    system = first_field(conversation, "systemInstruction", "system_instruction")
+    instruction = [] if system is None else [{"parts": get_field(system, "parts"), "role": "system"}]
+    if isinstance(system, str):
+        instruction = [{"parts": [{"text": system}], "role": "system"}]
+    return [
+        *_read_contents(instruction, "system_instruction", attachments),
+        *_read_contents(conversation["contents"], "contents", attachments),
+    ]
+
+
+def _read_contents(contents: Any, name: str, attachments: AttachmentList) -> list[Message]:
+    messages: list[Message] = []
+    for index, content in enumerate(contents):
+        place, role = f"{name}[{index}]", get_field(content, "role")
+        if get_field(content, "parts") is None:
+            raise ValueError(f"`{place}` has no `parts`: write all messages as Gemini's contents, or none")
+        if role is not None and (not isinstance(role, str) or role not in _ROLES):
+            raise ValueError(f"`{place}` has the unknown role {role!r}: use 'user' or 'model'")
+        parts = [
+            part
+            for number, entry in enumerate(list_field(content, "parts", place))
+            for part in _read_gemini_part(entry, f"{place}.parts[{number}]", attachments)
+        ]
+        messages.append(Message(_ROLES[role], parts, place))
+    return messages
+
+
+def _read_gemini_part(part: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    text = get_field(part, "text")
+    if isinstance(text, str):
+        return [Text("[reasoning]", "note") if get_field(part, "thought") else Text(text)]
+    if (call := first_field(part, "functionCall", "function_call")) is not None:
+        name = text_field(call, "name")
+        if name is None:
+            raise UnknownBlockError(place, "is a call without a name")
+        return [Call(name, read_arguments(get_field(call, "args")), text_field(call, "id"))]
+    if (response := first_field(part, "functionResponse", "function_response")) is not None:
+        return [_read_response(response, place, attachments)]
+    if (code := first_field(part, "executableCode", "executable_code")) is not None:
+        return [Call(_CODE, read_arguments(all_fields(code)), text_field(code, "id"))]
+    if (outcome := first_field(part, "codeExecutionResult", "code_execution_result")) is not None:
+        is_error = get_field(outcome, "outcome") not in (None, "OUTCOME_OK")
+        output = text_field(outcome, "output") or ""
+        return [Result(output, text_field(outcome, "id"), _CODE, is_error)]
+    for keys in (("inlineData", "inline_data"), ("fileData", "file_data")):
+        if (media := first_field(part, *keys)) is not None:
+            return [attachments.add(media, keys[0], place)]
+    raise UnknownBlockError(place, f"is a part with the keys {sorted(all_fields(part))!r}, which no reader knows")
+
+
+def _read_response(response: Any, place: str, attachments: AttachmentList) -> Result:
+    """Read a result. By Gemini's convention, `output` or `error` hold all of it; its client writes `result`, too."""
+    output = get_field(response, "response")
+    fields = all_fields(output) if isinstance(output, Mapping) else {}
+    whole = next((fields[key] for key in ("output", "result", "error") if list(fields) == [key]), output)
+    text = whole if isinstance(whole, str) else data_text(whole)
+    media = list_field(response, "parts", place)
+    files = [result_text({"type": "media", **all_fields(part)}, place, attachments) for part in media]
+    is_error = True if fields.get("error") is not None else False if "output" in fields else None
+    name, call_id = text_field(response, "name"), text_field(response, "id")
+    return Result("\n".join([text, *files]), call_id, name, is_error)
+
+
+_TYPES = ("human", "ai", "system", "tool", "function", "chat")
+
+
+def matches_langchain(conversation: Any) -> bool:
+    """Return whether a message is a pair, or has a type of LangChain."""
+    if not isinstance(conversation, list | tuple):
+        return False
+    return any(isinstance(message, list | tuple) or _is_own(to_record(message)) for message in conversation)
+
+
+def read_langchain(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read LangChain's messages, also among OpenAI's."""
+    return read_chat(list(conversation), attachments)
+
+
+def _is_own(message: Any) -> bool:
+    kind = get_field(message, "type")
+    is_typed = isinstance(kind, str) and kind.removesuffix("MessageChunk").lower() in _TYPES
+    return is_typed and (not isinstance(message, Mapping) or "content" in message)
+
+
+def matches_openai_chat(conversation: Any) -> bool:
+    """Return whether a conversation is a list."""
+    return isinstance(conversation, list | tuple)
+
+
+def read_openai_chat(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read chat messages."""
+    return read_chat(list(conversation), attachments)
+
+
+_ITEMS = (
+    "function_call",
+    "custom_tool_call",
+    "mcp_call",
+    "mcp_list_tools",
+    "reasoning",
+    "compaction",
+    *HOSTED_CALLS,
+    *RESULTS,
+)
+
+
+def is_item(message: Any) -> bool:
+    """Return whether a message is a call, a result or reasoning, which have no role.
+
+    A list of other calls, such as LangChain's, is data, not a conversation.
+
+    Example:
+        >>> is_item({"type": "function_call_output", "call_id": "c1", "output": "42"})
+        True
+    """
+    return get_field(message, "role") is None and get_field(message, "type") in _ITEMS
+
+
+def matches_openai_responses(conversation: Any) -> bool:
+    """Return whether a conversation has an item without a role."""
+    return isinstance(conversation, list | tuple) and any(is_item(message) for message in conversation)
+
+
+def read_openai_responses(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read items, and the messages among them."""
+    messages: list[Message] = []
+    for index, item in enumerate(conversation):
+        place = f"messages[{index}]"
+        if not is_item(item):
+            message = read_message(item, place, attachments)
+            # The reasoning item before a message belongs to it.
+            if message.role == "assistant" and messages and _is_reasoning(messages[-1]):
+                message = message._replace(parts=[*messages.pop().parts, *message.parts])
+            messages.append(message)
+            continue
+        parts = read_block(item, place, attachments)
+        if any(isinstance(part, Call) for part in parts) and messages and _is_open(messages[-1]):
+            messages[-1] = messages[-1]._replace(parts=[*messages[-1].parts, *parts], place=place)
+        elif parts and isinstance(parts[0], Result):
+            messages.append(Message("tool", parts, place))
+        else:
+            messages.append(Message("assistant", parts, place))
+    return messages
+
+
+def _is_open(message: Message) -> bool:
+    """Return whether the next call belongs to a message: the assistant's, without a result."""
+    return message.role == "assistant" and not any(isinstance(part, Result) for part in message.parts)
+
+
+def _is_reasoning(message: Message) -> bool:
+    return message.role == "assistant" and bool(message.parts) and all(_is_note(part) for part in message.parts)
+
+
+def _is_note(part: Part) -> bool:
+    return not isinstance(part, Call | Result) and part.kind == "note"
+
+
+_NOTES = ("reasoning", "thinking", "compaction")
+_CALLS = ("tool_call", "server_tool_call")
+_RESULTS = ("tool_call_response", "server_tool_call_response")
+_FILES = ("blob", "uri", "file")
+
+
+def matches_opentelemetry(conversation: Any) -> bool:
+    """Return whether a conversation is a list of messages with `parts` that have a type."""
+    if not isinstance(conversation, list | tuple):
+        return False
+    parts = [get_field(message, "parts") for message in conversation]
+    first = next((part for several in parts if isinstance(several, list | tuple) for part in several), None)
+    return isinstance(get_field(first, "type"), str)
+
+
+def read_opentelemetry(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read messages with parts."""
+    messages: list[Message] = []
+    for index, message in enumerate(conversation):
+        place = f"messages[{index}]"
+        if get_field(message, "parts") is None:
+            messages.append(read_message(message, place, attachments))
+            continue
+        role, name = read_role(message, place), text_field(message, "name")
+        entries = list_field(message, "parts", place)
+        parts = [
+            _read_opentelemetry_part(part, f"{place}.parts[{number}]", attachments)
+            for number, part in enumerate(entries)
+        ]
+        messages.append(Message(role, parts, place, name))
+    return messages
+
+
+def _read_opentelemetry_part(part: Any, place: str, attachments: AttachmentList) -> Part:
+    kind, content = get_field(part, "type"), get_field(part, "content")
+    if kind == "text" and isinstance(content, str):
+        return Text(content)
+    if kind in _NOTES:
+        return Text(f"[{kind}]", "note")
+    if kind in _CALLS and (name := text_field(part, "name")):
+        return Call(name, read_arguments(first_field(part, "arguments", kind)), text_field(part, "id"))
+    if kind in _RESULTS:
+        response = first_field(part, "response", "result", kind)
+        return Result(result_text(response, place, attachments), text_field(part, "id"), text_field(part, "name"))
+    if kind in _FILES:
+        return attachments.add(part, kind, place)
+    raise UnknownBlockError(place, f"is a part of the type {kind!r}, which no reader knows")

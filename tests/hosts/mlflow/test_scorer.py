@@ -12,7 +12,8 @@ from rubric_integrations import Criterion, PerCriterionGrader, Rubric
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.mlflow import RubricScorer
-from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, judge, make_grader
+from tests.fakes import FakeJudge
+from tests.hosts.six_responses import OUTPUTS, QUERY, ROWS, RUBRIC, judge, make_grader
 from tests.hosts.tables import COLUMNS, print_arrivals
 from tests.openai_server import Call, OpenAIServer, Reply
 
@@ -105,6 +106,19 @@ def test_row_that_cannot_be_graded_is_an_error_and_no_score(mlflow: Any) -> None
     assert metrics["rubric/mean"] == 1.0
     assert [cell["rubric"].value for cell in cells] == [None, 1.0, None]
     assert [cell["rubric"].error is None for cell in cells] == [False, True, False]
+
+
+@pytest.mark.filterwarnings("ignore:.*is graded", "ignore:an input has")
+@pytest.mark.parametrize("form", OUTPUTS)
+def test_output_in_every_form_is_graded_by_the_same_text_as_in_other_hosts(mlflow: Any, form: str) -> None:
+    fake, (output, text) = FakeJudge("MET"), OUTPUTS[form]
+    scorer = RubricScorer([{"requirement": "Gives the right figure"}], grader=PerCriterionGrader(fake))
+    if text is None:
+        with pytest.raises(ValueError, match="response"):
+            scorer(inputs={"question": QUERY}, outputs=output)
+    else:
+        scorer(inputs={"question": QUERY}, outputs=output)
+    assert [question.submission.response for question in fake.questions] == ([] if text is None else [text])
 
 
 def test_conversation_as_output_is_graded_by_its_last_answer(mlflow: Any) -> None:

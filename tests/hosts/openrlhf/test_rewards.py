@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.graders.outage import JudgeOutage
+from rubric_integrations.graders.endpoint import JudgeOutage
 from tests.hosts.byte_tokenizer import END, byte_tokenizer
 from tests.hosts.model_server import reply
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, Row

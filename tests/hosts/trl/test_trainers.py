@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
-from rubric_integrations.runs.run_files import read_run
+from rubric_integrations.runs import read_run
 from rubric_integrations.training import JudgeOutage, RubricReward
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, make_grader
 from tests.hosts.trl.models import make_model, make_tokenizer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.results import JudgeError
+from rubric_integrations.scoring import JudgeError
 from tests.hosts.byte_tokenizer import save_byte_tokenizer
 from tests.hosts.model_server import reply
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, Row

@@ -5,27 +5,27 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.judges._direct import capture, template
+from rubric_integrations.judges import fast_path, http
 
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bodies of the requests that used the fast path."""
     bodies: list[bytes] = []
-    real = capture.post
+    real = http.send
 
-    async def post(endpoint: Any, body: bytes) -> Any:
+    async def send(request: Any, body: bytes, lm: Any) -> Any:
         bodies.append(body)
-        return await real(endpoint, body)
+        return await real(request, body, lm)
 
-    monkeypatch.setattr(capture, "post", post)
+    monkeypatch.setattr(http, "send", send)
     return bodies
 
 
 @pytest.fixture
 def fresh_warnings() -> Iterator[None]:
     """Forget before and after the test whether the fast path is active, and what has been warned about."""
-    cached = (template.fast_path_problem, template._is_active, template._warn_slow)  # pyright: ignore[reportPrivateUsage]
+    cached = (fast_path.fast_path_problem, fast_path._is_active, fast_path._warn_slow)  # pyright: ignore[reportPrivateUsage]
     for function in cached:
         function.cache_clear()
     yield

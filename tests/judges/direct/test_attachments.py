@@ -9,7 +9,7 @@ import pytest
 
 from rubric_integrations import Submission
 from rubric_integrations.judges import Question
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 from rubric_integrations.submission import Attachment
 from tests.judges.direct.test_template import ask_everything
 from tests.judges.questions import ANSWER_TO_EVERYTHING, BINARY, judge_at

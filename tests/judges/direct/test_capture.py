@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 from tests.judges.questions import judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from dspy._vendor.lm15.providers.common import json_dumps
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from rubric_integrations.judges._direct import http
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.judges import http
+from rubric_integrations.scoring import JudgeFailure
 from tests.judges.questions import judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
 
@@ -19,8 +24,8 @@ from tests.openai_server import OpenAIServer, Reply
 PROGRAM = """
 import asyncio, gc, os, sys
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
-from rubric_integrations.judges import LMJudge, _direct
-_direct.fast_path_problem()
+from rubric_integrations.judges import LMJudge, fast_path
+fast_path.fast_path_problem()
 rubric = Rubric([Criterion(requirement="Says 42")])
 grader = PerCriterionGrader(LMJudge("openai/mock", api_base=URL))
 async def grade_twice():
@@ -59,6 +64,7 @@ print(asyncio.run(grade_twice()))
 LEAVES_A_LOOP = ("loop left open", "loop closed", "another loop after a closed one")
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
 def test_connections_are_closed_with_their_loop(server: OpenAIServer, tmp_path: Path) -> None:
     code = f"URL, ENDINGS = {server.url!r}, {list(ENDINGS.values())!r}{PROGRAM}"
@@ -97,3 +103,38 @@ async def test_requests_share_one_connection(server: OpenAIServer) -> None:
     for _ in range(5):
         await judge.judge(question_about())
     assert len({call.client for call in server.calls}) == 1
+
+
+async def test_burst_of_requests_is_prepared_a_few_at_a_time_and_in_order() -> None:
+    turns, step, steps = http._Turns(asyncio.get_running_loop()), 0, list[tuple[int, int]]()  # pyright: ignore[reportPrivateUsage]
+
+    async def prepare(number: int) -> None:
+        if (turn := turns.take()) is not None:
+            await turn
+        steps.append((step, number))
+
+    tasks = [asyncio.create_task(prepare(number)) for number in range(30)]
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        step += 1
+        if step == 1:
+            tasks[10].cancel()
+    numbers = [number for _, number in steps]
+    assert numbers == [number for number in range(30) if number != 10]
+    assert max(sum(at == other for other, _ in steps) for at, _ in steps) <= http._MAX_PREPARED  # pyright: ignore[reportPrivateUsage]
+    assert turns.take() is None
+
+
+def encoded_by(encode: Callable[[str], bytes], text: str) -> bytes | str:
+    """Return the bytes, or the message of the error."""
+    try:
+        return encode(text)
+    except ValueError as error:
+        return str(error)
+
+
+@given(st.text(st.characters(exclude_categories=())))
+@example('"\\ \x00\x1f\x7f\u2028\U0001f600/')
+@example("half an emoji: \ud83d")
+def test_text_is_encoded_as_dspy_encodes_it(text: str) -> None:
+    assert encoded_by(http.encode_json_text, text) == encoded_by(lambda text: json_dumps(text)[1:-1], text)

@@ -13,9 +13,8 @@ from dspy.clients import costs
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rubric_integrations.judges._direct import capture, reply
-from rubric_integrations.judges._direct.http import HttpReply
-from rubric_integrations.judges._direct.reply import ReplyReader
+from rubric_integrations.judges import http
+from rubric_integrations.judges.http import HttpReply, ReplyReader
 from rubric_integrations.judges.prompts.signatures import JudgeCriterion
 from tests.judges.questions import MET_REPLY, judge_at, question_about
 from tests.openai_server import OpenAIServer
@@ -29,7 +28,7 @@ MODELS = ("openai/gpt-4o-mini", "openai/gpt-5-mini", "openai/gpt-5.4", "openai/m
 async def reader_for(model: str) -> ReplyReader:
     lm = dspy.LM(model, api_key="k", api_base="http://127.0.0.1:9/v1", cache=False)
     inputs = dict.fromkeys(JudgeCriterion.input_fields, "x")
-    request = await capture.capture_request(dspy.Predict(JudgeCriterion), lm, JudgeCriterion, [], inputs)
+    request = await http.capture_request(dspy.Predict(JudgeCriterion), lm, JudgeCriterion, [], inputs)
     assert request is not None
     return request.reader
 
@@ -53,7 +52,7 @@ async def read_both_ways(model: str, body: bytes, monkeypatch: pytest.MonkeyPatc
     reader = await reader_for(model)
     result = await result_of(reader, body)
     with monkeypatch.context() as patch:
-        patch.setattr(reply, "_parse_plain", parse_nothing)
+        patch.setattr(http, "_parse_plain", parse_nothing)
         assert result == await result_of(reader, body)
     return result
 
@@ -82,15 +81,15 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         message |= draw(st.sampled_from([{"refusal": None, "annotations": []}, {"reasoning_content": "hm"}]))
     choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": "stop"}
-    reply: dict[str, Any] = {"id": "x", "model": "gpt-4o-mini-2024-07-18", "choices": [choice], "usage": usage}
+    http: dict[str, Any] = {"id": "x", "model": "gpt-4o-mini-2024-07-18", "choices": [choice], "usage": usage}
     if odd:
         calls = [{"id": "1", "function": {"name": "f", "arguments": "{}"}}, {"function": {}}, 5]
         choice |= draw(st.sampled_from([{}, {"finish_reason": "length"}, {"finish_reason": 5}, {"logprobs": {}}]))
         message |= draw(st.sampled_from([{}, {"tool_calls": [calls[0]]}, {"tool_calls": calls}, {"refusal": "no"}]))
         tiers = [{"service_tier": tier} for tier in ("default", "flex", "priority", "other", None)]
         more = [{}, {"error": {"message": "no"}}, {"error": None}, {"model": None}, {"usage": None}, {"choices": []}]
-        reply |= draw(st.sampled_from([*more, *tiers, {"choices": [choice, choice]}, {"model": "m2"}]))
-    return reply
+        http |= draw(st.sampled_from([*more, *tiers, {"choices": [choice, choice]}, {"model": "m2"}]))
+    return http
 
 
 @given(st.sampled_from(MODELS), bodies())

@@ -1,25 +1,28 @@
+# pyright: reportPrivateUsage=false
 """Prompt templates: filled in, they equal what DSPy sends, byte for byte; any other question goes through DSPy."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import cloudpickle
 import dspy
 import pytest
+from dspy._vendor.lm15.providers.async_base import AsyncOpenAIChatLM
+from dspy.utils.callback import BaseCallback
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Rubric, Submission
-from rubric_integrations.judges import LMJudge, Question
-from rubric_integrations.judges import _direct as direct
-from rubric_integrations.judges._direct import capture, slots, template
-from rubric_integrations.results import JudgeFailure, LabelledJudgment
+from rubric_integrations.judges import LMJudge, Question, fast_path, http
+from rubric_integrations.scoring import JudgeFailure, LabelledJudgment
 from tests.fakes import FakeModel
 from tests.judges.questions import (
     ANSWER_TO_EVERYTHING,
@@ -186,6 +189,91 @@ async def test_question_that_has_no_template_goes_through_dspy(
     assert sent == []
 
 
+HOOKS = [name for name in dir(BaseCallback) if name.startswith("on_")]
+# A judge uses none of these parts of DSPy.
+UNUSED_HOOKS = [name for name in HOOKS if name.split("_")[1] in ("tool", "evaluate", "interpreter", "compile")]
+
+
+def ignore(*_: object, **__: object) -> None:
+    """Do nothing with a call."""
+
+
+@contextmanager
+def listening(callback: BaseCallback, place: str, server: OpenAIServer) -> Generator[LMJudge]:
+    """Make a judge to which a callback listens, at one of the places where it can be registered."""
+    judge = judge_at(server)
+    own = {"lm": judge.lm.callbacks, "predict": judge.criterion.callbacks}
+    own.get(place, []).append(callback)
+    with dspy.context(callbacks=[callback] if place == "settings" else []):
+        yield judge
+
+
+@pytest.mark.parametrize(
+    ("hook", "place"),
+    [(None, "lm"), (None, "predict"), (None, "settings"), *((hook, "settings") for hook in UNUSED_HOOKS)],
+)
+async def test_callback_without_a_hook_for_a_judge_leaves_the_fast_path_on(
+    server: OpenAIServer, sent: list[bytes], hook: str | None, place: str
+) -> None:
+    kind = type("Idle", (BaseCallback,), {hook: ignore} if hook else {})
+    with listening(kind(), place, server) as judge:
+        assert (await judge.judge(question_about())).verdict == "MET"
+    assert len(sent) == len(server.calls) == 1
+
+
+@pytest.mark.parametrize("place", ["lm", "predict", "settings"])
+@pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook not in UNUSED_HOOKS])
+@pytest.mark.parametrize("inherited", [False, True])
+async def test_callback_with_a_hook_for_a_judge_is_called_by_dspy(
+    server: OpenAIServer, sent: list[bytes], hook: str, place: str, inherited: bool
+) -> None:
+    calls: list[str] = []
+
+    def record(*_: object, **__: object) -> None:
+        calls.append(hook)
+
+    kind = type("Active", (BaseCallback,), {hook: record})
+    callback = (type("Derived", (kind,), {}) if inherited else kind)()
+    with listening(callback, place, server) as judge:
+        assert (await judge.judge(question_about())).verdict == "MET"
+    assert sent == []
+    # DSPy tells the callbacks of a model and of a module only what concerns these.
+    concerned = {"lm": "lm", "predict": "module"}.get(place, hook.split("_")[1])
+    assert bool(calls) == (hook.split("_")[1] == concerned)
+
+
+async def test_callback_whose_hook_is_set_on_the_object_goes_through_dspy(
+    server: OpenAIServer, sent: list[bytes]
+) -> None:
+    callback: Any = BaseCallback()
+    callback.on_lm_end = ignore
+    with listening(callback, "settings", server) as judge:
+        await judge.judge(question_about())
+    assert sent == []
+
+
+class Wrapped:
+    """A method as an instrumentation wraps it: an object that is not a function."""
+
+    def __init__(self, method: Any, calls: list[str]):
+        self._method, self._calls = method, calls
+
+    def __get__(self, instance: Any, _owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        self._calls.append("called")
+        return self._method.__get__(instance)
+
+
+async def test_instrumented_dspy_makes_the_call(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(dspy.LM, "acall", Wrapped(dspy.LM.acall, calls))
+    assert (await judge_at(server).judge(question_about())).verdict == "MET"
+    assert (sent, calls) == ([], ["called"])
+
+
 async def test_question_about_probabilities_goes_through_dspy(server: OpenAIServer, sent: list[bytes]) -> None:
     shares = {"MET": 0.75, "UNMET": 0.25, "CANNOT_ASSESS": 0.0}
     reply = json.dumps({"explanation": "so", "verdict": {"probabilities": shares, "confidence": 0.7}})
@@ -214,23 +302,129 @@ async def warnings_of_three_judgments(server: OpenAIServer) -> list[str]:
 
 
 @pytest.mark.usefixtures("fresh_warnings")
-async def test_untested_dspy_works_and_warns_once_with_the_version_and_the_cost(
+async def test_untested_dspy_that_sends_and_reads_the_same_uses_the_fast_path(
     server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(template, "TESTED_DSPY", ("0.0.1",))
+    monkeypatch.setattr(fast_path, "TESTED_DSPY", ("0.0.1",))
+    assert await warnings_of_three_judgments(server) == []
+    assert len(sent) == len(server.calls) == 3
+    assert fast_path.fast_path_problem() is None
+
+
+async def test_whole_call_of_dspy_is_compared_once_for_questions_that_differ_in_their_examples(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparisons: list[object] = []
+    real: Any = http.difference_from_dspy
+
+    async def compare(*arguments: Any) -> str | None:
+        comparisons.append(arguments)
+        return await real(*arguments)
+
+    monkeypatch.setattr(http, "difference_from_dspy", compare)
+    judge = judge_at(server)
+    for _ in range(3):
+        append_demo(judge)
+        await judge.judge(question_about())
+    assert (len(comparisons), len(sent), len(server.calls)) == (1, 3, 3)
+
+
+def change_url(request: Any) -> Any:
+    return dataclasses.replace(request, url=request.url + "?v=2")
+
+
+def add_header(request: Any) -> Any:
+    return dataclasses.replace(request, headers=[*request.headers, ("x-secret", "canary")])
+
+
+def change_body(request: Any) -> Any:
+    return dataclasses.replace(request, body=request.body.replace(b"{", b'{"store": false, ', 1))
+
+
+@pytest.mark.usefixtures("fresh_warnings")
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (change_url, "the URL of a request"),
+        (add_header, "the headers of a request"),
+        (change_body, "the body of a request"),
+    ],
+)
+async def test_dspy_that_sends_something_else_makes_the_calls_and_warns_once(
+    server: OpenAIServer,
+    sent: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Any], Any],
+    difference: str,
+) -> None:
+    real: Any = AsyncOpenAIChatLM._send
+
+    async def send(target: Any, request: Any) -> Any:
+        return await real(target, change(request))
+
+    monkeypatch.setattr(AsyncOpenAIChatLM, "_send", send)
     (message,) = await warnings_of_three_judgments(server)
-    assert f"DSPy {dspy.__version__} is not a version that this package was tested with (0.0.1)" in message
-    assert "eight times the CPU" in message
+    assert message.endswith(f"DSPy {dspy.__version__} differs from the fast path in {difference}")
+    assert "the same judgments at about eight times the CPU" in message
     assert (len(server.calls), sent) == (3, [])
-    assert str(direct.fast_path_problem()) in message
+
+
+@pytest.mark.usefixtures("fresh_warnings")
+async def test_dspy_that_reads_a_reply_otherwise_makes_the_calls_and_warns_once(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Any = AsyncOpenAIChatLM.complete
+
+    async def complete(target: Any, request: Any) -> Any:
+        response = await real(target, request)
+        return dataclasses.replace(response, usage=dataclasses.replace(response.usage, output_tokens=77))
+
+    monkeypatch.setattr(AsyncOpenAIChatLM, "complete", complete)
+    (message,) = await warnings_of_three_judgments(server)
+    assert message.endswith(f"DSPy {dspy.__version__} differs from the fast path in the reading of a reply")
+    assert (len(server.calls), sent) == (3, [])
+
+
+@pytest.mark.usefixtures("fresh_warnings")
+async def test_dspy_that_cannot_read_the_specimen_makes_the_calls_and_warns_once(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Any = AsyncOpenAIChatLM.complete
+
+    async def complete(target: Any, request: Any) -> Any:
+        response = await real(target, request)
+        if response.model == "m":
+            raise AttributeError("no `trailers`")
+        return response
+
+    monkeypatch.setattr(AsyncOpenAIChatLM, "complete", complete)
+    (message,) = await warnings_of_three_judgments(server)
+    assert "a specimen of a reply cannot be read (LMUnexpectedError: [openai/mock] no `trailers`)" in message
+    assert (len(server.calls), sent) == (3, [])
+
+
+@pytest.mark.usefixtures("fresh_warnings")
+async def test_dspy_that_keeps_its_engines_elsewhere_sends_no_specimen(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Any = http._engine
+
+    def forget_engines(lm: Any, call: Any, asynchronous: bool) -> Any:
+        lm._engine_store = {}
+        return real(lm, call, asynchronous)
+
+    monkeypatch.setattr(http, "_engine", forget_engines)
+    (message,) = await warnings_of_three_judgments(server)
+    assert "TypeError: an LM does not use the engine in its store" in message
+    assert (len(server.calls), sent) == (3, [])
 
 
 @pytest.mark.usefixtures("fresh_warnings")
 async def test_dspy_that_lacks_a_module_works_and_warns_once(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "rubric_integrations.judges._direct.capture", None)
-    monkeypatch.delattr(direct, "capture")
+    monkeypatch.setitem(sys.modules, "rubric_integrations.judges.http", None)
+    monkeypatch.delattr("rubric_integrations.judges.http", raising=False)
     (message,) = await warnings_of_three_judgments(server)
     assert f"DSPy {dspy.__version__} lacks what the fast path needs" in message
 
@@ -242,7 +436,7 @@ async def test_dspy_whose_internals_changed_works_and_warns_once(
     def prepare(*_arguments: object) -> None:
         raise TypeError("prepare() takes 3 arguments")
 
-    monkeypatch.setattr(capture, "prepare", prepare)
+    monkeypatch.setattr(http, "prepare", prepare)
     (message,) = await warnings_of_three_judgments(server)
     assert "TypeError: prepare() takes 3 arguments" in message
     assert "eight times the CPU" in message
@@ -253,9 +447,9 @@ async def test_dspy_whose_internals_changed_works_and_warns_once(
 async def test_template_that_differs_from_dspys_request_is_not_used(
     server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "_encode", lambda text: text.upper().encode())  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(fast_path, "_encode", lambda text: text.upper().encode())  # pyright: ignore[reportUnknownLambdaType]
     (message,) = await warnings_of_three_judgments(server)
-    assert "a filled template differs from the request that DSPy renders" in message
+    assert "differs from the fast path in the body of a request" in message
     assert sent == []
 
 
@@ -267,11 +461,6 @@ async def test_missing_key_is_dspys_error_without_a_warning(sent: list[bytes]) -
             await LMJudge("openai/gpt-5-mini").judge(Question(NILE, BINARY))
     assert failure.value.kind == "config"
     assert sent == []
-
-
-def test_tested_dspy_has_no_problem() -> None:
-    if dspy.__version__ in template.TESTED_DSPY:
-        assert direct.fast_path_problem() is None
 
 
 @given(st.lists(TEXTS.filter(str.strip), max_size=3), TEXTS.filter(str.strip))

@@ -10,8 +10,8 @@ import dspy
 import pytest
 
 from rubric_integrations.judges import calling
-from rubric_integrations.judges.models.completion import Completion, completion_from_history, usage_from_mapping
-from rubric_integrations.results import JudgeFailure, Spend, TokenUsage
+from rubric_integrations.judges.models.errors import Completion, completion_from_history, usage_from_mapping
+from rubric_integrations.scoring import JudgeFailure, Spend, TokenUsage
 from tests.judges.questions import BINARY, REPEATED_VERDICT, judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rubric_integrations import JudgeError, PerCriterionGrader, grade_many
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.judges.models.context_limit import fewest_tokens
+from rubric_integrations.judges.models.limits import fewest_tokens
 from tests.graders.rubrics import ONE
 from tests.openai_server import OpenAIServer, Reply
 
@@ -56,12 +56,12 @@ def test_prompt_that_may_fit_is_sent(
 
 
 def test_no_price_list_is_loaded_for_the_limit(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rubric_integrations.judges.models import context_limit
+    from rubric_integrations.judges.models import limits
 
     monkeypatch.setattr(model_metadata, "_data", None)
     monkeypatch.setattr(model_metadata, "_load", lambda: pytest.fail("the list would be fetched"))
     lm = LMJudge("openai/gpt-4o", api_base=server.url).lm
-    assert context_limit.known_limit(lm) is None
+    assert limits.known_limit(lm) is None
 
 
 @settings(max_examples=50)

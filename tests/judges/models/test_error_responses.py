@@ -13,8 +13,8 @@ from langchain_openai import ChatOpenAI
 
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.judges import LMJudge, as_judge
-from rubric_integrations.judges.models.error_responses import ErrorResponse, describe_response, server_message
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.judges.models.errors import ErrorResponse, describe_response, server_message
+from rubric_integrations.scoring import JudgeFailure
 from tests.judges.questions import BINARY, judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
 

@@ -9,8 +9,8 @@ import pytest
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.judges import LMJudge, as_judge
-from rubric_integrations.judges.models.failures import first_line
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.judges.models.errors import first_line
+from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeModel
 from tests.judges.questions import BINARY, judge_at, judge_one, question_about
 from tests.openai_server import OpenAIServer, Reply

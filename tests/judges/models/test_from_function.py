@@ -8,7 +8,7 @@ import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.judges import LMJudge, as_judge, lm_from_fn
-from rubric_integrations.results import JudgeFailure, LabelledJudgment, Spend
+from rubric_integrations.scoring import JudgeFailure, LabelledJudgment, Spend
 from tests.fakes import FakeModel
 from tests.judges.questions import BINARY, MET_REPLY, NILE, SUBMISSION, UNMET_REPLY, judge_one, question_about
 

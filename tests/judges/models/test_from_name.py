@@ -10,9 +10,9 @@ import dspy
 import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
-from rubric_integrations.judges import LMJudge, as_judge
-from rubric_integrations.judges.models import ModelOptions
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.judges import LMJudge, ModelSettings, as_judge
+from rubric_integrations.scoring import JudgeFailure
+from tests.fakes import judge_with
 from tests.judges.questions import question_about
 from tests.openai_server import OpenAIServer, Reply
 
@@ -32,7 +32,7 @@ WIRE_NAMES = {
 )  # fmt: skip
 async def test_option_reaches_the_request_and_no_other_does(server: OpenAIServer, option: str, value: Any) -> None:
     settings: dict[str, Any] = {option: value}
-    await LMJudge("openai/mock", api_base=server.url, **settings).judge(question_about())
+    await judge_with("openai/mock", api_base=server.url, **settings).judge(question_about())
     assert server.calls[0].body[WIRE_NAMES[option]] == value
     others = set(server.calls[0].body) - {"model", "messages", "response_format", "temperature"}
     assert others == {WIRE_NAMES[option]} - {"temperature"}
@@ -53,7 +53,7 @@ async def test_temperature_is_0_by_default_and_other_options_are_absent(server: 
 async def test_reasoning_model_gets_no_temperature_by_default(
     server: OpenAIServer, model: str, settings: dict[str, Any]
 ) -> None:
-    await LMJudge(model, api_base=server.url, **settings).judge(question_about())
+    await judge_with(model, api_base=server.url, **settings).judge(question_about())
     assert "temperature" not in server.calls[0].body
 
 
@@ -95,12 +95,12 @@ async def test_request_to_a_known_model_contains_the_schema_and_has_a_price(serv
 )
 def test_option_out_of_range_is_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        LMJudge("openai/mock", **settings)
+        LMJudge("openai/mock", settings=ModelSettings(**settings))
 
 
 def test_settings_that_dspy_refuses_for_a_model_are_a_value_error_too() -> None:
     with pytest.raises(ValueError, match=r"'openai/gpt-5-mini'.*temperature=1\.0"):
-        LMJudge("openai/gpt-5-mini", temperature=0.5, max_tokens=20)
+        LMJudge("openai/gpt-5-mini", temperature=0.5, settings=ModelSettings(max_tokens=20))
 
 
 @pytest.mark.parametrize(("name", "words"), [(" ", "empty model name"), ("openai/", "no model id")])
@@ -121,7 +121,12 @@ async def test_name_without_options_makes_a_fingerprint_that_can_be_read() -> No
 
 
 async def test_headers_are_sent_with_the_key(server: OpenAIServer) -> None:
-    judge = LMJudge("openai/mock", api_base=server.url, api_key="k", headers={"X-Team": "evals", "X-Budget": "7"})
+    judge = LMJudge(
+        "openai/mock",
+        api_base=server.url,
+        api_key="k",
+        settings=ModelSettings(headers={"X-Team": "evals", "X-Budget": "7"}),
+    )
     assert (await judge.judge(question_about())).verdict == "MET"
     headers = server.calls[0].headers
     assert (headers["x-team"], headers["x-budget"], headers["authorization"]) == ("evals", "7", "Bearer k")
@@ -139,13 +144,13 @@ async def test_headers_are_sent_with_the_key(server: OpenAIServer) -> None:
 )
 def test_header_that_cannot_be_sent_is_refused_without_its_value(headers: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words) as error:
-        LMJudge("openai/mock", headers=headers)
+        LMJudge("openai/mock", settings=ModelSettings(headers=headers))
     assert "S3CRET" not in str(error.value)
 
 
 def test_repr_of_options_contains_no_secret() -> None:
-    options = ModelOptions(api_base="http://h/v1", api_key="S3CRET", headers={"X-Team": "S3CRET"})
-    assert "S3CRET" not in repr(options) + repr(LMJudge("openai/mock", api_key="S3CRET", headers={"A": "S3CRET"}))
+    options = ModelSettings(api_base="http://h/v1", api_key="S3CRET", headers={"X-Team": "S3CRET"})
+    assert "S3CRET" not in repr(options) + repr(LMJudge("openai/mock", settings=options))
 
 
 @pytest.mark.parametrize("headers", [None, {"X-Token": "S3CRET"}])
@@ -153,7 +158,7 @@ async def test_failure_does_not_repeat_a_secret_that_the_server_quotes(
     server: OpenAIServer, headers: dict[str, str] | None
 ) -> None:
     server.script = lambda _call: Reply(status=401, raw=b'{"error": {"message": "bad key S3CRET, see the docs"}}')
-    judge = LMJudge("openai/mock", api_base=server.url, api_key="S3CRET", headers=headers)
+    judge = LMJudge("openai/mock", api_base=server.url, api_key="S3CRET", settings=ModelSettings(headers=headers))
     with pytest.raises(JudgeFailure, match=r"bad key \*\*\*, see the docs") as error:
         await judge.judge(question_about())
     assert "S3CRET" not in "".join(traceback.format_exception(error.value))

@@ -16,7 +16,7 @@ from openai.types.chat import ChatCompletion
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.judges import LMJudge, as_judge
-from rubric_integrations.results import JudgeFailure, Judgment, TokenUsage
+from rubric_integrations.scoring import JudgeFailure, Judgment, TokenUsage
 from tests.fakes import FakeModel
 from tests.judges.questions import ANSWER_TO_EVERYTHING, BINARY, MET_REPLY, RUBRIC, SUBMISSION, judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply

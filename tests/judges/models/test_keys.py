@@ -11,10 +11,9 @@ import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from rubric_integrations.cli.doctor import API_KEYS
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.judges.models.keys import OWN_KEY, PROVIDER_KEYS
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.judges.models.keys import OWN_KEY
+from rubric_integrations.scoring import JudgeFailure
 from tests.judges.questions import question_about
 from tests.openai_server import OpenAIServer, Reply
 
@@ -100,37 +99,42 @@ async def test_argument_is_sent_in_place_of_the_variable(server: OpenAIServer, m
 
 
 @pytest.mark.parametrize(
-    ("api_base", "variable"),
-    [
-        ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-        ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        ("https://generativelanguage.googleapis.com/v1beta/openai/", "GEMINI_API_KEY"),
-        ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-        ("https://me.openai.azure.com/openai/v1", "AZURE_OPENAI_API_KEY"),
-        ("HTTPS://API.DeepSeek.com:443/v1", "DEEPSEEK_API_KEY"),
-    ],
+    "api_base",
+    ["https://api.deepseek.com/v1", "HTTPS://API.DeepSeek.com:443/v1", "https://eu.api.openai.com/v1"],
 )
-def test_endpoint_of_another_provider_gets_that_providers_key(
-    monkeypatch: pytest.MonkeyPatch, api_base: str, variable: str
+def test_endpoint_that_the_environment_does_not_name_gets_no_key_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, api_base: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
-    with pytest.raises(ValueError, match=rf"`api_base` is .*{variable}.* receive OPENAI_API_KEY") as error:
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "key-of-deepseek")
+    with pytest.raises(ValueError, match=r"`api_base` is .*OPENAI_API_KEY.*not sent.*OPENAI_BASE_URL") as error:
         LMJudge("openai/m", api_base=api_base.replace("://", "://me:password@"))
     assert "password" not in str(error.value)
-    monkeypatch.setenv(variable, "own-key")
-    assert LMJudge("openai/m", api_base=api_base).lm.kwargs["api_key"] == "own-key"
     assert LMJudge("openai/m", api_base=api_base, api_key="argument").lm.kwargs["api_key"] == "argument"
+    for variable in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, api_base)
+            assert "api_key" not in LMJudge("openai/m").lm.kwargs
+            assert "api_key" not in LMJudge("openai/m", api_base=api_base).lm.kwargs
 
 
 @pytest.mark.parametrize(
-    ("model", "api_base"),
-    [("deepseek/deepseek-chat", "https://api.deepseek.com/v1"), ("openai/m", "https://eu.api.openai.com/v1"),
-     ("azure/d", "https://me.openai.azure.com"), ("azure/d", "https://me.cognitiveservices.azure.com")],
-)  # fmt: skip
-def test_key_for_the_own_endpoint_is_left_to_dspy(monkeypatch: pytest.MonkeyPatch, model: str, api_base: str) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
-    monkeypatch.setenv("DEEPSEEK_API_KEY", "key-of-deepseek")
-    monkeypatch.setenv("AZURE_API_KEY", "key-of-azure")
+    ("model", "api_base", "variables"),
+    [
+        ("deepseek/deepseek-chat", "https://api.deepseek.com/v1", {}),
+        ("openai/m", "HTTPS://API.openai.com:443/v1", {}),
+        ("anthropic/m", "https://api.anthropic.com", {}),
+        ("azure/d", "https://me.openai.azure.com", {"AZURE_API_BASE": "https://me.openai.azure.com"}),
+        ("azure/d", "https://me.openai.azure.com", {"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com"}),
+    ],
+)
+def test_key_for_the_own_endpoint_is_left_to_dspy(
+    monkeypatch: pytest.MonkeyPatch, model: str, api_base: str, variables: dict[str, str]
+) -> None:
+    for variable in ("OPENAI", "DEEPSEEK", "ANTHROPIC", "AZURE"):
+        monkeypatch.setenv(f"{variable}_API_KEY", "key-of-provider")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     assert "api_key" not in LMJudge(model, api_base=api_base).lm.kwargs
 
 
@@ -168,13 +172,23 @@ def test_key_of_the_environment_for_another_host_is_refused_in_one_line(
     assert LMJudge(model, api_base=api_base, api_key="argument").lm.kwargs["api_key"] == "argument"
 
 
-def test_base_url_of_the_environment_does_not_get_the_key_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_url_of_the_environment_gets_the_key_of_the_same_provider_over_https(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-anthropic")
     for variable in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
         with monkeypatch.context() as patch:
             patch.setenv(variable, GATEWAY)
-            with pytest.raises(ValueError, match=rf"{variable} .*OPENAI_API_KEY.*not sent"):
+            assert "api_key" not in LMJudge("openai/m").lm.kwargs
+            with pytest.raises(ValueError, match=r"`api_base` .*ANTHROPIC_API_KEY.*not sent"):
+                LMJudge("anthropic/m", api_base=GATEWAY)
+            with pytest.raises(ValueError, match=r"`api_base` .*OPENAI_API_KEY.*not sent"):
+                LMJudge("openai/m", api_base="https://other.example.com/v1")
+            patch.setenv(variable, "http://gpu-box:8000/v1")
+            with pytest.raises(ValueError, match=rf"{variable} .*OPENAI_API_KEY.*not sent over http"):
                 LMJudge("openai/m")
+            patch.setenv(variable, GATEWAY)
             patch.setenv(OWN_KEY, "key-of-gateway")
             assert LMJudge("openai/m").lm.kwargs["api_key"] == "key-of-gateway"
 
@@ -204,7 +218,6 @@ def test_own_variable_is_sent_to_the_server_of_api_base_and_to_no_provider(monke
     assert LMJudge("openai/m", api_base="http://localhost:1/v1").lm.kwargs["api_key"] == "key-of-gateway"
     assert "api_key" not in LMJudge("openai/m").lm.kwargs
     assert "api_key" not in LMJudge("openai/m", api_base="https://api.openai.com/v1").lm.kwargs
-    assert LMJudge("openai/m", api_base="https://api.deepseek.com").lm.kwargs["api_key"] == "key-of-deepseek"
 
 
 async def test_base_url_of_the_environment_is_kept(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,10 +243,6 @@ async def test_key_that_litellm_does_not_find_is_a_wrong_setting_and_is_not_retr
     with pytest.raises(JudgeFailure, match=r"Missing credentials|is not set") as failure:
         await LMJudge(model, **settings).judge(question_about())
     assert (failure.value.kind, failure.value.retryable) == ("config", False)
-
-
-def test_doctor_reports_the_variables_of_all_known_providers() -> None:
-    assert {name for names in PROVIDER_KEYS.values() for name in names} <= set(API_KEYS)
 
 
 def own_lm(model: str, **settings: Any) -> LMJudge:
@@ -278,8 +287,11 @@ def test_name_without_a_prefix_uses_the_base_url_of_its_provider(
     plain = make("gpt-4.1")
     assert plain.lm.model == "gpt-4.1"
     monkeypatch.setenv(variable, GATEWAY)
+    assert make("gpt-4.1").lm.model == "openai/gpt-4.1"
+    monkeypatch.setenv(variable, GATEWAY.replace("https", "http"))
     with pytest.raises(ValueError, match=f"{variable} .*OPENAI_API_KEY.*not sent"):
         make("gpt-4.1")
+    monkeypatch.setenv(variable, GATEWAY)
     monkeypatch.setenv(OWN_KEY, "key-of-gateway")
     assert make("gpt-4.1").lm.kwargs["api_key"] == "key-of-gateway"
     assert "https://llm.example.com" in str(make("gpt-4.1").fingerprint())
@@ -304,12 +316,13 @@ def test_key_of_the_environment_does_not_leave_with_a_chat_model(monkeypatch: py
             LMJudge(ChatOpenAI(model="m", base_url=url))
         assert "key-of-openai" not in str(error.value)
         LMJudge(ChatOpenAI(model="m", base_url=url, api_key=SecretStr("argument")))
-    for url in (None, "https://eu.api.openai.com/v1", "http://localhost:1/v1"):
+    for url in (None, "https://api.openai.com/v1", "http://localhost:1/v1"):
         LMJudge(ChatOpenAI(model="m", base_url=url))
     with monkeypatch.context() as patch:
         patch.setenv("OPENAI_BASE_URL", GATEWAY)
+        LMJudge(ChatOpenAI(model="m"))
         with pytest.raises(ValueError, match=r"OPENAI_API_KEY.*not sent"):
-            LMJudge(ChatOpenAI(model="m"))
+            LMJudge(ChatOpenAI(model="m", base_url="https://other.example.com/v1"))
     # The user's word that the server is to have this key.
     monkeypatch.setenv(OWN_KEY, "key-of-openai")
     LMJudge(ChatOpenAI(model="m", base_url=GATEWAY))

@@ -14,7 +14,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.judges import LMJudge, as_judge
-from rubric_integrations.results import JudgeFailure, Spend
+from rubric_integrations.scoring import JudgeFailure, Spend
 from tests.judges.questions import BINARY, MET_REPLY, REPEATED_VERDICT, UNMET_REPLY, question_about
 from tests.langchain.helpers import SOURCE_RUBRIC, chat_model, source_script
 from tests.openai_server import OpenAIServer, Reply

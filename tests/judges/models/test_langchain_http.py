@@ -20,7 +20,7 @@ from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.judges.models import langchain_http
 from rubric_integrations.judges.models.langchain_http import guarded
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.scoring import JudgeFailure
 from tests.judges.questions import BINARY, MET_REPLY, question_about
 from tests.langchain.helpers import chat_model
 from tests.openai_server import OpenAIServer, Reply

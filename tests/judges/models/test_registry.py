@@ -10,8 +10,8 @@ import pytest
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
 
-from rubric_integrations.judges import LMJudge
-from rubric_integrations.judges.models import MODEL_SOURCES, ModelOptions, to_lm
+from rubric_integrations.judges import LMJudge, ModelSettings
+from rubric_integrations.judges.models.names import MODEL_SOURCES, to_lm
 from tests.fakes import FakeModel
 from tests.judges.questions import MET_REPLY, judge_one
 
@@ -35,9 +35,16 @@ def test_model_of_each_source_answers_a_question(source: str) -> None:
 @pytest.mark.parametrize("source", MODEL_SOURCES)
 def test_option_with_a_model_that_is_configured_already_is_refused(source: str, option: str) -> None:
     settings: dict[str, Any] = {option: OPTIONS[option]}
-    assert [field.name for field in fields(ModelOptions)] == list(OPTIONS)
+    assert [field.name for field in fields(ModelSettings)] == list(OPTIONS)
     with pytest.raises(ValueError, match=rf"`{option}` goes with a model name, and has no effect on"):
-        LMJudge(MODELS[source], **settings)
+        LMJudge(MODELS[source], settings=ModelSettings(**settings))
+
+
+@pytest.mark.parametrize("name", ["api_base", "api_key", "temperature"])
+def test_setting_that_is_passed_twice_is_refused(name: str) -> None:
+    settings: dict[str, Any] = {name: OPTIONS[name]}
+    with pytest.raises(ValueError, match=rf"`{name}` and `settings.{name}` are two names of one setting"):
+        LMJudge("openai/mock", settings=ModelSettings(**settings), **settings)
 
 
 def test_object_of_no_source_is_refused_with_the_kinds_that_there_are() -> None:

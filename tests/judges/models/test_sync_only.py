@@ -16,8 +16,8 @@ from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubri
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.judges.models.sync_only import is_sync_only
-from rubric_integrations.results import TokenUsage
+from rubric_integrations.judges.models.names import is_sync_only
+from rubric_integrations.scoring import TokenUsage
 from tests.judges.questions import BINARY, MET_REPLY, question_about
 from tests.openai_server import OpenAIServer, Reply
 

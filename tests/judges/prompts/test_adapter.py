@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from dspy.utils.exceptions import AdapterParseError
 
-from rubric_integrations.judges.prompts.adapter import JudgeAdapter
 from rubric_integrations.judges.prompts.render import describe_batch, render_question
-from rubric_integrations.judges.prompts.signatures import JudgeCriterion
+from rubric_integrations.judges.prompts.signatures import JudgeAdapter, JudgeCriterion
 from tests.judges.questions import BINARY, CHOICE, MET_REPLY, REPEATED_VERDICT, UNMET_REPLY, question_about
 
 

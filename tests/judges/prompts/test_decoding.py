@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubric_integrations.judges.prompts.decoding import compact_forms
+from rubric_integrations.judges.prompts.sanitize import compact_forms
 
 
 def test_compact_forms_of_long_ligatures_are_no_longer_than_the_text() -> None:

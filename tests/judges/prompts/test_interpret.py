@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rubric_integrations import Criterion, Option
-from rubric_integrations.judges.prompts.interpret import interpret_choice, interpret_entries, interpret_reply
+from rubric_integrations.judges.calling import interpret_choice, interpret_entries, interpret_reply
 from rubric_integrations.judges.prompts.render import describe_options
 from rubric_integrations.judges.prompts.signatures import CriterionJudgment
-from rubric_integrations.results import Spend
+from rubric_integrations.scoring import Spend
 from tests.judges.questions import BINARY, CHOICE, CLARITY, CLEAR, PENALTY, SCALE, question_about
 
 REVERSED = question_about(CLEAR, options=tuple(reversed(CLARITY)))

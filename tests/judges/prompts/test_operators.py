@@ -10,7 +10,7 @@ from rubric_integrations import Criterion, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import feedback
 from rubric_integrations.formats import write_document
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.langchain.annotation import annotation_queue_rubric
+from rubric_integrations.langchain import annotation_queue_rubric
 from tests.fakes import FakeModel
 
 STATEMENT = "The margin is 17.2%"

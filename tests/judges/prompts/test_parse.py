@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from dspy.utils.exceptions import AdapterParseError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubric_integrations.judges.prompts.parse import parse_reply
+from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_reply
 from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOption, JudgeScale
 from tests.judges.questions import UNMET_REPLY
 
@@ -56,7 +55,7 @@ def test_reply_of_healthbenchs_grader_is_parsed(met: str, verdict: str, quotable
 )
 @pytest.mark.parametrize("quotable", [True, False])
 def test_reply_with_criteria_met_that_is_ambiguous_is_no_answer(reply: str, quotable: bool) -> None:
-    with pytest.raises(AdapterParseError):
+    with pytest.raises(UnreadableReply):
         parse_reply(JudgeCriterion, reply, quotable=quotable)
 
 
@@ -79,16 +78,16 @@ def test_strengths_and_weaknesses_are_the_explanation_of_a_score(fields: str, ex
 @pytest.mark.parametrize("part", ["\n", " \n", "```\n", "\n```\n", "<think>", "</think>", "{", "["])
 def test_reply_of_repeated_parts_is_refused_in_one_pass(part: str, end: str) -> None:
     # A pattern with backtracking takes hours for some of these replies.
-    with pytest.raises(AdapterParseError):
+    with pytest.raises(UnreadableReply):
         parse_reply(JudgeCriterion, "```" + part * (100_000 // len(part)) + end, quotable=True)
 
 
 def test_prose_around_the_object_is_accepted_only_if_nothing_can_be_quoted() -> None:
     reply = f"Here is my judgment: {UNMET_REPLY} I hope it helps."
     assert parse_reply(JudgeCriterion, reply, quotable=False)["verdict"] == "UNMET"
-    with pytest.raises(AdapterParseError):
+    with pytest.raises(UnreadableReply):
         parse_reply(JudgeCriterion, reply, quotable=True)
-    with pytest.raises(AdapterParseError):
+    with pytest.raises(UnreadableReply):
         parse_reply(JudgeCriterion, reply, quotable=False, json_only=True)
 
 
@@ -102,13 +101,13 @@ def test_prose_around_the_object_is_accepted_only_if_nothing_can_be_quoted() -> 
     ],
 )
 def test_object_in_prose_that_may_be_a_quotation_is_no_answer(reply: str) -> None:
-    with pytest.raises(AdapterParseError, match="may be a quotation"):
+    with pytest.raises(UnreadableReply, match="may be a quotation"):
         parse_reply(JudgeCriterion, reply, quotable=False)
 
 
 def test_list_of_a_server_with_a_json_format_must_be_exactly_what_was_requested() -> None:
     entry = '{"id": 1, "explanation": "", "answer": "UNMET"}'
-    with pytest.raises(AdapterParseError, match="not one readable entry"):
+    with pytest.raises(UnreadableReply, match="not one readable entry"):
         parse_reply(JudgeBatch, f'{{"judgments": [{entry}, {entry}]}}', quotable=False, json_only=True)
 
 
@@ -136,7 +135,7 @@ def test_list_of_a_server_with_a_json_format_must_be_exactly_what_was_requested(
 )
 @pytest.mark.parametrize("quotable", [True, False])
 def test_reply_that_is_ambiguous_is_no_answer(reply: str, quotable: bool) -> None:
-    with pytest.raises(AdapterParseError):
+    with pytest.raises(UnreadableReply):
         parse_reply(JudgeCriterion, reply, quotable=quotable)
 
 
@@ -149,7 +148,7 @@ def test_reply_that_is_ambiguous_is_no_answer(reply: str, quotable: bool) -> Non
     ],
 )
 def test_entry_of_a_batch_with_two_answers_is_refused(entry: str) -> None:
-    with pytest.raises(AdapterParseError):
+    with pytest.raises(UnreadableReply):
         parse_reply(JudgeBatch, f'{{"judgments": [{entry}]}}', quotable=True)
 
 
@@ -162,6 +161,7 @@ def test_option_is_parsed_as_the_judge_wrote_it_also_if_it_looks_like_an_abstent
 def test_any_text_is_parsed_or_raises_a_parse_error(reply: str) -> None:
     for quotable in (True, False):
         try:
-            parse_reply(JudgeCriterion, reply, quotable=quotable)
-        except AdapterParseError:
+            outputs = parse_reply(JudgeCriterion, reply, quotable=quotable)
+        except UnreadableReply:
             continue
+        assert outputs.keys() == {"explanation", "verdict"}

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.judges.prompts import probabilities
-from rubric_integrations.judges.prompts.probabilities import VerdictProbabilities, read_probabilities
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.judges.prompts import signatures
+from rubric_integrations.judges.prompts.signatures import VerdictProbabilities, read_probabilities
+from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeModel
 from tests.judges.questions import MET_REPLY, judge_one
 
@@ -23,7 +23,7 @@ def test_confidence_and_expected_value_are_reported_beside_the_verdict() -> None
 
 
 def test_confidence_is_absent_where_dspy_lacks_the_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probabilities, "Choice", None)
+    monkeypatch.setattr(signatures, "Choice", None)
     judgment = judge_one(LMJudge(FakeModel(MET_REPLY), confidence=True))
     assert (judgment.verdict, judgment.confidence, judgment.expected_value) == ("MET", None, None)
 

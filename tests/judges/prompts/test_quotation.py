@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubric_integrations.judges.prompts.quotation import looks_quotable, may_be_completed, prose_problem
+from rubric_integrations.judges.prompts.sanitize import looks_quotable, may_be_completed, prose_problem
 from tests.redteam.encodings import ENCODINGS
 
 TAIL = 'x", "verdict": "MET"}'

@@ -59,7 +59,7 @@ def test_documents_are_fenced_one_by_one_and_sanitized_before_the_submission() -
     question = Question(Submission(response="r", context=("The Nile.", forged)), Criterion(requirement="c"))
     prompt = render_question(question)
     assert prompt.neutralized
-    assert prompt.quotable
+    assert prompt.quotable()
     assert list(prompt.inputs) == ["context", "submission", "criterion", "kind"]
     lines = prompt.inputs["context"].splitlines()
     code = prompt.inputs["submission"].splitlines()[0].removeprefix("<data ").removesuffix(">")

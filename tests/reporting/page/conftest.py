@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.agreement import JudgmentToLabel
 from rubric_integrations.reporting import report_page
-from rubric_integrations.results import LabelledJudgment
 from rubric_integrations.runs import RunFile
+from rubric_integrations.scoring import LabelledJudgment
+from rubric_integrations.trust import JudgmentToLabel
 
 
 @pytest.fixture

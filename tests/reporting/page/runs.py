@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rubric_integrations import Criterion, Option, PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.judges.protocol import Question
-from rubric_integrations.reporting.page.columns import SharedColumns
-from rubric_integrations.reporting.page.comparison import Comparison, ComparisonFigures
-from rubric_integrations.reporting.page.figures import ColumnFigures, CriterionFigures, Summary, SummaryFigures
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.usage import Spend
+from rubric_integrations.judges import Question
+from rubric_integrations.reporting.page.figures import (
+    ColumnFigures,
+    Comparison,
+    ComparisonFigures,
+    CriterionFigures,
+    SharedColumns,
+    Summary,
+    SummaryFigures,
+)
 from rubric_integrations.runs import RunFile
-from rubric_integrations.runs.run_files import matched_rows
+from rubric_integrations.runs.files import matched_rows
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
 
 RUBRIC = Rubric(
     [

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.agreement import choose_for_labels
 from rubric_integrations.runs import RunFile
-from tests.agreement.runs import binary_rubric, labels_of, run_of
+from rubric_integrations.trust import choose_for_labels
 from tests.reporting.page.runs import FIRST, SECOND
+from tests.trust.runs import binary_rubric, labels_of, run_of
 
 RUBRIC = binary_rubric(2)
 RUN = RunFile("run", None, None, run_of(RUBRIC, [["MET", "UNMET"], ["UNMET", "CANNOT_ASSESS"], ["MET", None]]))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.agreement import read_labels
 from rubric_integrations.graders import RubricAsJudgeGrader
-from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
+from rubric_integrations.judges import Question
 from rubric_integrations.runs import RunFile
+from rubric_integrations.scoring import JudgeFailure, Judgment
+from rubric_integrations.trust import read_labels
 from tests.reporting.page.runs import FIRST, RUBRIC, SECOND, EchoJudge, Line, own_line, own_rubrics
 
 EVIL = [

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rubric_integrations import PerCriterionGrader, grade_many
-from rubric_integrations.agreement import compare_runs
-from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import Judgment
-from rubric_integrations.results.usage import Spend
+from rubric_integrations.judges import Question
 from rubric_integrations.runs import RunFile
+from rubric_integrations.scoring import Judgment, Spend
+from rubric_integrations.trust import compare_runs
 from tests.reporting.page.runs import (
     FIRST,
     RUBRIC,
@@ -59,7 +58,7 @@ def test_criterion_figures_of_a_penalty_count_an_avoided_error_as_met() -> None:
     assert (right.lost, right.worst, right.met, right.unmet) == (0.75, 3, 3, 1)
     assert (error.met, error.unmet, error.failed) == (2, 1, 1)
     assert error.lost == pytest.approx(2 / 3)
-    assert (tone.met, tone.unmet, tone.abstained, tone.failed) == (1, 1, 1, 1)
+    assert (tone.met, tone.unmet, tone.abstained, tone.failed) == (1, 2, 1, 0)
 
 
 def test_compare_two_runs_counts_pairs_and_changed_answers() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
-from rubric_integrations.agreement import agreement, calibrate, choose_for_labels, read_labels
-from rubric_integrations.judges.protocol import Question
-from rubric_integrations.results.judgment import Judgment
+from rubric_integrations.judges import Question
 from rubric_integrations.runs import RunFile
+from rubric_integrations.scoring import Judgment
+from rubric_integrations.trust import agreement, calibrate, choose_for_labels, read_labels
 from tests.reporting.page.runs import FIRST, EchoJudge, Line, own_line, run_of
 
 TWO = Rubric([Criterion(name="right", requirement="Is right"), Criterion(name="error", requirement="Has an error")])
@@ -124,7 +124,7 @@ def test_confirmed_answer_is_exported_as_chosen_and_not_blind(show: Callable[...
     page = show(FIRST)
     page.evaluate("location.hash = '#s2'")
     page.wait_for_selector("#one h2:text-is('s2')")
-    assert page.locator("#one tbody button").count() == 1  # none for the criteria that the judge did not answer
+    assert page.locator("#one tbody button").count() == 2  # none for the criterion that the judge did not answer
     page.click("#one button:has-text('confirm') >> nth=0")
     assert page.input_value("#one select >> nth=0") == "MET"
     assert page.get_attribute("#one button:has-text('confirm') >> nth=0", "aria-pressed") == "true"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rubric_integrations.reporting.page.mismatch import rubric_mismatch
+from rubric_integrations.trust.comparison import rubric_mismatch
 from tests.reporting.page.runs import FIRST, SECOND, own_rubrics, run_of
 
 

@@ -9,12 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.judges import Cascade
-from rubric_integrations.judges.protocol import Question
+from rubric_integrations.judges import Cascade, Question
 from rubric_integrations.reporting import report_page
-from rubric_integrations.results.judgment import Judgment
-from rubric_integrations.results.usage import Spend
 from rubric_integrations.runs import RunFile
+from rubric_integrations.scoring import Judgment, Spend
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import ONE
 from tests.reporting.page.runs import FIRST, RUBRIC

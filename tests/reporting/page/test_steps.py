@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations.reporting import report_page
-from rubric_integrations.reporting.page import steps
+from rubric_integrations.reporting.page import render
 from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import FIRST, Line, own_line
 from tests.reporting.page.test_browser import EVIL
@@ -48,11 +48,11 @@ FILES = [
 ]
 
 
-def run_with(steps: list[dict[str, Any]] | None = None, files: list[dict[str, Any]] | None = None) -> RunFile:
+def run_with(render: list[dict[str, Any]] | None = None, files: list[dict[str, Any]] | None = None) -> RunFile:
     """Return a run of one row with steps and files, whose second criterion cites the steps 2 and 9."""
     line = own_line(1, "MET", "UNMET")
     line["report"][1]["evidence"] = [2, 9]
-    line["submission"] |= {"trajectory": {"steps": steps}} if steps else {}
+    line["submission"] |= {"trajectory": {"steps": render}} if render else {}
     line["submission"] |= {"attachments": files} if files else {}
     return RunFile.of("run", [Line(line)])
 
@@ -99,7 +99,7 @@ def test_long_texts_and_many_images_are_bounded(monkeypatch: pytest.MonkeyPatch)
     assert block["rows"][0]["steps"][0][2] == "a" * 10_000 + " [10,000 more characters are in the run file]"
     _, (block,) = data_of(run_with(long * 100))
     assert len(str(block["rows"][0]["steps"])) < 320_000
-    monkeypatch.setattr(steps, "MAX_IMAGES", 2 * len(png()))
+    monkeypatch.setattr(render, "MAX_IMAGES", 2 * len(png()))
     _, (block,) = data_of(run_with(files=FILES[:1] * 3))
     assert [file[5] is not None for file in block["rows"][0]["files"]] == [True, True, False]
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, Rubric, Scale
-from rubric_integrations.agreement import intervals
 from rubric_integrations.reporting import report_page
-from rubric_integrations.reporting.page.trust import trust_figures
-from rubric_integrations.results import LabelledJudgment
+from rubric_integrations.reporting.page.figures import trust_figures
 from rubric_integrations.runs import RunFile
-from tests.agreement.runs import binary_rubric, labels_of, run_of
+from rubric_integrations.scoring import LabelledJudgment
+from rubric_integrations.trust import statistics
+from tests.trust.runs import binary_rubric, labels_of, run_of
 
 RUBRIC = binary_rubric(2)
 PEOPLE = [["MET", "UNMET"], ["UNMET", "UNMET"], ["MET", "MET"], ["MET", "UNMET"]] * 4
@@ -119,5 +119,5 @@ def test_section_without_scipy_names_the_extra(monkeypatch: pytest.MonkeyPatch) 
     def missing() -> Any:
         raise ImportError("intervals need scipy: pip install 'rubric-integrations[agreement]'")
 
-    monkeypatch.setattr(intervals, "special", missing)
+    monkeypatch.setattr(statistics, "special", missing)
     assert "rubric-integrations[agreement]" in (trust_figures([RUN], LABELS).problem or "")

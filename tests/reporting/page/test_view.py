@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations.reporting import report_page
-from rubric_integrations.reporting.page import view
+from rubric_integrations.reporting.page import render
 from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import FIRST, compare, own_rubrics, run_of
 
@@ -72,7 +72,7 @@ def test_rows_with_their_own_rubrics_have_a_column_for_each_tag_or_none() -> Non
 
 
 def test_long_run_is_split_into_blocks_that_each_have_their_criteria(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "_BLOCK", 300)
+    monkeypatch.setattr(render, "_BLOCK", 300)
     index, blocks = data_of(own_rubrics("own", 7, "MET", "UNMET"))
     assert len(blocks) > 2
     for number, row in enumerate(index["rows"]):

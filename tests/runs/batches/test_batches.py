@@ -13,7 +13,7 @@ import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, Voting
-from rubric_integrations.judges import LMJudge
+from rubric_integrations.judges import LMJudge, ModelSettings
 from rubric_integrations.runs import (
     BatchError,
     CollectedBatches,
@@ -22,9 +22,10 @@ from rubric_integrations.runs import (
     collect_batches,
     submit_batches,
 )
-from rubric_integrations.runs.batches import collecting, http, session, submitting
-from rubric_integrations.runs.batches.anthropic import AnthropicBatches
-from rubric_integrations.runs.batches.openai import OpenAIBatches
+from rubric_integrations.runs.batches import collect as collecting
+from rubric_integrations.runs.batches import providers, replay
+from rubric_integrations.runs.batches import submit as submitting
+from rubric_integrations.runs.batches.providers import AnthropicBatches, OpenAIBatches
 from tests.batch_server import BatchServer
 from tests.fakes import FakeJudge, FakeStore
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -45,8 +46,8 @@ def script(call: Call) -> Reply:
 
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(http, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(replay, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(providers, "FIRST_WAIT", 0.0)
     monkeypatch.setattr(collecting, "FIRST_LOOK", 0.01)
 
 
@@ -449,7 +450,12 @@ REFUSED: list[tuple[Callable[[LMJudge], Any], str]] = [
     (lambda judge: PerCriterionGrader(judges=[judge, judge], voting=Voting(sequential=True)), "sequential"),
     (lambda _judge: PerCriterionGrader(FakeJudge(fingerprint="fake")), "need a model"),
     (lambda _judge: PerCriterionGrader("offline"), "need a model"),
-    (lambda _judge: PerCriterionGrader(LMJudge("openai/gpt-4o", api_key=KEY, service_tier="flex")), "service_tier"),
+    (
+        lambda _judge: PerCriterionGrader(
+            LMJudge("openai/gpt-4o", api_key=KEY, settings=ModelSettings(service_tier="flex"))
+        ),
+        "service_tier",
+    ),
     (lambda _judge: PerCriterionGrader(LMJudge("gemini/gemini-2.5-flash", api_key=KEY)), "OpenAI's protocol"),
     (lambda _judge: PerCriterionGrader(LMJudge("openai/gpt-4o", api_key=KEY, confidence=True)), "confidence"),
 ]

@@ -13,10 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from rubric_integrations.judges.stored import JudgmentStore
-from rubric_integrations.results import Judgment, Spend, TokenUsage
-from rubric_integrations.runs.ledger import leases
+from rubric_integrations.judges import JudgmentStore
+from rubric_integrations.runs.ledger import store
 from rubric_integrations.runs.ledger.postgres import leases as postgres_leases
+from rubric_integrations.scoring import Judgment, Spend, TokenUsage
 
 FULL = Judgment(
     verdict="A", value=0.1 + 0.2, reason="so\x00 – 😀\n", neutralized=True, confidence=0.7, expected_value=1 / 3,
@@ -30,7 +30,7 @@ KEY = KEYS[0]
 _PRELUDE = """
 import asyncio, os, sys, time
 from rubric_integrations.runs import open_ledger
-from rubric_integrations.results import Judgment
+from rubric_integrations.scoring import Judgment
 MET = Judgment(verdict="MET", value=1.0)
 ledger, keys = open_ledger(sys.argv[1]), sys.argv[2:]
 async def main():
@@ -80,7 +80,7 @@ async def stored_judgment(ledger: JudgmentStore, key: str = KEY) -> Judgment | N
 
 
 def shorten_leases(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    for module in (leases, postgres_leases):
+    for module in (store, postgres_leases):
         monkeypatch.setattr(module, "LEASE_SECONDS", seconds)
 
 
@@ -90,8 +90,8 @@ def stop_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     def send_none(_leases: object) -> None:
         pass
 
-    monkeypatch.setattr(leases.Leases, "renew", send_none)
-    monkeypatch.setattr(postgres_leases.Leases, "due_in", send_none)
+    monkeypatch.setattr(store.FileLeases, "renew", send_none)
+    monkeypatch.setattr(postgres_leases.PostgresLeases, "due_in", send_none)
 
 
 def execute(address: str, *, sqlite: str, postgres: str) -> int:

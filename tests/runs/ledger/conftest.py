@@ -15,7 +15,10 @@ def path(tmp_path: Path) -> Path:
 
 
 # Two schemes of one kind are tested once.
-@pytest.fixture(params=["file", *dict(zip(LEDGERS.values(), LEDGERS, strict=True)).values()])
+SCHEMES = list(dict(zip(LEDGERS.values(), LEDGERS, strict=True)).values())
+
+
+@pytest.fixture(params=["file", *(pytest.param(name, marks=getattr(pytest.mark, name)) for name in SCHEMES)])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a new ledger: a file, and a database for each entry of the registry."""
     if request.param == "file":

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rubric_integrations.runs.ledger.batching import Batcher
+from rubric_integrations.runs.ledger.sqlite import Batcher
 
 
 class Tenfold:

@@ -215,6 +215,42 @@ async def test_lease_that_could_not_be_released_expires(path: Path, monkeypatch:
         db.close()
 
 
+async def test_lost_lease_is_not_held_after_another_task_of_the_process_leased_its_key(address: str) -> None:
+    with open_ledger(address) as ledger, open_ledger(address) as other:
+        lost = ledger.lease([KEY])
+        async with lost as lease:
+            # Stands for another process that has seen no heartbeat for too long.
+            execute(
+                address,
+                sqlite="DELETE FROM judgments WHERE status = 'leased'",
+                postgres="DELETE FROM rubric_judgments WHERE judgment IS NULL",
+            )
+            execute(address, sqlite="DELETE FROM owners", postgres="DELETE FROM rubric_owners")
+            # This process notices it when it leases another key.
+            await request(ledger, KEYS[1])
+            async with ledger.lease([KEY]) as later:
+                assert (lease.is_held(), later.is_held()) == (False, True)
+                await lost.__aexit__(None, None, None)
+                assert later.is_held()
+                waiting = asyncio.create_task(request(other, KEY))
+                await asyncio.sleep(0.1)
+                assert not waiting.done()
+                await later.store({KEY: MET})
+            assert await waiting == []
+
+
+async def test_lease_is_not_held_after_the_late_judgment_of_an_earlier_owner_is_stored(path: Path) -> None:
+    with open_ledger(path) as late, open_ledger(path) as ledger:
+        async with late.lease([KEY]) as lost:
+            for statement in ("DELETE FROM judgments WHERE status = 'leased'", "DELETE FROM owners"):
+                execute(str(path), sqlite=statement, postgres="")
+            async with ledger.lease([KEY]) as lease, ledger.lease([KEYS[1]]) as unrelated:
+                assert lease.is_held()
+                await lost.store({KEY: MET})
+                assert not lease.is_held()
+                assert unrelated.is_held()
+
+
 async def test_report_of_a_process_paused_past_its_lease_has_the_judgment_of_the_ledger(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,12 +15,11 @@ import cloudpickle
 import psycopg
 import pytest
 
-from rubric_integrations.judges.shared_spend import NOTHING, Allowance, Claim
-from rubric_integrations.results import JudgeFailure
+from rubric_integrations.judges.spend import NOTHING, Allowance, Claim
 from rubric_integrations.runs import LedgerError, open_ledger
-from rubric_integrations.runs.ledger.postgres import PostgresLedger, worker
-from rubric_integrations.runs.ledger.postgres.server import Server
-from rubric_integrations.runs.ledger.postgres.worker import Worker
+from rubric_integrations.runs.ledger.postgres import PostgresLedger, connection
+from rubric_integrations.runs.ledger.postgres.connection import Server, Worker
+from rubric_integrations.scoring import JudgeFailure
 from tests.runs.ledger.callers import KEY, KEYS, MET, execute, request, shorten_leases, stored_judgment
 
 PASSWORD = "pass-word/with#all?of:them"
@@ -96,7 +95,7 @@ async def test_tables_that_are_deleted_while_open_are_not_made_again(url: str) -
         ("postgres:/me:PASSWORD@host", "`ledger` begins with 'postgres:' and is not the URL of a ledger"),
         ("postgresql:me:PASSWORD@host", "`ledger` begins with 'postgresql:' and is not the URL of a ledger"),
         ("mysql://me:PASSWORD@host/db", "`ledger` begins with 'mysql:' and is not the URL of a ledger"),
-        ("sqlite:///run.sqlite", "or the path of a file, such as 'run.sqlite'; without this error, a file of this"),
+        ("sqlite://host/run.sqlite", "or the path of a file, such as 'run.sqlite'; without this error, a file of this"),
     ],
 )
 def test_address_that_cannot_be_used_is_refused_without_its_password(
@@ -175,7 +174,7 @@ async def test_server_that_is_lost_is_waited_for_and_the_log_has_no_password(
         assert end_connections(url) == 1
         assert await request(ledger, KEY) == [KEY]
         assert left == [0]
-    is_lost, answers = [record.message for record in caplog.records if record.name == worker.__name__]
+    is_lost, answers = [record.message for record in caplog.records if record.name == connection.__name__]
     assert "cannot be reached (" in is_lost
     assert "waits for it, for up to 300 seconds" in is_lost
     assert "answers again" in answers
@@ -191,7 +190,7 @@ async def test_server_that_stays_lost_ends_the_run_and_is_tried_once_for_each_la
         raise psycopg.OperationalError("connection refused")
 
     with open_ledger(url) as ledger:
-        monkeypatch.setattr(worker, "OUTAGE_SECONDS", 0.1)
+        monkeypatch.setattr(connection, "OUTAGE_SECONDS", 0.1)
         monkeypatch.setattr(Server, "connect", refuse)
         end_connections(url)
         for _ in range(2):

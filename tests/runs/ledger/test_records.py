@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
-from rubric_integrations.judges.shared_spend import NOTHING, Allowance, Claim, Shares
+from rubric_integrations.judges.spend import NOTHING, Allowance, Claim, Shares
 from rubric_integrations.runs import Run, RunLedger, open_ledger, rescore
 from rubric_integrations.submission import Attachment
 from tests.runs.scripted import SMALL_RUBRIC, InstantJudge, texts

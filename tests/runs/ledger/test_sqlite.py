@@ -6,17 +6,20 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rubric_integrations import PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.runs import Ledger, LedgerError
+from rubric_integrations.runs import Ledger, LedgerError, open_ledger
+from rubric_integrations.runs.ledger import store
 from rubric_integrations.runs.ledger.sqlite import APPLICATION_ID, SCHEMA_VERSION
 from tests.fakes import FakeJudge
-from tests.runs.ledger.callers import FULL, KEYS, request
+from tests.runs.ledger.callers import FULL, KEYS, MET, request
 
 
 def make_database(path: Path, *pragmas: str) -> None:
@@ -248,3 +251,106 @@ def test_ledger_that_is_deleted_before_a_fork_is_not_created_again(path: Path) -
         with pytest.raises(LedgerError, match="was deleted"):
             len(ledger)
         assert not path.exists()
+
+
+async def test_questions_of_one_tick_share_lookups_file_checks_and_lease_checks(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger(path) as ledger:
+        statements: list[str] = []
+        with ledger._file.working() as db:  # pyright: ignore[reportPrivateUsage]
+            db.set_trace_callback(statements.append)
+        checked = count_file_checks(monkeypatch, path)
+        is_held: list[bool] = []
+
+        async def request_one(key: str) -> None:
+            async with ledger.lease([key]) as lease:
+                is_held.append(lease.is_held())
+                await lease.store({key: MET})
+
+        await asyncio.gather(*map(request_one, KEYS[:12]))
+        assert is_held == [True] * 12
+        assert len([statement for statement in statements if statement.startswith("SELECT")]) == 1
+        assert len([statement for statement in statements if statement.startswith("BEGIN")]) == 2
+        # One check of the three files when the keys are leased, and one when the judgments are stored.
+        assert len(checked) == 6
+
+
+async def test_stored_judgments_of_one_tick_are_read_by_one_statement(path: Path) -> None:
+    with Ledger(path) as ledger:
+        await request(ledger, *KEYS[:12])
+        statements: list[str] = []
+        with ledger._file.working() as db:  # pyright: ignore[reportPrivateUsage]
+            db.set_trace_callback(statements.append)
+        assert await asyncio.gather(*(request(ledger, key) for key in KEYS[:12])) == [[]] * 12
+        assert len(statements) == 1
+
+
+def count_file_checks(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[str]:
+    """Record each call of `os.stat` for the file of a ledger and those beside it."""
+    checked: list[str] = []
+    stat = os.stat
+
+    def recording_stat(file: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        if str(file).startswith(str(path)):
+            checked.append(str(file))
+        return stat(file, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", recording_stat)
+    return checked
+
+
+async def remove_leases(path: Path) -> None:
+    """Do as another process does that has seen no heartbeat for too long."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DELETE FROM judgments WHERE status = 'leased'")
+        db.execute("DELETE FROM owners")
+
+
+@pytest.mark.parametrize("event", ["heartbeat", "next lease", "time"])
+async def test_lease_that_others_have_ended_is_noticed(event: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger(path) as ledger:
+        async with ledger.lease([KEYS[0]]) as lost:
+            assert lost.is_held()
+            await remove_leases(path)
+            if event == "heartbeat":
+                leases: Any = ledger._state.leases  # pyright: ignore[reportPrivateUsage]
+                leases.renew()
+            elif event == "time":
+                now = time.monotonic() + store.LEASE_SECONDS
+                monkeypatch.setattr(time, "monotonic", lambda: now)
+            async with ledger.lease([KEYS[1]]) as lease:
+                assert lease.is_held()
+                assert not lost.is_held()
+                assert await request(ledger, KEYS[0]) == [KEYS[0]]
+                assert not lost.is_held()
+
+
+async def test_lease_is_not_taken_for_held_if_no_heartbeat_can_be_sent(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger(path) as ledger:
+        async with ledger.lease([KEYS[0]]) as lease:
+            with closing(sqlite3.connect(path)) as db:
+                # Stands for a disk that is full at that moment.
+                db.execute("CREATE TRIGGER no BEFORE UPDATE ON owners BEGIN SELECT raise(ABORT, 'full'); END")
+            now = time.monotonic() + store.LEASE_SECONDS
+            monkeypatch.setattr(time, "monotonic", lambda: now)
+            assert not lease.is_held()
+
+
+@pytest.mark.parametrize("address", ["sqlite:///run.sqlite", "sqlite:run.sqlite", "SQLite:///{folder}/run.sqlite"])
+def test_url_of_a_file_opens_the_ledger_at_its_path(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_ledger(address.format(folder=tmp_path)):
+        assert (tmp_path / "run.sqlite").exists()
+
+
+def test_path_that_looks_like_the_url_of_a_file_is_taken_literally(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_ledger(Path("sqlite:run.sqlite")):
+        assert (tmp_path / "sqlite:run.sqlite").exists()

@@ -6,8 +6,8 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.results import JudgeFailure, Judgment, Spend
 from rubric_integrations.runs import LedgerError, open_ledger
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
 from tests.openai_server import OpenAIServer
 from tests.runs.ledger.callers import FULL, KEY, KEYS, MET, execute, request, start_process, stored_judgment
 

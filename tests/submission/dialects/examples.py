@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import dspy
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from rubric_integrations.submission.steps import Step, ToolCall
+from rubric_integrations.submission import Step, ToolCall
 
 QUESTION, PLAN, ANSWER = "What was the margin?", "I look up both years.", "It was 17.2%, up from 8.4%."
 LOOK, FAIL, RETRY = {"year": 2024}, {"year": 2032}, {"year": 2023, "unit": "%"}

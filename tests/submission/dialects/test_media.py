@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.submission import Submission, as_submission
-from rubric_integrations.submission.attachments import Attachment
-from rubric_integrations.submission.dialects.registry import read_conversation
+from rubric_integrations.submission import Attachment, Submission, as_submission
+from rubric_integrations.submission.dialects.detect import read_conversation
 
 GIF = base64.b64encode(b"GIF89a").decode()
 URI = f"data:image/gif;base64,{GIF}"

@@ -13,10 +13,10 @@ from langchain_core.load import dumpd
 from langchain_core.messages import messages_to_dict
 
 from rubric_integrations import Submission
-from rubric_integrations.submission.dialects.registry import DIALECTS, dialect_of, read_conversation
+from rubric_integrations.submission import Trajectory
+from rubric_integrations.submission.dialects.detect import DIALECTS, dialect_of, read_conversation
 from rubric_integrations.submission.messages import render_conversation
 from rubric_integrations.submission.steps import render_steps
-from rubric_integrations.submission.trajectory import Trajectory
 from tests.submission.conversations import TEXTS, parsed_lines
 from tests.submission.dialects.examples import (
     ANSWER,

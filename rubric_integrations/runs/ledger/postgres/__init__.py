@@ -1,8 +1,6 @@
 """A ledger in a PostgreSQL database, which processes on any number of machines share.
 
-`ledger` has the `PostgresLedger`, which uses the others: `server` connects and reads errors, `schema` has the tables,
-`worker` runs transactions in a thread of its own, `leases` decides who may request a judgment, `records` writes
-submissions, failures and spending, and `queries` reads what needs no lease.
+It is a package of its own because it imports psycopg (extra `postgres`).
 """
 
 from __future__ import annotations

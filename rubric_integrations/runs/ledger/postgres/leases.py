@@ -1,24 +1,23 @@
 """Leases on keys in a PostgreSQL database: each key is requested by one caller at a time, over all machines.
 
-The protocol is that of `ledger/leases.py`, with the clock of the database. An owner is registered before its first
-lease, and its heartbeat is part of each transaction that leases. Whoever finds it silent removes it together with its
-leases, in one transaction, so that an owner that is late learns from its next heartbeat that it has lost them.
+The protocol is that of the SQLite ledger, with the clock of the database. An owner is registered before its first
+lease, and its heartbeat is part of each transaction that leases. If it stays silent, another owner removes it together
+with its leases, in one transaction. A late owner learns from its next heartbeat that it has lost them.
+
+It is a separate module as a subject: it decides who may request a judgment, and `ledger.py` stores judgments.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from rubric_integrations.runs.ledger.errors import LedgerError
-from rubric_integrations.runs.ledger.leases import Owner
-from rubric_integrations.runs.ledger.postgres.schema import Connection
-from rubric_integrations.runs.ledger.postgres.worker import Phase, Read, Worker
+from rubric_integrations.runs.ledger.base import Acquired, KeyLeases, LedgerError, Owner
+from rubric_integrations.runs.ledger.postgres.connection import Connection, Phase, Read, Worker
 
 # Seconds without a heartbeat after which the leases of an owner expire.
 LEASE_SECONDS = 10.0
@@ -78,11 +77,11 @@ class Holder(NamedTuple):
     is_silent: bool
 
 
-_KeyState = str | Holder | None
-"""A key as one caller sees it: its stored judgment as JSON, who else holds it, or None if the caller now holds it."""
+_KeyState = str | Holder | Acquired
+"""A key as one caller sees it: its stored judgment as JSON, who else holds it, or the caller's acquisition of it."""
 
 
-class Leases:
+class PostgresLeases(KeyLeases[Holder]):
     """The leases of one process in a database.
 
     Args:
@@ -90,17 +89,17 @@ class Leases:
     """
 
     def __init__(self, worker: Worker):
-        self._worker, self._owner = worker, Owner.in_this_process()
-        self._held: set[str] = set()
+        super().__init__()
+        self._worker = worker
         self._is_registered, self._renewed_at = False, _now()
         worker.upkeep = self
 
-    async def obtain(self, keys: Sequence[str]) -> list[str | None]:
+    async def obtain(self, keys: Sequence[str]) -> list[str | Acquired]:
         """Wait until nobody else holds a lease on the first of some keys, and lease it unless its judgment is stored.
 
         Returns:
             For the first key, and for those after it up to one that somebody else holds: the stored judgment as JSON,
-            or None if the caller now holds the lease.
+            or its acquisition if the caller now holds the lease.
 
         Raises:
             LedgerError: The database cannot be used.
@@ -116,21 +115,19 @@ class Leases:
             pause = min(pause * 1.5, LONGEST_PAUSE)
         return [state for state in states if not isinstance(state, Holder)]
 
-    def are_held(self, keys: Iterable[str]) -> bool:
+    def are_held(self, acquired: Mapping[str, Acquired]) -> bool:
         """Whether the leases on some keys last; those of a process that was suspended may have expired."""
-        return _now() - self._renewed_at < 0.8 * LEASE_SECONDS and self._held.issuperset(keys)
+        owner = self._owner
+        return (
+            _now() - self._renewed_at < 0.8 * LEASE_SECONDS
+            and self._held.issuperset(acquired)
+            and all(acquisition.owner is owner for acquisition in acquired.values())
+        )
 
-    def release(self, keys: Iterable[str]) -> None:
-        """End the leases of keys that have no judgment, so that others can lease them."""
-        # After a fork, the child destroys copies of its parent's tasks; this must not end the parent's leases.
-        if self._owner.pid == os.getpid() and (keys := list(keys)):
-            # A closed ledger has no leases.
-            with suppress(LedgerError):
-                self._worker.post(Phase.RELEASE, self._send_releases, keys)
-
-    def mark_stored(self, keys: Iterable[str]) -> None:
-        """Note that the judgments of some keys are stored, which ends their leases."""
-        self._held.difference_update(keys)
+    def _end(self, keys: list[str], owner: Owner) -> None:
+        # A closed ledger has no leases.
+        with suppress(LedgerError):
+            self._worker.post(Phase.RELEASE, self._send_releases, (owner, keys))
 
     def due_in(self) -> float | None:
         """Return the seconds until the next heartbeat; None while no lease is held."""
@@ -156,7 +153,7 @@ class Leases:
 
     async def _acquire(self, keys: Sequence[str]) -> list[_KeyState]:
         return await self._worker.call(
-            Phase.ACQUIRE, self._send_acquisitions, keys, lambda states: self.release(_acquired(keys, states))
+            Phase.ACQUIRE, self._send_acquisitions, keys, partial(self._release_acquired, keys)
         )
 
     def _send_acquisitions(self, db: Connection, requests: Sequence[Sequence[str]]) -> Read[list[_KeyState]]:
@@ -182,7 +179,7 @@ class Leases:
             results = [self._grant(request, by_key) for request in requests]
             # What nobody needs yet: those after a key that somebody else holds.
             excess = [key for key in keys if by_key[key][2] == self._owner.name and key not in self._held]
-            self.release(excess)
+            self.release(dict.fromkeys(excess, Acquired(self._owner)))
             return results
 
         return read
@@ -196,14 +193,15 @@ class Leases:
             elif owner == self._owner.name and key not in self._held:
                 # Of the database alone one cannot tell whether a task of this process holds it.
                 self._held.add(key)
-                states.append(None)
+                states.append(Acquired(self._owner))
             else:
                 states.append(Holder(Owner(owner or "", host, pid), is_silent and owner != self._owner.name))
                 break
         return states
 
-    def _send_releases(self, db: Connection, releases: Sequence[Sequence[str]]) -> Read[None]:
-        keys = sorted({key for release in releases for key in release})
+    def _send_releases(self, db: Connection, releases: Sequence[tuple[Owner, Sequence[str]]]) -> Read[None]:
+        # Those of an earlier owner are lost: another task of this process may hold the keys now.
+        keys = sorted({key for owner, released in releases if owner is self._owner for key in released})
         db.execute(_RELEASE, (keys, self._owner.name))
 
         def read() -> list[None]:
@@ -224,9 +222,5 @@ class Leases:
 
     def abandon_leases(self) -> None:
         """Begin again as another owner: this one was removed because it was silent, or could not release its leases."""
-        self._owner, self._is_registered = Owner.in_this_process(), False
-        self._held.clear()
-
-
-def _acquired(keys: Sequence[str], states: Sequence[_KeyState]) -> list[str]:
-    return [key for key, state in zip(keys, states, strict=False) if state is None]
+        self._abandon()
+        self._is_registered = False

@@ -1,45 +1,182 @@
-"""The ledger in a PostgreSQL database: a store of judgments that any number of machines share."""
+"""`PostgresLedger`: a store of judgments that any number of machines share."""
 
 from __future__ import annotations
 
 import json
 import os
-import threading
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
-from hashlib import sha256
-from typing import Any, Self
+from typing import Any, NamedTuple
+from uuid import uuid4
 from weakref import finalize
 
 import psycopg
 
-from rubric_integrations._util.records import encodable
-from rubric_integrations.judges.shared_spend import Claim, Shares
-from rubric_integrations.judges.stored import Lease
-from rubric_integrations.results.judgment import JudgeFailure, Judgment
-from rubric_integrations.results.usage import Spend, SpendTotal
-from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.ledger.errors import LedgerError
-from rubric_integrations.runs.ledger.leasing import lease_keys, read_judgment
-from rubric_integrations.runs.ledger.postgres import queries
-from rubric_integrations.runs.ledger.postgres.leases import Leases
-from rubric_integrations.runs.ledger.postgres.records import (
-    ClaimOfPart,
-    FailureOfKey,
+from rubric_integrations.judges.spend import NOTHING, Allowance, Claim, Shares
+from rubric_integrations.runs.ledger.base import (
+    MAX_MESSAGE,
+    FailureRecord,
+    LedgerBase,
+    LedgerError,
+    ProcessState,
+    StoreJudgments,
     SubmissionRecord,
-    send_claims,
-    send_failures,
-    send_grader,
-    send_submissions,
+    SubmissionRow,
+    join_batch,
 )
-from rubric_integrations.runs.ledger.postgres.schema import Connection
-from rubric_integrations.runs.ledger.postgres.server import Server
-from rubric_integrations.runs.ledger.postgres.worker import Phase, Read, Worker
-from rubric_integrations.runs.ledger.protocol import FailureRecord
-from rubric_integrations.runs.ledger.submissions import dump_submission, load_submission, stored_files
-from rubric_integrations.submission.rows import Row
-from rubric_integrations.submission.submission import Submission
+from rubric_integrations.runs.ledger.postgres.connection import Connection, Phase, Read, Server, Worker
+from rubric_integrations.runs.ledger.postgres.leases import PostgresLeases
+from rubric_integrations.scoring.judgment import JudgeFailure, Judgment
+
+COUNT = "SELECT count(*) FROM rubric_judgments WHERE judgment IS NOT NULL"
+LOOKUP = "SELECT key, judgment FROM rubric_judgments WHERE key = ANY(%s::text[]) AND judgment IS NOT NULL"
+FAILURES = (
+    "SELECT key, kind, message, extract(epoch FROM at)::float8, times FROM rubric_failures ORDER BY at DESC LIMIT %s"
+)
+GRADER = "SELECT grader FROM rubric_graders ORDER BY at DESC LIMIT 1"
+PAGE = """
+SELECT number, id, submission, r.rubric FROM rubric_submissions AS s LEFT JOIN rubric_rubrics AS r ON r.hash = s.rubric
+WHERE number > %s ORDER BY number LIMIT 200"""
+SAVE_BATCH = """
+INSERT INTO rubric_batches (id, record) VALUES (%s, %s)
+ON CONFLICT (id) DO UPDATE SET record = excluded.record RETURNING id"""
+BATCHES = "SELECT id, record FROM rubric_batches ORDER BY number"
+FILE = "SELECT content FROM rubric_files WHERE sha256 = %s"
+
+
+def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]]]) -> Read[list[Any]]:
+    """Send queries with their values; the results are their rows."""
+    cursors = [db.execute(query.encode(), values) for query, values in queries]
+    return lambda: [cursor.fetchall() for cursor in cursors]
+
+
+# Of two rows of one statement with the same key, PostgreSQL would refuse the second, and without an order two
+# transactions could wait for each other: the rows of each statement are distinct and sorted.
+_FILES = "INSERT INTO rubric_files VALUES (%s, %b) ON CONFLICT DO NOTHING"
+_RUBRICS = """
+INSERT INTO rubric_rubrics SELECT * FROM unnest(%s::text[], %s::text[]) AS x (hash, rubric) ORDER BY 1
+ON CONFLICT DO NOTHING"""
+_SUBMISSIONS = """
+INSERT INTO rubric_submissions AS s (number, hash, id, submission, rubric)
+SELECT * FROM (
+    SELECT nextval('rubric_submissions_number_seq'), hash, id, submission, rubric FROM (
+        SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[])
+            WITH ORDINALITY AS x (hash, id, submission, rubric, place)
+        WHERE NOT EXISTS (
+            SELECT FROM rubric_submissions AS s WHERE s.hash = x.hash AND s.rubric IS NOT DISTINCT FROM x.rubric
+        ) ORDER BY place
+    ) AS y
+) AS z ORDER BY hash
+ON CONFLICT (hash) DO UPDATE SET rubric = excluded.rubric"""
+_GRADER = """
+INSERT INTO rubric_graders VALUES (%s, %s, clock_timestamp())
+ON CONFLICT (hash) DO UPDATE SET at = excluded.at"""
+_FAILURES = """
+INSERT INTO rubric_failures AS f
+SELECT key, kind, message, clock_timestamp(), times, %s
+FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[]) AS x (key, kind, message, times) ORDER BY 1
+ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, message = excluded.message, at = excluded.at,
+    times = f.times + excluded.times, batch = excluded.batch
+WHERE f.batch <> excluded.batch"""
+# Without the lock, two transactions would not see each other's claims, and would both be granted the same.
+_LOCK_RUN = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 8241996540317))"
+_OTHERS = """
+SELECT coalesce(sum(calls), 0)::float8, coalesce(sum(cost), 0)::float8 FROM rubric_spending
+WHERE run = %s AND part <> %s"""
+# The formula of `Claim.granted`.
+_CLAIM = """
+INSERT INTO rubric_spending
+SELECT %s, %s, greatest(%s::float8, least(%s::float8, %s::float8 - coalesce(sum(calls), 0)))::bigint,
+    greatest(%s::float8, least(%s::float8, %s::float8 - coalesce(sum(cost), 0)))
+FROM rubric_spending WHERE run = %s AND part <> %s
+ON CONFLICT (run, part) DO UPDATE SET calls = excluded.calls, cost = excluded.cost
+RETURNING calls::float8, cost"""
+
+
+class FailureOfKey(NamedTuple):
+    """A failure of a judge, and the key of the judgment that it did not make.
+
+    Attributes:
+        key: The key.
+        failure: The failure.
+        batch: A unique text, so that a failure that is written twice counts once.
+    """
+
+    key: str
+    failure: JudgeFailure
+    batch: str
+
+    @classmethod
+    def of(cls, key: str, failure: JudgeFailure) -> FailureOfKey:
+        """Make the record of a failure."""
+        return cls(key, failure, uuid4().hex)
+
+
+class ClaimOfPart(NamedTuple):
+    """What one part of a run claims of its limits.
+
+    Attributes:
+        run: The name of the run, as JSON.
+        part: A unique name of the part.
+        claim: What it claims.
+    """
+
+    run: str
+    part: str
+    claim: Claim
+
+
+def send_submissions(db: Connection, records: Sequence[SubmissionRecord]) -> Read[None]:
+    """Record submissions with their rubrics and files, each once."""
+    files = {digest: content for record in records for digest, content in record.files.items()}
+    for digest, content in sorted(files.items()):
+        db.execute(_FILES, (digest, content))
+    rubrics = {record.rubric_hash: json.dumps(record.rubric) for record in records if record.rubric_hash is not None}
+    if rubrics:
+        db.execute(_RUBRICS, (list(rubrics), list(rubrics.values())))
+    # Numbered in the order of the run, which `rescore` keeps.
+    rows = list({record.hash: record for record in records}.values())
+    columns = ([row.hash for row in rows], [json.dumps(row.id) for row in rows], [row.submission for row in rows])
+    db.execute(_SUBMISSIONS, (*columns, [row.rubric_hash for row in rows]))
+    return lambda: [None] * len(records)
+
+
+def send_grader(db: Connection, graders: Sequence[tuple[str, str]]) -> Read[None]:
+    """Record grader configurations: their digests, and their JSON."""
+    for grader in graders:
+        db.execute(_GRADER, grader)
+    return lambda: [None] * len(graders)
+
+
+def send_failures(db: Connection, failures: Sequence[FailureOfKey]) -> Read[None]:
+    """Record failures; of several failures of one key, the last is kept, and all are counted."""
+    last: dict[str, FailureOfKey] = {}
+    times: dict[str, int] = {}
+    for failure in failures:
+        last[failure.key] = failure
+        times[failure.key] = times.get(failure.key, 0) + 1
+    kinds = [failure.failure.kind for failure in last.values()]
+    messages = [json.dumps(failure.failure.message[:MAX_MESSAGE]) for failure in last.values()]
+    db.execute(_FAILURES, (failures[0].batch, list(last), kinds, messages, list(times.values())))
+    return lambda: [None] * len(failures)
+
+
+def send_claims(db: Connection, records: Sequence[ClaimOfPart]) -> Read[Shares]:
+    """Record what parts of runs claim of their limits, and read what they are granted."""
+    # In one order, because two transactions with the same runs would wait for each other.
+    for run in sorted({record.run for record in records}):
+        db.execute(_LOCK_RUN, (run,))
+    cursors: list[tuple[psycopg.Cursor[Any], psycopg.Cursor[Any]]] = []
+    for run, part, (spent, wanted, limit) in records:
+        others = db.execute(_OTHERS, (run, part))
+        amounts = (spent.calls, wanted.calls, limit.calls, spent.cost, wanted.cost, limit.cost)
+        cursors.append((db.execute(_CLAIM, (run, part, *amounts, run, part)), others))
+
+    def read() -> list[Shares]:
+        return [Shares(*(Allowance(*(cursor.fetchone() or NOTHING)) for cursor in pair)) for pair in cursors]
+
+    return read
+
 
 # The first judgment of a key is kept: if its owner's lease expired, another caller has requested the judgment
 # meanwhile, and others may have read that one.
@@ -53,7 +190,13 @@ SELECT j.key, j.judgment FROM unnest(%s::text[], %s::text[]) AS x (key, judgment
 WHERE j.judgment <> x.judgment"""
 
 
-class PostgresLedger:
+class _PostgresState(ProcessState):
+    def __init__(self, leases: PostgresLeases, worker: Worker):
+        super().__init__(leases)
+        self.worker = worker
+
+
+class PostgresLedger(LedgerBase[_PostgresState]):
     """A store of judgments in a PostgreSQL database, for any number of processes on any number of machines.
 
     It has the methods of `Ledger`, and the same guarantees: each judgment is requested once, whoever dies is replaced
@@ -80,26 +223,13 @@ class PostgresLedger:
             db = self._server.connect(create=True)
         except (psycopg.Error, LedgerError) as error:
             raise self._server.error(error) from None
-        self._process_state = _ProcessState(self._server, db)
-        finalize(self, _close_at_exit, self._process_state)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
+        self._process_state = self._start(db)
 
     def __repr__(self) -> str:
         return f"PostgresLedger({self.address!r})"
 
     def __reduce__(self) -> tuple[type[PostgresLedger], tuple[str]]:
         return PostgresLedger, (self._url,)
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     def close(self) -> None:
         """End the leases that are still held, and close the connection."""
@@ -110,29 +240,9 @@ class PostgresLedger:
         """Whether `close` was called."""
         return self._state.worker.is_closed
 
-    @property
-    def stored(self) -> int:
-        """The number of judgments that this object has stored, in this process."""
-        return self._state.stored
-
-    @property
-    def reused(self) -> int:
-        """The number of judgments that this object has read from the database, in this process."""
-        return self._state.reused
-
-    @property
-    def spend(self) -> Spend:
-        """What the judgments cost that this object has stored, in this process; failures are not included."""
-        with self._state.lock:
-            return self._state.spend_total.spend
-
     def __len__(self) -> int:
         """Count the judgments in the database."""
-        return self._query(queries.COUNT)[0][0]
-
-    def __bool__(self) -> bool:
-        """Return True: without this, an empty ledger would be false, because it has a length."""
-        return True
+        return self._query(COUNT)[0][0]
 
     def failures(self, limit: int = 20) -> list[FailureRecord]:
         """List the most recent failures, latest first, one entry per key.
@@ -140,60 +250,16 @@ class PostgresLedger:
         Args:
             limit: The largest number of entries.
         """
-        rows = self._query(queries.FAILURES, limit)
+        rows = self._query(FAILURES, limit)
         return [FailureRecord(key, kind, json.loads(message), at, times) for key, kind, message, at, times in rows]
-
-    def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
-        """Return the judgments that the database has under some keys, without leasing the others."""
-        return {key: self._read(key, text) for key, text in self._query(queries.LOOKUP, list(keys))}
-
-    def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
-        """Record a submission of a run, once, so that `rescore` can score it again.
-
-        It is written before the leases that are requested later.
-
-        Args:
-            row_id: The id of its row.
-            submission: The submission.
-            rubric: The rubric that the row brought, in place of that of an earlier run; None if it brought none.
-        """
-        text = dump_submission(submission)
-        rubric_text = encodable(rubric.to_json()) if rubric is not None else None
-        record = SubmissionRecord(
-            hash=_digest(f"{encodable(row_id)}\n{text}"),
-            id=json.dumps(row_id),
-            submission=text,
-            rubric_hash=_digest(rubric_text) if rubric_text is not None else None,
-            rubric=json.dumps(rubric_text),
-            files=stored_files(submission),
-        )
-        self._state.worker.post(Phase.RECORD, send_submissions, record)
-
-    def submissions(self) -> Iterator[tuple[Row, Submission]]:
-        """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
-        last = 0
-        while rows := self._query(queries.PAGE, last):
-            for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`
-                submission = load_submission(text, lambda digest: self._query(queries.FILE, digest)[0][0])
-                yield Row(json.loads(row_id), submission, rubric=rubric and json.loads(rubric)), submission
-
-    def record_grader(self, configuration: Mapping[str, object]) -> None:
-        """Record this run's grader configuration, so that `rescore` can rebuild the grader."""
-        text = json.dumps(configuration, sort_keys=True)
-        self._state.worker.call_sync(Phase.RECORD, send_grader, (_digest(text), text))
-
-    def latest_grader(self) -> dict[str, Any] | None:
-        """Return the most recent grader configuration, or None if the ledger has no run."""
-        rows = self._query(queries.GRADER)
-        return json.loads(rows[0][0]) if rows else None
 
     def save_batch(self, batch_id: str, record: str) -> None:
         """Store the record of a batch, in place of an earlier one; it is safe when this returns."""
-        self._query(queries.SAVE_BATCH, batch_id, record)
+        self._query(SAVE_BATCH, batch_id, record)
 
     def batches(self) -> dict[str, str]:
         """Return the records of all batches by id, the oldest first."""
-        return dict(self._query(queries.BATCHES))
+        return dict(self._query(BATCHES))
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
         """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
@@ -209,91 +275,59 @@ class PostgresLedger:
         record = ClaimOfPart(json.dumps(run), part, claim)
         return await self._state.worker.call(Phase.CLAIM, send_claims, record)
 
-    @asynccontextmanager
-    async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
-        """Wait until nobody else holds a lease on any of some keys, and lease those that have no judgment.
-
-        Raises:
-            LedgerError: The database can no longer be used.
-        """
-        state = self._state
-        store = partial(state.worker.call, Phase.STORE, self._send_judgments)
-        async with lease_keys(keys, state.leases, self._read, store, self._record_failure) as lease:
-            yield lease
-
     @property
-    def _state(self) -> _ProcessState:
-        if self._process_state.pid != os.getpid():
-            with _fork_lock:
-                if self._process_state.pid != os.getpid():
-                    _inherited.append(self._process_state)
-                    self._process_state = _ProcessState(self._server, None)
-                    finalize(self, _close_at_exit, self._process_state)
-        return self._process_state
+    def _name(self) -> str:
+        return self.address
+
+    def _new_process_state(self) -> _PostgresState:
+        return self._start(None)
+
+    def _start(self, db: Connection | None) -> _PostgresState:
+        worker = Worker(self._server, db)
+        finalize(self, _close_at_exit, worker, os.getpid())
+        return _PostgresState(PostgresLeases(worker), worker)
+
+    def _store_function(self, state: _PostgresState) -> StoreJudgments:
+        # Made for each lease: in the state, it would keep the ledger alive.
+        return partial(state.worker.call, Phase.STORE, self._send_judgments)
 
     def _query(self, query: str, *values: object) -> list[Any]:
-        return self._state.worker.call_sync(Phase.READ, queries.send_queries, (query, values))
-
-    def _read(self, key: str, text: str) -> Judgment:
-        judgment = read_judgment(self.address, key, text)
-        with self._state.lock:
-            self._state.reused += 1
-        return judgment
+        return self._state.worker.call_sync(Phase.READ, send_queries, (query, values))
 
     def _send_judgments(self, db: Connection, batch: Sequence[Mapping[str, Judgment]]) -> Read[Mapping[str, Judgment]]:
         """Store the judgments of several callers, and return for each caller those that are kept."""
-        state = self._state
-        judgments = {key: judgment for mine in reversed(batch) for key, judgment in mine.items()}
+        judgments, state = join_batch(batch), self._state
         texts = {key: json.dumps(judgment.model_dump(mode="json")) for key, judgment in judgments.items()}
         db.execute(_STORE, (list(texts), list(texts.values())))
         rows = db.execute(_DIFFERENT, (list(texts), list(texts.values())))
+        return lambda: self._mark_stored(state, batch, judgments, dict(rows.fetchall()))
 
-        def read() -> list[Mapping[str, Judgment]]:
-            state.leases.mark_stored(judgments)
-            earlier = {key: self._read(key, text) for key, text in rows}
-            with state.lock:
-                state.stored += len(judgments) - len(earlier)
-                for key in judgments.keys() - earlier.keys():
-                    state.spend_total.add(judgments[key].spend)
-            kept = judgments | earlier
-            return [{key: kept[key] for key in mine} for mine in batch]
+    def _find_judgments(self, keys: Sequence[str]) -> list[tuple[str, str]]:
+        return self._query(LOOKUP, list(keys))
 
-        return read
+    def _write_submission(self, record: SubmissionRecord) -> None:
+        self._state.worker.post(Phase.RECORD, send_submissions, record)
 
-    def _record_failure(self, key: str, failure: JudgeFailure) -> None:
+    def _read_submissions(self, after: int) -> list[SubmissionRow]:
+        return [
+            SubmissionRow(number, json.loads(row_id), text, rubric and json.loads(rubric))
+            for number, row_id, text, rubric in self._query(PAGE, after)
+        ]
+
+    def _read_file(self, digest: str) -> bytes:
+        return self._query(FILE, digest)[0][0]
+
+    def _write_grader(self, digest: str, text: str) -> None:
+        self._state.worker.call_sync(Phase.RECORD, send_grader, (digest, text))
+
+    def _read_grader(self) -> str | None:
+        rows = self._query(GRADER)
+        return rows[0][0] if rows else None
+
+    def _write_failure(self, key: str, failure: JudgeFailure) -> None:
         self._state.worker.post(Phase.RECORD, send_failures, FailureOfKey.of(key, failure))
 
 
-class _ProcessState:
-    """The state of a ledger in one process: a forked child has leases of its own, and its counts begin at zero."""
-
-    def __init__(self, server: Server, db: Connection | None):
-        self.pid, self.lock = os.getpid(), threading.Lock()
-        self.worker = Worker(server, db)
-        self.leases = Leases(self.worker)
-        self.stored = self.reused = 0
-        self.spend_total = SpendTotal()
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
-
-
-def _close_at_exit(state: _ProcessState) -> None:
-    if state.pid == os.getpid():
-        state.worker.close()
-
-
-# States of the parent in a forked child: if the garbage collector ended one there, it would disturb the parent.
-_inherited: list[_ProcessState] = []
-_fork_lock = threading.Lock()
-
-
-def _reset_after_fork() -> None:
-    # Another thread of the parent may have held it.
-    global _fork_lock  # noqa: PLW0603
-    _fork_lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)
+def _close_at_exit(worker: Worker, pid: int) -> None:
+    if pid == os.getpid():
+        worker.close()

@@ -1,0 +1,123 @@
+"""The registry of all commands, in the order of `--help`, and the command `doctor`.
+
+`doctor` prints versions, installed extras, the state of the fast path, and the API keys that are set, without their
+values.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+
+from rubric_integrations._util.lazy import EXTRAS
+from rubric_integrations._util.terminal import plain
+from rubric_integrations.cli.batches import collect, submit
+from rubric_integrations.cli.console import out
+from rubric_integrations.cli.grade import grade
+from rubric_integrations.cli.judge import agree, align, calibrate, certify, probe
+from rubric_integrations.cli.labelling import label, plan
+from rubric_integrations.cli.rubrics import convert, migrate, schema, validate
+from rubric_integrations.cli.runs import compare, report, rescore
+from rubric_integrations.cli.serve import serve
+
+PACKAGES = ("rubric-integrations", "dspy", "langchain-core", "pydantic")
+
+API_KEYS = (
+    "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "AZURE_API_KEY", "AZURE_OPENAI_API_KEY",
+    "AZURE_AI_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "CEREBRAS_API_KEY", "COHERE_API_KEY",
+    "DATABRICKS_TOKEN", "DATABRICKS_API_KEY", "DEEPSEEK_API_KEY", "FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY",
+    "GROQ_API_KEY", "HF_TOKEN", "HUGGINGFACE_API_KEY", "META_API_KEY", "MISTRAL_API_KEY", "MOONSHOT_API_KEY",
+    "MOONSHOTAI_API_KEY", "OPENROUTER_API_KEY", "PERPLEXITY_API_KEY", "PERPLEXITYAI_API_KEY", "TOGETHER_API_KEY",
+    "TOGETHERAI_API_KEY", "XAI_API_KEY", "ZAI_API_KEY", "HOSTED_VLLM_API_KEY", "OLLAMA_API_KEY",
+    "RUBRIC_INTEGRATIONS_API_KEY",
+)  # fmt: skip
+"""Environment variables that hold the credentials of model providers, and that of a server of the user's own."""
+
+
+def doctor() -> None:
+    """Print versions, installed extras, whether the fast path is active, and which API keys are set.
+
+    Uses no network, and never prints the value of a key. Attach the output to a bug report.
+
+    Exit codes: 0 done; 2 bad usage.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    sections = (_versions(), _extras(), {"fast path": _fast_path()}, {"API keys": _api_keys()})
+    for section in sections:
+        for name, state in section.items():
+            table.add_row(Text(name), plain(state))
+        table.add_section()
+    out.print(table)
+
+
+def _versions() -> dict[str, str]:
+    return {"Python": platform.python_version(), **{name: _version(name) or "not installed" for name in PACKAGES}}
+
+
+def _extras() -> dict[str, str]:
+    rows: dict[str, str] = {}
+    for extra, packages in EXTRAS.items():
+        versions = {package: _version(package) for package in packages}
+        missing = [package for package, installed in versions.items() if installed is None]
+        if missing:
+            state = f"not installed ({', '.join(missing)}): pip install {' '.join(missing)}"
+        else:
+            state = ", ".join(f"{package} {installed}" for package, installed in versions.items())
+        rows[f"extra {extra}"] = state
+    return rows
+
+
+def _version(package: str) -> str | None:
+    # Imported here, because it takes a tenth of the time of `rubric-integrations --help`.
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _fast_path() -> str:
+    """State whether judges send requests without DSPy's own call machinery, which takes more time per call."""
+    from rubric_integrations.judges.fast_path import TESTED_DSPY, fast_path_problem
+
+    if problem := fast_path_problem():
+        return f"not active: {problem}"
+    if _version("dspy") in TESTED_DSPY:
+        return "active"
+    return f"active if DSPy sends and reads the same as {', '.join(TESTED_DSPY)}; a judge warns if not"
+
+
+def _api_keys() -> str:
+    # The values are compared with "" and nothing else: no message or log may hold a credential.
+    present = [name if os.environ[name] else f"{name} (empty)" for name in API_KEYS if name in os.environ]
+    return ", ".join(present) or "none"
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "grade": grade,
+    "submit": submit,
+    "collect": collect,
+    "serve": serve,
+    "rescore": rescore,
+    "report": report,
+    "label": label,
+    "agree": agree,
+    "calibrate": calibrate,
+    "certify": certify,
+    "compare": compare,
+    "align": align,
+    "plan": plan,
+    "probe": probe,
+    "validate": validate,
+    "convert": convert,
+    "migrate": migrate,
+    "schema": schema,
+    "doctor": doctor,
+}

@@ -1,0 +1,513 @@
+"""The commands about a judge: `align`, `agree`, `calibrate`, `certify` and `probe`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+
+import typer
+
+from rubric_integrations._util.terminal import plain
+from rubric_integrations.cli.console import (
+    UNDEFINED,
+    Exit,
+    err,
+    figure,
+    figures_table,
+    out,
+    print_json,
+    print_lines,
+    print_warnings,
+    refuse,
+    sigterm_interrupts,
+    with_limits,
+)
+from rubric_integrations.cli.labelling import (
+    JsonOption,
+    LabelsPaths,
+    LevelOption,
+    RubricOption,
+    RunPath,
+    load_labels,
+    load_people_labels,
+    load_rubric,
+    load_run,
+    refuse_bad_input,
+    require_different,
+    require_level,
+    require_matching,
+)
+from rubric_integrations.cli.options import GraderOptions, JudgeOptions, LedgerOptions, Only, has_model
+from rubric_integrations.cli.outputs import OutputFile, ledger_files
+
+if TYPE_CHECKING:
+    from rubric_integrations.judges.lm_judge import LMJudge
+    from rubric_integrations.judges.models.names import ModelLike
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.files import RunFile
+    from rubric_integrations.scoring.labels import LabelledJudgment
+    from rubric_integrations.trust import (
+        Agreement,
+        Alignment,
+        Calibration,
+        Certificate,
+        CriterionDisagreements,
+        PanelReport,
+        Reliability,
+    )
+
+# The options of a command for one judge, which has its own `--judge`.
+OneJudgeOptions = Annotated[JudgeOptions, Only("api_base", "api_key", "judge_option")]
+
+_JSON_CHARACTERS = 500
+
+
+class Sections(NamedTuple):
+    """The sections, as far as the run has what they are about.
+
+    Attributes:
+        panel: What each judge of a panel is worth; None if one judge graded the run.
+        confidence: What the confidence means; None if no labelled judgment has one.
+        disagreements: How people and the judge differ on each criterion.
+        warnings: What limits the figures.
+    """
+
+    panel: PanelReport | None
+    confidence: Reliability | None
+    disagreements: Sequence[CriterionDisagreements]
+    warnings: Sequence[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the sections as JSON values; long texts are cut."""
+        return {
+            "panel": self.panel,
+            "confidence": self.confidence,
+            "disagreements": [_as_json(row) for row in self.disagreements],
+        }
+
+    def print(self) -> None:
+        """Print the sections on stdout."""
+        if self.panel is not None:
+            _print_panel(self.panel)
+        if self.confidence is not None:
+            _print_confidence(self.confidence)
+        differing = [row for row in self.disagreements if row.differ]
+        if differing:
+            _print_heading("Where they differ")
+            print_lines([row.summary() for row in differing])
+
+
+def measure_sections(
+    run: RunFile, labels: Sequence[LabelledJudgment], rubric: Rubric | None, level: float, examples: int
+) -> Sections:
+    """Measure what the sections show.
+
+    Args:
+        run: The run.
+        labels: People's labels of it.
+        rubric: The run's rubric, if the caller has it.
+        level: The level of the intervals.
+        examples: The most disagreements of each criterion.
+    """
+    from rubric_integrations.trust import find_disagreements, panel_report, reliability
+    from rubric_integrations.trust.panels import is_voted
+
+    entries = [entry for row in run.rows if row.report for entry in row.report.criteria]
+    warnings: list[str] = []
+    panel = confidence = None
+    if any(map(is_voted, entries)):
+        try:
+            panel = panel_report(run, labels, rubric=rubric, level=level)
+        except ValueError as error:
+            warnings.append(f"nothing about the panel: {error}")
+    if any(entry.confidence is not None for entry in entries):
+        try:
+            confidence = reliability(run, labels, level=level)
+        except ValueError as error:
+            warnings.append(f"nothing about the confidence: {error}")
+    warnings += [*(panel.warnings if panel else ()), *(confidence.warnings if confidence else ())]
+    return Sections(panel, confidence, find_disagreements(run, labels, examples=examples, level=level), warnings)
+
+
+def _print_heading(text: str) -> None:
+    out.print()
+    out.print(plain(text), style="bold")
+
+
+def _print_panel(panel: PanelReport) -> None:
+    columns = ("judge", "votes", "failed", "accuracy", "kappa", "adds", "panel less judge")
+    table = figures_table("Panel", columns, text=["judge"])
+    for name, row in [*panel.judges.items(), ("the panel", panel.panel)]:
+        table.add_row(
+            plain(name), f"{row.votes:,}", f"{row.failed:,}", plain(with_limits(row.accuracy, 2)),
+            figure(row.mean_kappa, 2), plain(with_limits(row.adds, 2, signed=True)),
+            plain(with_limits(row.panel_gain, 2, signed=True)),
+        )  # fmt: skip
+    out.print()
+    out.print(table)
+    # The lines of the judges are in the table.
+    lines = panel.summary().splitlines()[len(panel.judges) :]
+    print_lines([line for line in lines if line not in panel.warnings and not line.startswith("panel: ")])
+
+
+def _print_confidence(confidence: Reliability) -> None:
+    table = figures_table("Confidence", ("confidence", "n", "accuracy", "accuracy from there on", "coverage"))
+    for row in confidence.bins:
+        kept = next((point for point in confidence.selective if point.threshold == row.lowest), None)
+        table.add_row(
+            row.range, f"{row.accuracy.n:,}", plain(with_limits(row.accuracy, 2)),
+            plain(with_limits(kept.accuracy, 2)) if kept else UNDEFINED, f"{kept.coverage:.0%}" if kept else UNDEFINED,
+        )  # fmt: skip
+    out.print()
+    out.print(table)
+    print_lines(
+        [
+            f"Brier score {with_limits(confidence.brier)}; calibration error {figure(confidence.calibration_error)}; "
+            f"AUROC {figure(confidence.auroc)}; mean confidence less accuracy "
+            f"{with_limits(confidence.overconfidence, signed=True)}."
+        ]
+    )
+
+
+def _as_json(row: CriterionDisagreements) -> dict[str, Any]:
+    from rubric_integrations.trust.disagreements import shorten
+
+    fields = {name: getattr(row, name) for name in type(row).model_fields if name not in ("criterion", "examples")}
+    examples = [
+        {
+            **{name: getattr(example, name) for name in type(example).model_fields if name != "submission"},
+            "judge_reason": shorten(example.judge_reason, _JSON_CHARACTERS),
+            "people_reasons": [shorten(reason, _JSON_CHARACTERS) for reason in example.people_reasons],
+            "response": shorten(example.submission.response, _JSON_CHARACTERS),
+        }
+        for example in row.examples
+    ]
+    return {**fields, "requirement": row.criterion.full_requirement, "examples": examples}
+
+
+DisagreementsOption = Annotated[
+    int, typer.Option(min=0, help="The most disagreements that are shown of each criterion, the clearest first.")
+]
+_COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "people's alpha")
+
+
+def agree(
+    run: RunPath,
+    labels: LabelsPaths = None,
+    rubric: RubricOption = None,
+    level: LevelOption = 0.95,
+    disagreements: DisagreementsOption = 2,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how far a judge agrees with people, per criterion and in total, and show where they differ.
+
+    The bias is the judge's mean minus people's. Figures are in [-1, 1], and a dash is a figure that is undefined. Of a
+    panel, it shows what each judge adds, and of a judge that states its confidence, what that means.
+
+    Exit codes: 0 done; 2 bad usage or bad input.
+    """
+    from rubric_integrations.trust import agreement
+
+    require_level(level)
+    require_different([run, *(labels or ())], "the run, and the labels that people gave")
+    with refuse_bad_input(run, *(labels or ())):
+        loaded, run_rubric = load_run(run), load_rubric(rubric)
+        answers = load_people_labels(labels or (), loaded, run_rubric)
+        result = agreement(loaded, answers, rubric=run_rubric, level=level)
+        sections = measure_sections(loaded, answers, run_rubric, level, disagreements)
+    require_matching(answers, result.labels, labels or [run], run)
+    if result.unmatched:
+        print_warnings([f"{result.unmatched:,} of {len(answers):,} labels belong to no judgment of {run}"])
+    print_warnings(list(dict.fromkeys([*result.warnings, *sections.warnings])))
+    if as_json:
+        print_json({**{name: getattr(result, name) for name in type(result).model_fields}, **sections.as_json()})
+    else:
+        _print_agreement(result, level)
+        sections.print()
+
+
+def _print_agreement(result: Agreement, level: float) -> None:
+    table = figures_table(f"Agreement with people [{level:.0%} intervals]", _COLUMNS, text=["criterion"])
+    for name, row in result.criteria.items():
+        coverage = UNDEFINED if row.coverage is None else f"{row.coverage:.0%}"
+        table.add_row(
+            plain(name), f"{row.n:,}", coverage, plain(with_limits(row.accuracy, 2)), plain(with_limits(row.kappa, 2)),
+            figure(row.ac1, 2), plain(with_limits(row.bias, 2, signed=True)), figure(row.people_alpha, 2),
+        )  # fmt: skip
+    out.print(table)
+    scores = result.scores
+    raters = f" by {', '.join(result.raters)}" if result.raters else ""
+    lines = [
+        f"All criteria: accuracy {with_limits(result.accuracy)} over {result.accuracy.n:,} submissions, "
+        f"{figure(result.micro_accuracy)} over all judgments; kappa {figure(result.micro_kappa)} over all, and "
+        f"{figure(result.mean_kappa)} on average."
+    ]
+    if scores.values is not None:
+        lines.append(
+            f"Scores of {scores.n:,} submissions: the judge minus people {with_limits(scores.bias, signed=True)}; "
+            f"mean error {figure(scores.values.mae)}, distance of the distributions {figure(scores.values.emd)}, "
+            f"correlation {figure(scores.values.pearson)}."
+        )
+    print_lines([*lines, f"{result.labels:,} labels{raters}, {result.blind:,} of them blind."])
+
+
+@dataclass(frozen=True)
+class AlignmentOptions:
+    """How `align` searches, what proves a gain, and where the judge is written."""
+
+    out_file: Annotated[Path, typer.Option("--out", help="Write the aligned judge to this .json file, if it is kept.")]
+    optimizer: Annotated[
+        Literal["gepa", "miprov2", "bootstrap"],
+        typer.Option(help="Rewrite the instructions, search for instructions and examples, or collect examples."),
+    ] = "gepa"
+    alpha: Annotated[
+        float, typer.Option(help="The probability of keeping a judge that is not better, over all attempts.")
+    ] = 0.05
+    seed: Annotated[int, typer.Option(help="Which split of the labels, and which search.")] = 0
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False
+    write_unchanged: Annotated[
+        bool,
+        typer.Option("--write-unchanged", help="If the aligned judge is not kept, write the judge as it was."),
+    ] = False
+
+
+def align(
+    run: RunPath,
+    judge: Annotated[
+        str,
+        typer.Option(
+            help="The model to align, such as openai/gpt-5-mini, or the file of an aligned judge.",
+            rich_help_panel=JudgeOptions.panel,
+        ),
+    ],
+    judge_options: OneJudgeOptions,
+    options: AlignmentOptions,
+    limits: Annotated[LedgerOptions, Only("max_cost", "max_calls")],
+    grader: Annotated[GraderOptions, Only(max_concurrency="Maximum number of concurrent calls.")],
+    labels: LabelsPaths = None,
+    reflection_model: Annotated[
+        str | None,
+        typer.Option(
+            help="The model that proposes instructions, on the same server; by default that of --judge.",
+            rich_help_panel=JudgeOptions.panel,
+        ),
+    ] = None,
+    rubric: RubricOption = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="Store each answer in this file, so that none is requested twice. By default beside --out.",
+            rich_help_panel=LedgerOptions.panel,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Align a judge with people's labels, and write it to a file if labels that it has not seen prove a gain.
+
+    The file works wherever a judge goes: `grade RUBRIC RESPONSES --judge judge.json`. Each attempt on the same labels
+    is counted in a file beside the first of them (labels.lock), and makes the proof harder.
+
+    Exit codes: 0 the aligned judge is kept; 1 it is not kept, because it is not proven to be better; 2 bad usage or bad
+    input; 3 the judge cannot be used; 4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C or SIGTERM.
+    """
+    from rubric_integrations.trust import AlignmentError
+    from rubric_integrations.trust import align as align_judge
+
+    out_file, store = options.out_file, ledger or options.out_file.with_suffix(".sqlite")
+    label_files = labels or []
+    attempts = (label_files[0] if label_files else run).with_suffix(".lock")
+    file = _open_output(
+        out_file, [run, *label_files, rubric, attempts, Path(judge)], store, overwrite=options.overwrite
+    )
+    require_different([run, *label_files], "the run, and the labels that people gave")
+    with refuse_bad_input(run, *label_files):
+        model = _make_judge(judge, judge_options)
+        reflection = _reflection_model(reflection_model, judge_options)
+        loaded, run_rubric = load_run(run), load_rubric(rubric)
+        answers = load_people_labels(label_files, loaded, run_rubric)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(sigterm_interrupts())
+            opened = stack.enter_context(file)
+            alignment = align_judge(
+                model, answers, options.optimizer, reflection_model=reflection, alpha=options.alpha,
+                seed=options.seed, max_cost=limits.max_cost, max_calls=limits.max_calls, ledger=store,
+                attempts=attempts, max_concurrency=grader.max_concurrency, progress=_print_progress,
+            )  # fmt: skip
+            is_written = alignment.kept or options.write_unchanged
+            _print_alignment(alignment, out_file if is_written else None, as_json=as_json)
+            if not is_written:
+                raise typer.Exit(Exit.NOT_PASSED)
+            opened.write(alignment.judge.file_text())
+    except AlignmentError as error:
+        err.print(plain(str(error)), style="red", soft_wrap=True)
+        raise typer.Exit(Exit.STOPPED if error.limit_reached else Exit.JUDGE_FAILED) from None
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        refuse(str(error))
+    except KeyboardInterrupt:
+        err.print(plain(f"Stopped. Nothing is written to {out_file}; the answers until now are in {store}, and are not "
+                        "requested again by the same command."), soft_wrap=True)  # fmt: skip
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    raise typer.Exit(Exit.DONE if alignment.kept else Exit.NOT_PASSED)
+
+
+def _open_output(out_file: Path, inputs: list[Path | None], ledger: Path, *, overwrite: bool) -> OutputFile:
+    if out_file.suffix.lower() != ".json":
+        refuse(f"`--out` {out_file} must end with .json: `--judge` takes any other name for a model")
+    files = [path for path in inputs if path is not None]
+    return OutputFile(out_file, option="--out", overwrite=overwrite, inputs=[*files, *ledger_files(ledger)])
+
+
+def _make_judge(judge: str, options: JudgeOptions) -> LMJudge:
+    if not has_model(judge):
+        raise ValueError(f"`--judge` {judge!r} has no model, and nothing to align: name a model")
+    return cast("LMJudge", options.make_judge(judge))
+
+
+def _reflection_model(name: str | None, options: JudgeOptions) -> ModelLike | None:
+    from rubric_integrations.judges.models.names import ModelSettings, lm_from_name
+
+    settings = ModelSettings(api_base=options.api_base, api_key=options.api_key)
+    return lm_from_name(name, settings) if name is not None else None
+
+
+def _print_progress(text: str) -> None:
+    err.print(plain(text), soft_wrap=True)
+
+
+def _print_alignment(alignment: Alignment, written: Path | None, *, as_json: bool) -> None:
+    print_warnings(alignment.warnings)
+    if as_json:
+        names = ("kept", "gain", "before", "after", "dev_before", "dev_after", "attempts", "spend", "shown", "warnings")
+        figures = {name: getattr(alignment, name) for name in names}
+        print_json({**figures, "judge": None if written is None else str(written)})
+        return
+    lines = alignment.summary().splitlines()
+    end = "nothing is written" if written is None else f"written to {written}"
+    print_lines([*(line for line in lines if line not in alignment.warnings), f"judge: {end}"])
+
+
+def calibrate(
+    run: RunPath,
+    labels: LabelsPaths = None,
+    rubric: RubricOption = None,
+    level: LevelOption = 0.95,
+    as_json: JsonOption = False,
+) -> None:
+    """Correct a run's mean score, and the rates of its criteria, by people's labels of a part of it.
+
+    Exit codes: 0 done; 2 bad usage or bad input.
+    """
+    from rubric_integrations.trust import calibrate as calibrate_run
+
+    require_level(level)
+    require_different([run, *(labels or ())], "the run, and the labels that people gave")
+    with refuse_bad_input(run, *(labels or ())):
+        loaded, run_rubric = load_run(run), load_rubric(rubric)
+        answers = load_people_labels(labels or (), loaded, run_rubric)
+        result = calibrate_run(loaded, answers, rubric=run_rubric, level=level)
+    print_warnings(result.warnings)
+    if as_json:
+        print_json(result)
+    else:
+        _print_calibration(result, level)
+
+
+def _print_calibration(result: Calibration, level: float) -> None:
+    print_lines(result.score_lines)
+    columns = ("criterion", "answer", "judge", "corrected", "labels")
+    table = figures_table(f"Rates [{level:.0%} intervals]", columns, text=["criterion", "answer"])
+    for name, row in result.criteria.items():
+        for answer, rate, judged in row.rates:
+            table.add_row(plain(name), plain(answer), figure(judged), plain(with_limits(rate)), f"{rate.n:,}")
+    out.print(table)
+
+
+def certify(
+    cheap: Annotated[
+        Path, typer.Argument(help="The rows, graded by the cheap judge alone: a file that `grade --out` wrote.")
+    ],
+    truth: Annotated[
+        Path,
+        typer.Argument(
+            help="People's labels of a random part of it; or the run of the expensive judge on the same rows, or on a "
+            "random sample of them."
+        ),
+    ],
+    alpha: Annotated[float, typer.Option(help="The highest rate of wrong answers among those that are kept.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="The probability that this promise does not hold.")] = 0.1,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the confidence from which on a cheap judge may be trusted, for `grade --escalate-below`.
+
+    Exit codes: 0 certified; 1 nothing can be certified; 2 bad usage or bad input.
+    """
+    from rubric_integrations.runs.files import is_run_file
+    from rubric_integrations.trust import certify as certify_run
+
+    require_different([cheap, truth], "the run of the cheap judge, and labels or the run of the expensive judge")
+    with refuse_bad_input(cheap, truth):
+        run = load_run(cheap)
+        answers = load_run(truth) if is_run_file(truth) else load_labels(truth, run, None)
+        certificate = certify_run(run, answers, alpha=alpha, delta=delta)
+    print_warnings(certificate.warnings)
+    if as_json:
+        print_json(certificate)
+    else:
+        _print_certificate(certificate)
+    if certificate.threshold is None:
+        raise typer.Exit(Exit.NOT_PASSED)
+
+
+def _print_certificate(certificate: Certificate) -> None:
+    columns = ("confidence", "kept", "labelled", "wrong", "at most", "holds")
+    table = figures_table("Thresholds, the highest first", columns, text=["holds"])
+    for step in certificate.steps:
+        table.add_row(
+            repr(step.threshold), f"{step.share:.0%}", f"{step.kept:,}", f"{step.errors:,}", figure(step.bound),
+            "yes" if step.holds else "no",
+        )  # fmt: skip
+    out.print(table)
+    print_lines([certificate.headline])
+
+
+def probe(
+    judge: Annotated[
+        str,
+        typer.Option(
+            help="The model to probe, such as openai/gpt-5-mini, or the file of an aligned judge.",
+            rich_help_panel=JudgeOptions.panel,
+        ),
+    ],
+    judge_options: OneJudgeOptions,
+    grader: Annotated[GraderOptions, Only("max_concurrency")],
+    out_file: Annotated[Path | None, typer.Option("--out", help="Write the full report to this file (JSON).")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False,
+) -> None:
+    """Measure how often attacks in a submission change a judge's verdict.
+
+    Structural attacks forge parts of the prompt or of the reply. They are checked without a model and must all fail.
+    Behavioural attacks try to persuade the judge: how often they succeed is reported as a rate.
+
+    Exit codes: 0 done; 1 a structural attack succeeded; 2 bad usage; 3 the judge answered no question.
+    """
+    from rubric_integrations.redteam.trials import run_probe
+
+    report_file = OutputFile(out_file, option="--out", overwrite=overwrite) if out_file else None
+    try:
+        with ExitStack() as stack:
+            # Opened first, so that no call is paid for if the file cannot be written.
+            file = stack.enter_context(report_file) if report_file else None
+            report = run_probe(judge_options.make_judge(judge), grader.max_concurrency, out)
+            if file:
+                file.write(report.model_dump_json(indent=2) + "\n")
+    except (ValueError, TypeError) as error:
+        refuse(str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    if report.baseline_failures == report.baseline:
+        raise typer.Exit(Exit.JUDGE_FAILED)
+    raise typer.Exit(Exit.NOT_PASSED if report.breaches else Exit.DONE)

@@ -1,0 +1,577 @@
+"""The commands `label` and `plan`, and the reading of runs, human labels and rubrics for all commands about trust.
+
+Annotators answer on a page or in the terminal, without seeing the judge's answers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+import webbrowser
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+
+import typer
+from rich.console import Console
+from rich.rule import Rule
+
+from rubric_integrations._util.json import read_json_lines
+from rubric_integrations._util.terminal import plain
+from rubric_integrations.cli.console import UNDEFINED, Exit, err, figures_table, out, print_json, print_lines, refuse
+from rubric_integrations.cli.outputs import LABELS_FILE, PAGE, OutputFile, partial_path
+
+if TYPE_CHECKING:
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.files import RunFile
+    from rubric_integrations.scoring.labels import LabelledJudgment
+    from rubric_integrations.trust.planning import JudgmentToLabel
+
+
+def label(
+    run: Annotated[Path, typer.Argument(help="A file that `grade --out` wrote.")],
+    n: Annotated[
+        int,
+        typer.Option(
+            "--n", min=1, help="How many submissions to draw; with --by-verdict, how many judgments of each verdict."
+        ),
+    ] = 50,
+    by_verdict: Annotated[
+        bool, typer.Option("--by-verdict", help="Draw judgments of each verdict on each criterion, also of rare ones.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Which draw; the same seed draws the same.")] = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("label.html"),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file of --output if it exists and is no report page.")
+    ] = False,
+    open_page: Annotated[
+        bool | None,
+        typer.Option("--open/--no-open", help="Open the page in a browser; by default if stdout is a terminal."),
+    ] = None,
+    terminal: Annotated[
+        bool, typer.Option("--terminal", help="Ask in the terminal, and write no page. Repeat the command to go on.")
+    ] = False,
+    labels: Annotated[
+        Path, typer.Option("--out", help="With --terminal: the file of labels, to which each answer is added.")
+    ] = Path("labels.jsonl"),
+    rater: Annotated[str, typer.Option(help="With --terminal: your name, which each label carries.")] = "",
+) -> None:
+    """Draw judgments of a run, and let people answer them without seeing the judge's answers.
+
+    It writes a page that is used with the keyboard and exports the labels, or asks in the terminal.
+
+    Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted (Ctrl-C), with the labels so far written.
+    """
+    from rubric_integrations.runs.files import RunFileError, read_run
+    from rubric_integrations.trust.planning import choose_for_labels
+
+    if terminal and not rater.strip():
+        refuse("--terminal needs --rater: name who answers, or the labels of several people could not be separated")
+    if rater and not terminal:
+        refuse("--rater is for --terminal: the page asks for the name")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            loaded = read_run(run)
+            drawn = choose_for_labels(loaded, n, by_verdict=by_verdict, seed=seed)
+        for warning in caught:
+            err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
+        if terminal:
+            _ask(run, drawn, labels, rater.strip())
+        else:
+            _write_page(run, loaded, drawn, output, overwrite=overwrite, open_page=open_page)
+    except (RunFileError, ImportError, ValueError) as error:
+        refuse(str(error))
+
+
+def _write_page(
+    path: Path,
+    run: RunFile,
+    drawn: list[JudgmentToLabel],
+    output: Path,
+    *,
+    overwrite: bool,
+    open_page: bool | None,
+) -> None:
+    from rubric_integrations.reporting.page.render import page_parts
+
+    file = OutputFile(output, option="--output", overwrite=overwrite, inputs=[path], replaces=PAGE)
+    parts = page_parts([run], to_label=drawn)
+    with file:
+        for part in parts:
+            file.write(part)
+    out.print(plain(f"{output}: {len(drawn):,} judgments to label. Open it in a browser."), soft_wrap=True)
+    if out.is_terminal if open_page is None else open_page:
+        webbrowser.open(output.resolve().as_uri())
+
+
+def _ask(run: Path, drawn: list[JudgmentToLabel], path: Path, rater: str) -> None:
+    # A process that was killed has left its labels in the file beside this one.
+    file = OutputFile(
+        path, option="--out", overwrite=False, inputs=[run], replaces=LABELS_FILE, keep_partial=True
+    )  # fmt: skip
+    session = TerminalLabels(drawn, rater, [path, partial_path(path)])
+    with file:
+        for line in session.lines:
+            file.write(line)
+        is_interrupted = False
+        try:
+            for line in session.ask(out):
+                file.write(line)
+        except KeyboardInterrupt:
+            is_interrupted = True
+    out.print(plain(f"\n{path}: {session.done:,} of {len(drawn):,} judgments labelled by {rater}."), soft_wrap=True)
+    if is_interrupted:
+        raise typer.Exit(Exit.INTERRUPTED)
+
+
+# What makes the submission of a label the same as that of a row.
+_TEXTS = ("response", "thinking", "query", "reference", "context")
+_HINTS = "n note, s skip, b back, q end"
+
+_Key = tuple[str, str, str]
+
+
+class TerminalLabels:
+    """Asks one rater for the judgments that the file of labels does not have yet.
+
+    Args:
+        drawn: The judgments to label, in the order in which they are shown.
+        rater: Who answers.
+        paths: The files of labels that may exist. Their labels are kept.
+
+    Attributes:
+        lines: The lines of these files, each once.
+    """
+
+    def __init__(self, drawn: Sequence[JudgmentToLabel], rater: str, paths: Sequence[Path]):
+        self.lines = list(dict.fromkeys(line for path in paths if path.exists() for line in _lines_of(path)))
+        self._drawn = drawn
+        self._rater = rater
+        records = [cast("dict[str, Any]", json.loads(line)) for line in self.lines]
+        self._labelled = {
+            (str(record.get("id")), str(record.get("criterion")), str(record.get("requirement")))
+            for record in records
+            if record.get("rater") == rater
+        }
+
+    @property
+    def done(self) -> int:
+        """The number of drawn judgments with a label by this rater."""
+        return sum(_key(item) in self._labelled for item in self._drawn)
+
+    def ask(self, console: Console) -> Iterator[str]:
+        """Ask for each judgment without a label, and yield the line of each answer, until all are shown or `q`.
+
+        After `b`, the judgment before is asked again, and its later label counts.
+
+        Raises:
+            KeyboardInterrupt: The rater pressed Ctrl-C.
+        """
+        open_items = [item for item in self._drawn if _key(item) not in self._labelled]
+        at = 0
+        while at < len(open_items):
+            item = open_items[at]
+            _show(console, item, f"{self.done + 1} of {len(self._drawn)}")
+            answer, note = _read_answer(console, item.answers)
+            if answer == "q":
+                return
+            if answer == "b":
+                at = max(0, at - 1)
+                continue
+            if answer != "s":
+                self._labelled.add(_key(item))
+                yield self._line(item, answer, note)
+            at += 1
+
+    def _line(self, item: JudgmentToLabel, verdict: str, note: str) -> str:
+        texts = item.submission.model_dump(mode="json", exclude_none=True) if item.submission else {}
+        record = {
+            "id": item.id, "criterion": item.criterion, "requirement": item.requirement, "verdict": verdict,
+            "judged": item.judged, "reason": note, "rater": self._rater, "sampled": item.sampled, "blind": True,
+            "submission": {name: texts[name] for name in _TEXTS if texts.get(name)},
+        }  # fmt: skip
+        return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _key(item: JudgmentToLabel) -> _Key:
+    return item.id, item.criterion, item.requirement
+
+
+def _lines_of(path: Path) -> Iterator[str]:
+    try:
+        for number, record in read_json_lines(path):
+            if not isinstance(record, dict):
+                refuse(f"{path}:{number}: is {type(record).__name__}, not a label: name another file with --out")
+            yield json.dumps(record, ensure_ascii=False) + "\n"
+    except (OSError, ValueError) as error:
+        refuse(f"{error}: name another file with --out")
+
+
+def _show(console: Console, item: JudgmentToLabel, progress: str) -> None:
+    console.print(Rule(plain(f"{progress}: {item.id}")))
+    submission = item.submission
+    if submission is not None:
+        steps = submission.trajectory.text() if submission.trajectory else None
+        documents = [(f"Document {number}", text) for number, text in enumerate(submission.context, start=1)]
+        texts = [
+            ("Task", submission.query), ("Response", submission.response), ("Reference", submission.reference),
+            *documents, ("Steps", None if submission.show_trajectory == "as_response" else steps),
+        ]  # fmt: skip
+        for title, text in texts:
+            if text:
+                console.print(title, style="bold")
+                console.print(plain(text), soft_wrap=True)
+                console.print()
+    console.print(plain(item.criterion), style="bold")
+    console.print(plain(item.requirement), soft_wrap=True)
+    offered = "   ".join(f"{number} {answer}" for number, answer in enumerate(item.answers, start=1))
+    other = "" if item.answers else "type = and your answer, or =CANNOT_ASSESS"
+    console.print(plain(f"{offered}{other}   ({_HINTS})"), style="cyan", soft_wrap=True)
+
+
+def _read_answer(console: Console, answers: Sequence[str]) -> tuple[str, str]:
+    """Read keys until one decides: return the answer, or `s`, `b` or `q`, and the note."""
+    note = ""
+    while True:
+        try:
+            typed = console.input("> ").strip()
+        except EOFError:
+            return "q", note
+        if typed in ("s", "b", "q"):
+            return typed, note
+        if typed == "n":
+            note = console.input("note: ").strip()
+        elif typed.isdecimal() and 1 <= int(typed) <= len(answers):
+            return answers[int(typed) - 1], note
+        elif typed.startswith("=") and typed[1:].strip() and not answers:
+            return typed[1:].strip(), note
+        else:
+            console.print(plain(f"{typed!r} is no answer ({_HINTS})"), style="yellow")
+
+
+# Reading less takes less than a second.
+_LARGE = 5_000_000
+
+RunPath = Annotated[Path, typer.Argument(help="The run: a file that `grade --out` wrote.")]
+LabelsPaths = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="People's labels of a part of this run, drawn at random or by verdict: one file, or one for each rater. "
+        "By default, the `labels` that the rows of the run have, if they cover all of them."
+    ),
+]
+RubricOption = Annotated[
+    Path | None,
+    typer.Option(help="The run's rubric: needed if groups make its score."),
+]
+LevelOption = Annotated[float, typer.Option(help="The level of the intervals, above 0 and below 1.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
+
+
+@contextmanager
+def refuse_bad_input(*files: Path) -> Generator[None]:
+    """End the command with one line if the block raises an error about its input; show that large files are read.
+
+    Warnings, such as the one about a last line that was cut off, are printed on stderr.
+
+    Args:
+        files: The files that the block reads.
+    """
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    names = " and ".join(str(path) for path in files)
+    status = err.status(plain(f"reading {names}")) if size > _LARGE and err.is_terminal else None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if status:
+            status.start()
+        try:
+            yield
+        # Errors of runs, labels and rubrics are values that cannot be used.
+        except (ValueError, OSError, ImportError) as error:
+            refuse(str(error))
+        finally:
+            if status:
+                status.stop()
+    for warning in caught:
+        err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
+
+
+def require_level(level: float) -> None:
+    """Refuse a level of intervals that is not between 0 and 1."""
+    if not 0 < level < 1:
+        refuse(f"--level must be above 0 and below 1, got {level!r}: 0.95 is usual")
+
+
+def require_different(files: Sequence[Path], what: str) -> None:
+    """Refuse one file in place of two, under any name.
+
+    Args:
+        files: The files.
+        what: What they should be, for the message.
+    """
+    for first, second in combinations(files, 2):
+        if first.exists() and second.exists() and first.samefile(second):
+            refuse(f"{second}: is the same file as {first}: name {what}")
+
+
+def load_run(path: Path) -> RunFile:
+    """Read a run into memory, since its figures need its rows several times.
+
+    Raises:
+        RunFileError: The file is no run.
+    """
+    from rubric_integrations.runs.files import read_run
+
+    return read_run(path, in_memory=True)
+
+
+def load_rubric(path: Path | None) -> Rubric | None:
+    """Read the rubric of a run; None without one.
+
+    Raises:
+        RubricError: (a ValueError) The file is no rubric.
+    """
+    from rubric_integrations.rubric.rubric import Rubric
+
+    return Rubric.from_file(path) if path else None
+
+
+def load_labels(path: Path, run: RunFile | None, rubric: Rubric | None) -> list[LabelledJudgment]:
+    """Read people's labels.
+
+    Args:
+        path: The file of labels.
+        run: The run that was labelled; None if it has not been graded yet.
+        rubric: Its rubric; if None, the run tells the criteria.
+
+    Raises:
+        LabelsError: (a ValueError) The file cannot be read, has no labels, or is about another rubric.
+        ChosenLabelsError: (a ValueError) People chose all that they labelled.
+    """
+    from rubric_integrations.trust.matching import require_drawn
+
+    labels = _read_labels(path, run, rubric)
+    require_drawn(labels)
+    return labels
+
+
+def load_people_labels(paths: Sequence[Path], run: RunFile, rubric: Rubric | None) -> list[LabelledJudgment]:
+    """Read the labels of one file or several; without a file, those that the rows of the run have."""
+    if not paths:
+        return load_own_labels(run, rubric)
+    return [label for path in paths for label in load_labels(path, run, rubric)]
+
+
+def load_own_labels(run: RunFile, rubric: Rubric | None) -> list[LabelledJudgment]:
+    """Read the labels that the rows of a run have, as their file of responses had them.
+
+    Args:
+        run: The run.
+        rubric: Its rubric; if None, the run tells the criteria.
+
+    Raises:
+        LabelsError: (a ValueError) No row has labels, or one has another criterion.
+        ChosenLabelsError: (a ValueError) They cover only a part of the run.
+    """
+    from rubric_integrations.trust import ChosenLabelsError, LabelsError, read_labels
+
+    try:
+        labels = read_labels(run, rubric)
+    except LabelsError as error:
+        raise LabelsError(f"{error}; or name a file of labels after the run") from None
+    if all(label.sampled == "chosen" for label in labels):
+        raise ChosenLabelsError(
+            f"the rows have {len(labels):,} labels, which do not cover all of the run: nothing tells whether they were "
+            "drawn or chosen. Name a file of labels, with `sampled` on each line; in Python, pass "
+            "`read_labels(run, sampled='random')`"
+        )
+    return labels
+
+
+def require_matching(labels: Sequence[LabelledJudgment], matched: int, paths: Sequence[Path], run: Path) -> None:
+    """Refuse labels of which none counts for the run.
+
+    Args:
+        labels: The labels.
+        matched: How many of them were drawn and belong to a judgment of the run.
+        paths: Their files.
+        run: The file of the run.
+    """
+    if not matched:
+        drawn = [label for label in labels if label.sampled != "chosen"]
+        others = ", without the `chosen` ones," if len(drawn) < len(labels) else ""
+        refuse(
+            f"{', '.join(map(str, paths))}: none of its {len(drawn):,} labels{others} belongs to a judgment of {run}: "
+            "labels are matched by the submission and by the words of the criterion; name the run that was labelled"
+        )
+
+
+def _read_labels(path: Path, run: RunFile | None, rubric: Rubric | None) -> list[LabelledJudgment]:
+    from rubric_integrations.trust import read_labels
+
+    return read_labels(path, rubric, run=run) if rubric else read_labels(path, run)
+
+
+# How well judges follow people, from barely to very well, if nobody knows it yet.
+_CORRELATIONS = (0.0, 0.5, 0.7, 0.9)
+
+
+class _Figure(NamedTuple):
+    """What labels should correct: a mean score with a standard deviation, or a rate."""
+
+    name: str
+    judged: int
+    rate: float | None = None
+    sd: float | None = None
+
+    @property
+    def spread(self) -> float:
+        return math.sqrt(self.rate * (1 - self.rate)) if self.rate is not None else self.sd or 0.0
+
+
+def plan(
+    run: Annotated[
+        Path | None,
+        typer.Argument(help="A run, which tells --judged, --sd and --rate of each criterion.", show_default=False),
+    ] = None,
+    half_width: Annotated[
+        float | None, typer.Option(help="Half the width of the interval that you want, such as 0.05.")
+    ] = None,
+    judged: Annotated[int | None, typer.Option(min=1, help="The number of judged submissions.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0, max=1, help="The expected rate of a criterion.")] = None,
+    sd: Annotated[
+        float | None, typer.Option(min=0, help="The expected standard deviation of the scores, in place of --rate.")
+    ] = None,
+    correlation: Annotated[
+        float | None,
+        typer.Option(min=-1, max=1, help="The expected correlation of the judge with people; by default several."),
+    ] = None,
+    min_score: Annotated[
+        float | None, typer.Option(help="How many submissions does a gate on this mean score need at least?")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="The probability of a wrong decision of that gate.")] = 0.05,
+    level: LevelOption = 0.95,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how many labels give a corrected figure the interval of a width, and what a gate needs at least.
+
+    Exit codes: 0 done; 2 bad usage or bad input.
+    """
+    from rubric_integrations.trust.planning import FEWEST_LABELS
+
+    require_level(level)
+    if half_width is None and min_score is None:
+        refuse("plan needs --half-width, for the number of labels, or --min-score, for that of a gate's submissions")
+    if half_width is not None and not 0 < half_width < math.inf:
+        refuse(f"--half-width must be above 0, got {half_width!r}: 0.05 is an interval of 0.05 to each side")
+    with refuse_bad_input(*([run] if run else [])):
+        figures = _figures(run, judged, rate, sd) if half_width is not None else []
+        correlations = _CORRELATIONS if correlation is None else (correlation,)
+        labels = [_labels(one, half_width, correlations, level) for one in figures] if half_width is not None else []
+        fewest = _fewest(min_score, alpha) if min_score is not None else None
+    if as_json:
+        print_json(
+            {
+                "half_width": half_width,
+                "level": level,
+                "fewest_labels": FEWEST_LABELS,
+                "labels": [
+                    {"figure": one.name, "judged": one.judged, "rate": one.rate, "sd": one.sd, "correlation": r,
+                     "labels": count}
+                    for one, counts in zip(figures, labels, strict=True)
+                    for r, count in zip(correlations, counts, strict=True)
+                ],
+                "gate": fewest,
+            }
+        )  # fmt: skip
+        return
+    if half_width is not None:
+        _print_labels(figures, labels, correlations, half_width, level)
+        lines = [
+            f"Fewer than {FEWEST_LABELS} labels are not recommended, whatever the width: the intervals are uneven."
+        ]
+        print_lines([*_impossible(figures, labels, level), *lines])
+    if fewest is not None:
+        print_lines(
+            [
+                f"A gate on a mean score of {min_score:g} at alpha = {alpha:g} needs at least {fewest['fixed']:,} "
+                f"submissions, all perfect, and {fewest['sequential']:,} if it is looked at after each."
+            ]
+        )
+
+
+def _figures(run: Path | None, judged: int | None, rate: float | None, sd: float | None) -> list[_Figure]:
+    """Return what to plan for: the options' figure, or the mean score and each binary criterion of the run."""
+    if run is None:
+        if judged is None or (rate is None) == (sd is None):
+            raise ValueError("plan needs --judged and exactly one of --rate and --sd, or a run, which tells them")
+        return [_Figure("a rate" if rate is not None else "the mean score", judged, rate, sd)]
+    if judged is not None or rate is not None or sd is not None:
+        raise ValueError("--judged, --rate and --sd come from the run: leave them out, or leave out the run")
+    return _figures_of(load_run(run))
+
+
+def _figures_of(run: RunFile) -> list[_Figure]:
+    import numpy as np
+
+    reports = [row.report for row in run.rows if row.report and not row.report.failed_count]
+    scores = [report.score for report in reports if report.score is not None]
+    if len(scores) < 2:
+        raise ValueError(f"{run.name}: has {len(scores)} scored submissions, and the spread needs two at least")
+    answers: dict[str, list[str]] = {}
+    for report in reports:
+        for entry in report.criteria:
+            if entry.verdict is not None:
+                answers.setdefault(entry.name, []).append(entry.verdict)
+    binary = {name: verdicts for name, verdicts in answers.items() if {"MET", "UNMET"} & set(verdicts)}
+    rates = [_Figure(name, len(of), rate=of.count("MET") / len(of)) for name, of in binary.items()]
+    return [_Figure("the mean score", len(scores), sd=float(np.std(scores, ddof=1))), *rates]
+
+
+def _labels(figure: _Figure, half_width: float, correlations: tuple[float, ...], level: float) -> list[int | None]:
+    from rubric_integrations.trust import plan_labels
+
+    return [
+        plan_labels(half_width, judged=figure.judged, rate=figure.rate, sd=figure.sd, correlation=value, level=level)
+        for value in correlations
+    ]
+
+
+def _fewest(min_score: float, alpha: float) -> dict[str, float]:
+    from rubric_integrations.trust import fewest_to_pass
+
+    fixed, sequential = (fewest_to_pass(min_score, alpha, sequential=value) for value in (False, True))
+    return {"min_score": min_score, "alpha": alpha, "fixed": fixed, "sequential": sequential}
+
+
+def _print_labels(
+    figures: list[_Figure], labels: list[list[int | None]], correlations: tuple[float, ...], half_width: float,
+    level: float,
+) -> None:  # fmt: skip
+    title = f"Labels for \N{PLUS-MINUS SIGN}{half_width:g} ({level:.0%}), by the judge's correlation r with people"
+    headings = [f"r = {value:g}" for value in correlations]
+    table = figures_table(title, ("figure", "judged", "rate", "sd", *headings), text=["figure"])
+    for one, counts in zip(figures, labels, strict=True):
+        spread = (UNDEFINED if value is None else f"{value:.3g}" for value in (one.rate, one.sd))
+        texts = ("impossible" if count is None else f"{count:,}" for count in counts)
+        table.add_row(plain(one.name), f"{one.judged:,}", *spread, *texts)
+    out.print(table)
+
+
+def _impossible(figures: list[_Figure], labels: list[list[int | None]], level: float) -> list[str]:
+    """Say for which figures the width cannot be reached, and which width can."""
+    from rubric_integrations.trust.statistics import normal_quantile
+
+    lines: list[str] = []
+    for one, counts in zip(figures, labels, strict=True):
+        if None in counts:
+            narrowest = normal_quantile(level) * one.spread / math.sqrt(one.judged)
+            lines.append(
+                f"{one.name}: impossible; labels for all {one.judged:,} submissions give "
+                f"\N{PLUS-MINUS SIGN}{narrowest:.3f}: judge more submissions, or accept a wider interval."
+            )
+    return lines

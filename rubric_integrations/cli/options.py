@@ -1,0 +1,564 @@
+"""Options that several commands share, as records, and what commands make of them: judges, a grader, rows, a ledger.
+
+A command takes a record as one parameter, and `with_flat_signature` gives Typer the options of its fields. An option
+has one name, one default and, unless a command needs its own (`Only`), one help text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import partial
+from importlib import import_module
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+import typer
+
+from rubric_integrations._util.text import url_without_secrets
+from rubric_integrations.cli.console import refuse
+
+if TYPE_CHECKING:
+    from rubric_integrations.graders import Grader
+    from rubric_integrations.judges import Judge
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.ledger import RunLedger
+    from rubric_integrations.submission.inputs import Row
+
+Strategy = Literal["per-criterion", "one-shot", "holistic"]
+
+
+class Only:
+    """The fields of a record that a command has as options; the other fields keep their defaults.
+
+    Args:
+        names: Fields whose help text is that of the record.
+        texts: Fields with a help text for this command.
+    """
+
+    def __init__(self, *names: str, **texts: str):
+        self.names = {*names, *texts}
+        self.texts = texts
+
+
+def with_flat_signature(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose parameters are the options that Typer reads, made from those that the command has.
+
+    A parameter with a dataclass as its type becomes one parameter for each field with a `typer.Option` in its type, or
+    for those that `Only` names: `judges: JudgeOptions` becomes `--judge`, `--escalate-to` and so on. The command is
+    called with the dataclass. A dataclass with a `panel` has its options in a panel with this title in `--help`.
+
+    Raises:
+        ValueError: `Only` names a field that the dataclass does not have as an option.
+    """
+    parameters: list[Parameter] = []
+    records: dict[str, tuple[type[Any], list[str]]] = {}
+    for parameter in signature(command, eval_str=True).parameters.values():
+        is_annotated = get_origin(parameter.annotation) is Annotated
+        record, *extras = get_args(parameter.annotation) if is_annotated else (parameter.annotation,)
+        if isinstance(record, type) and is_dataclass(record):
+            options = list(_options_of(record, extras))
+            records[parameter.name] = record, [option.name for option in options]
+            parameters += options
+        else:
+            # Keyword-only, since a required option may come after one with a default.
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+
+    def flat_command(**values: Any) -> None:
+        for name, (record, options) in records.items():
+            values[name] = record(**{option: values.pop(option) for option in options})
+        command(**values)
+
+    flat_command.__name__, flat_command.__doc__ = command.__name__, command.__doc__
+    flat_command.__dict__["__signature__"] = Signature(parameters)
+    return flat_command
+
+
+def _options_of(record: type[Any], extras: Sequence[object]) -> Iterator[Parameter]:
+    only = next((extra for extra in extras if isinstance(extra, Only)), None)
+    types = get_type_hints(record, include_extras=True)
+    options = [field for field in fields(record) if get_origin(types[field.name]) is Annotated]
+    if only and (unknown := only.names - {field.name for field in options}):
+        raise ValueError(f"`Only` names {sorted(unknown)}, which are no options of {record.__name__}")
+    for field in options:
+        if only and field.name not in only.names:
+            continue
+        base, option = get_args(types[field.name])
+        option = copy(option)
+        option.rich_help_panel = getattr(record, "panel", None)
+        if only and field.name in only.texts:
+            option.help = only.texts[field.name]
+        default = Parameter.empty if field.default is MISSING else field.default
+        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[base, option])
+
+
+ModulesOption = Annotated[
+    list[str] | None,
+    typer.Option("--import", metavar="MODULE", help="Import a Python module that registers custom metrics."),
+]
+
+
+# Without a repr, which would show the key.
+@dataclass(frozen=True, repr=False)
+class JudgeOptions:
+    """The judges of a command, their server and their settings."""
+
+    panel: ClassVar[str] = "Judge"
+
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; the file of an aligned judge, such as "
+            "judge.json; or offline, without a model, the default. Several are a panel, which votes.",
+        ),
+    ] = None
+    escalate_to: Annotated[
+        str | None,
+        typer.Option(help="Ask --judge first, and this expensive model where it is not sure; several must agree."),
+    ] = None
+    escalate_below: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="The confidence below which it is not: see the command `certify`."),
+    ] = None
+    api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Key of that server. The variable RUBRIC_INTEGRATIONS_API_KEY keeps it out of the shell's history."
+        ),
+    ] = None
+    judge_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A setting of the model: temperature, max_tokens, seed, reasoning_effort, service_tier, "
+            "system_prompt, confidence, name or header.NAME.",
+        ),
+    ] = None
+
+    @property
+    def judges(self) -> list[str]:
+        """The names of the judges, without the one of `--escalate-to`."""
+        return self.judge or ["offline"]
+
+    @property
+    def uses_model(self) -> bool:
+        """Whether a judge has a model, whose judgments are worth storing."""
+        return has_model(self.judges[0]) or self.escalate_to is not None
+
+    @property
+    def display_name(self) -> str:
+        """The names of all judges, as messages and files have them."""
+        return " then ".join(filter(None, (", ".join(self.judges), self.escalate_to)))
+
+    def make_judge(self, judge: str, *, confidence: bool = False) -> Judge:
+        """Make a judge of a model, of a judge's file or without a model, whatever `--judge` and `--escalate-to` are.
+
+        Args:
+            judge: The model's name, the file of an aligned judge, or `offline`.
+            confidence: Whether the model states how sure it is.
+
+        Raises:
+            ValueError: The model name is empty, a setting is unknown or has a wrong value, the base URL or a setting
+                goes with a judge that has no model, or the file is not that of an aligned judge.
+        """
+        from rubric_integrations.judges import LMJudge, ModelSettings, as_judge, judge_file_of
+
+        settings = parse_judge_options(self.judge_option or ())
+        server = {"api_base": self.api_base, "api_key": self.api_key}
+        if not has_model(judge):
+            chosen = {**server, "judge_option": self.judge_option or None}
+            for name, value in chosen.items():
+                if value is not None:
+                    option = f"--{name.replace('_', '-')}"
+                    raise ValueError(f"`{option}` has no effect on the judge {judge!r}: leave it out, or name a model")
+            return as_judge(judge)
+        if file := judge_file_of(judge):
+            from rubric_integrations.judges.lm_judge import load_judge
+
+            for fixed in ("system_prompt", "confidence", "name"):
+                if fixed in settings:
+                    raise ValueError(
+                        f"`--judge-option` {fixed!r} has no effect on {file}, whose prompts decide: leave it out"
+                    )
+            return load_judge(file, ModelSettings(**server, **settings))
+        settings.setdefault("confidence", confidence)
+        own = {name: settings.pop(name) for name in ("system_prompt", "confidence", "name") if name in settings}
+        return LMJudge(judge, settings=ModelSettings(**server, **settings), **own)
+
+    def make_judges(self) -> list[Judge]:
+        """Make one judge, the judges of a panel, or a cascade, all with the same base URL and settings.
+
+        Raises:
+            ValueError: As for `make_judge`; a judge without a model is on a panel; only one of `escalate_to` and
+                `escalate_below` is set; the judges make no cascade; or several models would get one name.
+        """
+        judges, settings = self.judges, parse_judge_options(self.judge_option or ())
+        if len({*judges, self.escalate_to} - {None}) > 1 and "name" in settings:
+            raise ValueError(
+                "`--judge-option` 'name' would give one name to several models, and the ledger would take their "
+                "judgments for each other's: leave it out, or name one model"
+            )
+        if self.escalate_to is not None:
+            return [self._make_cascade(self.escalate_to)]
+        if self.escalate_below is not None:
+            raise ValueError("`--escalate-below` has no effect without `--escalate-to`: name the expensive model there")
+        if len(judges) > 1 and (named := [judge for judge in judges if not has_model(judge)]):
+            raise ValueError(
+                f"`--judge` {named[0]!r} beside other judges uses no model, and abstains where they vote: leave it out "
+                "(criteria with a check are decided in code with every judge)"
+            )
+        return [self.make_judge(judge) for judge in judges]
+
+    def _make_cascade(self, expensive: str) -> Judge:
+        from rubric_integrations.judges import Cascade, as_judge
+
+        if self.escalate_below is None:
+            raise ValueError(
+                "`--escalate-to` needs `--escalate-below`, the confidence below which a question is escalated: "
+                "`certify` prints one; with 0, only failures, abstentions and differing verdicts are escalated"
+            )
+        states_confidence = self.escalate_below > 0
+        # A judge without a model takes no settings: they are for the other judges.
+        cheap = [
+            self.make_judge(judge, confidence=states_confidence) if has_model(judge) else as_judge(judge)
+            for judge in self.judges
+        ]
+        return Cascade(cheap, self.make_judge(expensive), self.escalate_below)
+
+
+@dataclass(frozen=True)
+class GraderOptions:
+    """The settings of a grader.
+
+    Attributes:
+        normalize: Whether scores are in [0, 1]; if not, they are sums of weights. It is an option of `serve` alone.
+    """
+
+    panel: ClassVar[str] = "Grading"
+
+    strategy: Annotated[
+        Strategy, typer.Option(help="One call per criterion, one call for all criteria, or one score of the whole.")
+    ] = "per-criterion"
+    stop_when_decided: Annotated[
+        bool,
+        typer.Option(
+            "--stop-when-decided", help="Skip the criteria of a submission that can no longer change `passed`."
+        ),
+    ] = False
+    cannot_assess: Annotated[
+        Literal["skip", "zero", "partial", "fail"], typer.Option(help="How an abstention counts.")
+    ] = "skip"
+    on_failure: Annotated[
+        Literal["raise", "abstain", "worst_case"],
+        typer.Option(help="After a judge failure: leave the submission ungraded, or count the failure as this."),
+    ] = "raise"
+    max_concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent calls to the judge.")] = 64
+    max_retries: Annotated[int, typer.Option(min=0, help="Retries after a failed call or an unreadable reply.")] = 2
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one call.")] = 120.0
+    max_outage: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for a judge that does not reply, before the run ends.")
+    ] = 300.0
+    step_limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Show judges at most this many characters of a tool's result in a trajectory, and how many are "
+            "omitted. By default all.",
+        ),
+    ] = None
+    chunk_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1_000,
+            help="Judge longer responses in parts of at most this many characters: a criterion is met if any part "
+            "meets it. By default whole.",
+        ),
+    ] = None
+    normalize: bool = True
+
+    def make_grader(self, judges: list[Judge]) -> Grader:
+        """Make the grader, with one judge or a panel.
+
+        Raises:
+            ValueError: An option does not go with the strategy.
+            TypeError: A judge cannot do what the strategy needs.
+        """
+        from rubric_integrations.graders import (
+            CallLimits,
+            PerCriterionGrader,
+            PerCriterionOneShotGrader,
+            RubricAsJudgeGrader,
+        )
+
+        shared: dict[str, Any] = {
+            "judges": judges,
+            "cannot_assess": self.cannot_assess,
+            "on_failure": self.on_failure,
+            "max_retries": self.max_retries,
+            "normalize": self.normalize,
+            "limits": CallLimits(
+                max_concurrency=self.max_concurrency,
+                timeout=self.timeout,
+                max_outage=self.max_outage,
+                step_limit=self.step_limit,
+                chunk_size=self.chunk_size,
+            ),
+        }
+        if self.strategy == "per-criterion":
+            return PerCriterionGrader(**shared, stop_when_decided=self.stop_when_decided)
+        if self.stop_when_decided:
+            raise ValueError(
+                "`--stop-when-decided` goes with `--strategy per-criterion`: with "
+                f"{self.strategy} one call answers everything"
+            )
+        return PerCriterionOneShotGrader(**shared) if self.strategy == "one-shot" else RubricAsJudgeGrader(**shared)
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """Where the rows of a file have their parts, and the rubrics that they name."""
+
+    panel: ClassVar[str] = "Rows"
+
+    query: Annotated[str | None, typer.Option(help="The task, for rows without a `query`.")] = None
+    response_column: Annotated[str | None, typer.Option(help="The column of the responses, if not `response`.")] = None
+    query_column: Annotated[str | None, typer.Option(help="The column of the tasks, if not `query`.")] = None
+    reference_column: Annotated[
+        str | None, typer.Option(help="The column of exemplary responses, if not `reference`.")
+    ] = None
+    id_column: Annotated[str | None, typer.Option(help="The column of the ids, if not `id`.")] = None
+    rubric_column: Annotated[str | None, typer.Option(help="The column of the rows' own rubrics, if not `rubric`.")] = (
+        None
+    )
+    library: Annotated[
+        Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
+    ] = None
+
+    def reader(self, path: Path) -> Callable[[], Iterator[Row]]:
+        """Return a function that reads the rows of a file of responses."""
+        from rubric_integrations.submission.files import read_responses
+
+        return partial(
+            read_responses, path, self.query, response_column=self.response_column, query_column=self.query_column,
+            reference_column=self.reference_column, id_column=self.id_column, rubric_column=self.rubric_column,
+        )  # fmt: skip
+
+
+# Without a repr, which would show the password of a URL.
+@dataclass(frozen=True, repr=False)
+class LedgerOptions:
+    """The ledger of a run, and the limits that are counted in it."""
+
+    panel: ClassVar[str] = "Ledger and limits"
+
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            help="Store each judgment in this file, or in the PostgreSQL database of this URL, so that none is "
+            "requested twice. By default a file beside --out, if a model judges and --out is a file."
+        ),
+    ] = None
+    resume: Annotated[
+        bool | None,
+        typer.Option(
+            "--resume/--no-resume", help="Reuse the judgments in the ledger (the default if it exists), or ignore them."
+        ),
+    ] = None
+    max_cost: Annotated[float | None, typer.Option(min=0, help="Stop before spending more US dollars.")] = None
+    max_calls: Annotated[int | None, typer.Option(min=0, help="Stop before making more calls.")] = None
+    run_name: Annotated[
+        str | None,
+        typer.Option(
+            "--run", help="Let --max-cost and --max-calls hold for all processes that use this name and this ledger."
+        ),
+    ] = None
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import modules by name, from the working directory or the installed packages."""
+    if names:
+        sys.path.insert(0, str(Path.cwd()))
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as error:  # noqa: BLE001 -- a module of the user's may raise anything
+            reason = str(error).partition("\n")[0]
+            refuse(f"`--import` {name!r} cannot be imported: {type(error).__name__}: {reason}")
+
+
+def refuse_unregistered_metrics(rubric: Rubric, source: str) -> None:
+    """Refuse a rubric with a custom metric that is not registered, before calls are paid for."""
+    from rubric_integrations.checks.metrics import unregistered_metrics
+    from rubric_integrations.reporting.validation import unregistered_fault
+
+    for where, name in unregistered_metrics(rubric)[:1]:
+        refuse(f"{source}: {unregistered_fault(where, name)}")
+
+
+class _Kind(NamedTuple):
+    """The type of an option's value, and its name in messages."""
+
+    convert: Callable[[str], float | str | bool]
+    name: str
+
+
+def _read_flag(value: str) -> bool:
+    if value not in ("true", "false"):
+        raise ValueError
+    return value == "true"
+
+
+_NUMBER, _WHOLE, _TEXT = _Kind(float, "a number"), _Kind(int, "a whole number"), _Kind(str, "text")
+_FLAG = _Kind(_read_flag, "true or false")
+
+JUDGE_OPTIONS: dict[str, _Kind] = {
+    "temperature": _NUMBER,
+    "max_tokens": _WHOLE,
+    "seed": _WHOLE,
+    "reasoning_effort": _TEXT,
+    "service_tier": _TEXT,
+    "system_prompt": _TEXT,
+    "confidence": _FLAG,
+    "name": _TEXT,
+}
+"""The keys of `--judge-option` beside `header.NAME`: arguments of `LMJudge`."""
+
+_HEADER = "header."
+
+
+def has_model(judge: str) -> bool:
+    """Whether `--judge` names a model, and no judge that has none."""
+    from rubric_integrations.judges import NAMED_JUDGES
+
+    return judge not in NAMED_JUDGES
+
+
+def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:
+    """Parse `key=value` texts to arguments of `LMJudge`.
+
+    Raises:
+        ValueError: A key is unknown or repeated, or a value has the wrong type. The message shows the value only in the
+            last case, since that of a header or an unknown key may be a credential.
+
+    Example:
+        >>> parse_judge_options(["temperature=0", "seed=7", "header.X-Team=evals"])
+        {'temperature': 0.0, 'seed': 7, 'headers': {'X-Team': 'evals'}}
+    """
+    headers: dict[str, str] = {}
+    settings: dict[str, Any] = {}
+    for option in options:
+        key, separator, value = option.partition("=")
+        if not separator:
+            shown = re.split(r"[:\s]", option)[0]
+            raise ValueError(f"`--judge-option` {shown!r} must be KEY=VALUE, such as temperature=0")
+        if key.startswith(_HEADER):
+            _add_header(headers, key, value)
+            continue
+        if key not in JUDGE_OPTIONS:
+            close = difflib.get_close_matches(key, JUDGE_OPTIONS, n=1)
+            known = f"known are {', '.join(JUDGE_OPTIONS)} and {_HEADER}NAME"
+            hint = f"did you mean `{close[0]}`?" if close else known
+            if key.startswith("header"):
+                hint = f"write `{_HEADER}NAME=VALUE`"
+            raise ValueError(f"`--judge-option` {key!r} is not a known key: {hint}")
+        if key in settings:
+            raise ValueError(f"`--judge-option` has {key!r} twice: the first value would be lost, so remove one")
+        kind = JUDGE_OPTIONS[key]
+        try:
+            settings[key] = kind.convert(value)
+        except ValueError:
+            raise ValueError(f"`--judge-option` {key}={value!r}: must be {kind.name}") from None
+    return settings | ({"headers": headers} if headers else {})
+
+
+def without_secrets(arguments: Sequence[str]) -> list[str]:
+    """Replace what may be secret in the arguments of a command: keys, values of headers, and parts of URLs.
+
+    Example:
+        >>> without_secrets(["--judge-option", "header.X-Team=evals", "--api-key", "sk-1", "--api-base=https://me:pw@host"])
+        ['--judge-option', 'header.X-Team=VALUE', '--api-key', 'KEY', '--api-base=https://host']
+    """
+    shown: list[str] = []
+    for previous, argument in zip(["", *arguments], arguments, strict=False):
+        if previous in _HIDE:
+            shown.append(_HIDE[previous](argument))
+            continue
+        option, separator, value = argument.partition("=")
+        shown.append(f"{option}={_HIDE[option](value)}" if separator and option in _HIDE else argument)
+    return shown
+
+
+def _hide_key(_value: str) -> str:
+    return "KEY"
+
+
+def _hide_header(value: str) -> str:
+    return re.sub(r"^(header\.[^=]*=).*", r"\1VALUE", value, flags=re.DOTALL)
+
+
+def _hide_password(address: str) -> str:
+    from rubric_integrations.runs.ledger.addresses import address_text
+
+    return address_text(address)
+
+
+# What to print in place of the values of options that may be secret.
+_HIDE: dict[str, Callable[[str], str]] = {
+    "--api-key": _hide_key,
+    "--api-base": url_without_secrets,
+    "--judge-option": _hide_header,
+    "--ledger": _hide_password,
+}
+
+
+def _add_header(headers: dict[str, str], key: str, value: str) -> None:
+    name = key.removeprefix(_HEADER)
+    if not name:
+        raise ValueError(f"`--judge-option` {key!r} needs the name of a header: write `{_HEADER}NAME=VALUE`")
+    if name.lower() in map(str.lower, headers):
+        raise ValueError(f"`--judge-option` has {key!r} twice: the first value would be lost, so remove one")
+    headers[name] = value
+
+
+LedgerAddress = Path | str
+"""The path of a ledger's file, or the URL of a database as a text."""
+
+
+def ledger_address(text: str) -> LedgerAddress:
+    """Return the address that an option or an argument names, and refuse what is neither a path nor a ledger's URL."""
+    from rubric_integrations.runs.ledger.addresses import path_of
+    from rubric_integrations.runs.ledger.base import LedgerError
+
+    try:
+        return path_of(text) or text
+    except LedgerError as error:
+        refuse(str(error))
+
+
+def ledger_exists(address: LedgerAddress | None) -> bool:
+    """Whether there is a ledger: a file that exists, or a database, whose tables are made on first use."""
+    return address.exists() if isinstance(address, Path) else address is not None
+
+
+def open_ledger(address: LedgerAddress) -> RunLedger:
+    """Open a ledger, and refuse one that cannot be used."""
+    from rubric_integrations.runs.ledger import LedgerError
+    from rubric_integrations.runs.ledger import open_ledger as open_by_address
+
+    try:
+        return open_by_address(address)
+    except LedgerError as error:
+        refuse(str(error))
+
+
+def open_ledger_of_run(address: LedgerAddress | None, run_name: str | None) -> RunLedger | None:
+    """Open the ledger of a run, if it has one; a run that several processes share needs one."""
+    if address is None and run_name is not None:
+        refuse(f"--run {run_name}: name the ledger that its processes share, with --ledger")
+    return None if address is None else open_ledger(address)

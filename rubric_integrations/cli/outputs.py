@@ -1,0 +1,444 @@
+"""The files that commands write. Each appears complete or not at all.
+
+A command never writes to an input, a ledger or a rubric, and replaces an existing file only with `--overwrite`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
+
+from rubric_integrations.cli.console import refuse, unwritable
+from rubric_integrations.cli.options import LedgerAddress
+
+if TYPE_CHECKING:
+    from rubric_integrations.runs.summary import Graded
+
+# SQLite keeps files with these suffixes beside a database that is open.
+_BESIDE_LEDGER = ("-wal", "-shm", "-journal")
+_SQLITE = b"SQLite format 3\0"
+_RUBRIC_SUFFIXES = (".json", ".yaml", ".yml")
+# Bytes at the beginning of a file that show what it is. A line of a run file begins with the graded text.
+_HEAD = 1_000_000
+
+RUN_FILE = re.compile(rb'\A\{"id": [^\n]*"passed": (?:true|false)')
+"""How a file of reports begins, as `grade --out` writes it."""
+
+PAGE = re.compile(rb'\A<!doctype html>\n[^\0]{,400}<meta name="generator" content="rubric-integrations">')
+"""How a page begins, as `report` writes it."""
+
+LABELS_FILE = re.compile(rb'\A\{"id": ?"[^\n]*"verdict": ?"[^\n]*"sampled": ?"')
+"""How a file of labels begins, as `label` writes it, and as a page exports it."""
+
+JUNIT_FILE = re.compile(rb"\A<\?xml [^\n]*\n<testsuites\b")
+"""How a JUnit file begins."""
+
+
+def partial_path(path: Path) -> Path:
+    """Return the file that is written until `path` is complete: beside it, with the suffix `.partial`."""
+    target = path.resolve()
+    return target.with_name(f"{target.name}.partial")
+
+
+def ledger_files(ledger: LedgerAddress | None) -> list[Path]:
+    """Return the files of a ledger: the database, and those that SQLite keeps beside it; none of one with a URL."""
+    return [Path(f"{ledger}{suffix}") for suffix in ("", *_BESIDE_LEDGER)] if isinstance(ledger, Path) else []
+
+
+def is_regular(path: Path) -> bool:
+    """Return whether a path is a file or none yet, not a device, a pipe or a folder."""
+    # Where a shell redirects its output to a file, /dev/stdout is that file, which the shell must not lose by a rename.
+    is_device = path.absolute().parts[1:2] in (("dev",), ("proc",))
+    return not is_device and (path.is_file() or not path.exists())
+
+
+def is_folder(path: str) -> bool:
+    """Return whether a user means a folder of Parquet files: it ends with a slash, or has such files already."""
+    return path.endswith(("/", os.sep)) or any(Path(path).glob("part-*.parquet"))
+
+
+def refuse_inputs(option: str, output: Path, inputs: Iterable[Path]) -> None:
+    """Refuse an output file that is one of the command's inputs, under any name.
+
+    Args:
+        option: The option that names the output, for the message.
+        output: The file to write.
+        inputs: The files that the command reads, or writes by another option.
+    """
+    for path in inputs:
+        if _is_same_file(output, path):
+            refuse(
+                f"`{option}` {output} is {path}, which is read by this command or is one of its other files: name "
+                "another file, since this one would be overwritten"
+            )
+        if is_regular(output) and _is_same_file(partial_path(output), path):
+            refuse(
+                f"`{option}` {output} is written as {partial_path(output).name} until it is complete, and that file is "
+                "read by this command: name another file"
+            )
+
+
+def refuse_existing(
+    option: str, output: Path, *, overwrite: bool, replaces: re.Pattern[bytes] | None, may_be_rubric: bool
+) -> None:
+    """Refuse to replace a folder, a ledger, a rubric, or another file without the user's consent.
+
+    Args:
+        option: The option that names the output, for the messages.
+        output: The file to write.
+        overwrite: Whether the user allows to replace an existing file, which never includes a ledger.
+        replaces: How a file begins that may be replaced without `overwrite`; None if there is no such file.
+        may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
+    """
+    if output.is_dir():
+        refuse(f"`{option}` {output} is a folder: name a file in it")
+    if not is_regular(output):
+        return
+    for path in (output, partial_path(output)):
+        if _is_of_database(path):
+            refuse(
+                f"`{option}` {output}: {path.name} is a ledger or another SQLite database: name another file, since "
+                "its judgments would be lost"
+            )
+    if not output.exists():
+        return
+    head = _head(output)
+    # A run that a limit ended before its first row left an empty file.
+    if not overwrite and not (replaces and (not head or replaces.search(head))):
+        refuse(f"{output}: exists: name another file, or pass --overwrite, which deletes its contents")
+    if not may_be_rubric and _is_rubric(output):
+        refuse(f"`{option}` {output} is a rubric: name another file, since the rubric would be overwritten")
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    # `samefile` knows links and the case rules of the file system; `resolve` compares files that do not exist yet.
+    try:
+        return one.resolve() == other.resolve() or one.samefile(other)
+    except (OSError, RuntimeError):
+        return False
+
+
+def _is_of_database(path: Path) -> bool:
+    """Whether a path is an SQLite database, or a file that SQLite keeps beside one."""
+    names = [path.name, *(path.name.removesuffix(suffix) for suffix in _BESIDE_LEDGER)]
+    return any(_head(path.parent / name, len(_SQLITE)) == _SQLITE for name in names)
+
+
+def _is_rubric(path: Path) -> bool:
+    from rubric_integrations.rubric.rubric import Rubric, RubricError
+
+    if path.suffix.lower() not in _RUBRIC_SUFFIXES:
+        return False
+    try:
+        Rubric.from_file(path)
+    except RubricError:
+        return False
+    return True
+
+
+def _head(path: Path, size: int = _HEAD) -> bytes:
+    try:
+        # To open a pipe would wait for its writer.
+        if not path.is_file():
+            return b""
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+try:
+    import fcntl
+except ImportError:
+    # Windows refuses by itself to rename a file that another process has open.
+    fcntl = None
+
+
+class OutputFile:
+    r"""A text file in UTF-8 that appears complete or not at all.
+
+    The text is written to a file beside it (see `partial_path`), flushed after each `write`, and renamed when the block
+    ends without an exception. In the block, that file is locked: another process that would write the same output is
+    refused. A symbolic link stays a link, an existing file keeps its mode, and a device or a pipe is written directly.
+    If the file cannot be written, the command ends with `Exit.BAD_INPUT`. A lone surrogate is written as its escape,
+    `\ud800`, which JSON reads back.
+
+    The constructor ends the command with `Exit.BAD_INPUT` if this file must not be written: see `output_checks`.
+
+    Args:
+        path: The file.
+        option: The option that names it, for the messages.
+        overwrite: Whether the user allows to replace an existing file.
+        inputs: The files that the command reads, or writes by another option; these are never replaced.
+        replaces: How an existing file begins that may be replaced without `overwrite`; None if there is no such file.
+        may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
+        keep_partial: Whether the file beside it remains if the block ends with an exception.
+
+    Attributes:
+        path: The file.
+        is_direct: Whether it is a device or a pipe: what is written there cannot be sorted later.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        option: str,
+        overwrite: bool,
+        inputs: Iterable[Path] = (),
+        replaces: re.Pattern[bytes] | None = None,
+        may_be_rubric: bool = False,
+        keep_partial: bool = False,
+    ):
+        refuse_inputs(option, path, inputs)
+        refuse_existing(option, path, overwrite=overwrite, replaces=replaces, may_be_rubric=may_be_rubric)
+        self.path = path
+        self._is_new = not path.exists()
+        self._target = path.resolve()
+        self._partial = partial_path(path)
+        self._keep_partial = keep_partial
+        self.is_direct = not is_regular(path)
+        self._is_unfinished = False
+        self._file: BinaryIO | None = None
+        self._lock: int | None = None
+        # The place, the position and the length of each text that has a place.
+        self._placed: list[tuple[int, int, int]] = []
+
+    @property
+    def left_partial(self) -> Path | None:
+        """The file with the text so far that remains after an exception; None if there is none."""
+        return self._partial if self._keep_partial and not self.is_direct and self._partial.exists() else None
+
+    def write(self, text: str, place: int | None = None) -> None:
+        """Write text, which other processes can read when this returns.
+
+        Args:
+            text: The text.
+            place: A number by which the texts are sorted when the file is complete, unless it is written directly. Give
+                one to all texts or to none.
+        """
+        if self._file is None:
+            raise ValueError("the file is open only in the block of its `with` statement")
+        data = text.encode("utf-8", "backslashreplace")
+        try:
+            if place is not None and not self.is_direct:
+                self._placed.append((place, self._file.tell(), len(data)))
+            self._file.write(data)
+            self._file.flush()
+        except OSError as error:
+            refuse(unwritable(self.path, error))
+        # At once, since what would be written until the end of the block would be lost.
+        if not self.is_direct and not _is_open_as(self._file.fileno(), self._partial):
+            refuse(f"{self.path}: cannot be written: {self._partial} was deleted or replaced meanwhile")
+
+    def leave_unfinished(self) -> None:
+        """At the end of the block, leave the text in the file beside this one if this one existed before."""
+        self._is_unfinished = not self._is_new
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException as error:
+            self._unlock()
+            if isinstance(error, OSError):
+                refuse(unwritable(self.path, error))
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if self._file:
+                self._file.close()
+            if self.is_direct:
+                return
+            is_empty = self._partial.stat().st_size == 0
+            if kind is None and not self._is_unfinished:
+                self._publish()
+            elif is_empty or not self._keep_partial:
+                self._partial.unlink(missing_ok=True)
+        except OSError as failure:
+            if kind is None:
+                refuse(unwritable(self.path, failure))
+        finally:
+            self._unlock()
+
+    def _open(self) -> None:
+        if self.is_direct:
+            # A duplicate of the descriptor shares its position: opened by name, a file that the shell redirects to
+            # would be written from its beginning, over what this process prints.
+            self._file = open(os.dup(1) if str(self.path) == "/dev/stdout" else self.path, "wb")  # noqa: PTH123, SIM115
+            return
+        self._lock_partial()
+        if self._is_new and self._target.exists():
+            if self._partial.stat().st_size == 0:
+                self._partial.unlink()
+            refuse(f"{self.path}: exists now, and did not when this command began: name another file")
+        self._file = self._partial.open("wb")
+        if self._target.is_file():
+            shutil.copymode(self._target, self._partial)
+
+    def _lock_partial(self) -> None:
+        """Lock the file beside this one, which another process may have, until `_unlock` or the end of this process."""
+        while fcntl and self._lock is None:
+            lock = os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                refuse(
+                    f"{self.path}: another command is writing it now: wait for its end, or name another file, since "
+                    "what both write would be mixed"
+                )
+            except OSError:
+                # A file system without locks.
+                os.close(lock)
+                return
+            # Between the two calls, the other process may have renamed the file: then it is no longer the partial one.
+            if _is_open_as(lock, self._partial):
+                self._lock = lock
+            else:
+                os.close(lock)
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _publish(self) -> None:
+        if self._is_new and self._target.exists():
+            refuse(
+                f"{self.path}: exists now, and did not when this command began: it is unchanged, and what it was to "
+                f"contain is in {self._partial}"
+            )
+        in_order = sorted(self._placed)
+        if in_order == self._placed:
+            self._partial.replace(self._target)
+            return
+        # A copy is sorted, so that a crash or a full disk leaves all texts in the partial file.
+        with tempfile.NamedTemporaryFile(dir=self._target.parent, prefix=f"{self._target.name}.", delete=False) as copy:
+            try:
+                with self._partial.open("rb") as texts:
+                    for _, position, length in in_order:
+                        texts.seek(position)
+                        copy.write(texts.read(length))
+                copy.close()
+                shutil.copymode(self._partial, copy.name)
+                Path(copy.name).replace(self._target)
+            except BaseException:
+                Path(copy.name).unlink(missing_ok=True)
+                raise
+        self._partial.unlink()
+
+
+def _is_open_as(descriptor: int, path: Path) -> bool:
+    """Return whether an open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def open_document(output: Path | None, *, overwrite: bool, inputs: Iterable[Path] = ()) -> OutputFile | None:
+    """Return the file of `--output`, or None for stdout, and refuse one that must not be written.
+
+    Args:
+        output: The file; None means stdout.
+        overwrite: Whether an existing file may be replaced.
+        inputs: The files that the command reads.
+    """
+    if output is None:
+        return None
+    return OutputFile(output, option="--output", overwrite=overwrite, inputs=inputs, may_be_rubric=True)
+
+
+def print_document(
+    document: dict[str, Any], output: OutputFile | None, syntax: Literal["json", "yaml"] = "yaml"
+) -> None:
+    """Write a document as YAML or JSON.
+
+    Args:
+        document: The document.
+        output: The file; a name that ends in `.json` is written as JSON. None means stdout.
+        syntax: The syntax for stdout and for files with another ending.
+    """
+    from rubric_integrations.formats.parsing import dump
+
+    text = dump(document, "json" if output and output.path.suffix == ".json" else syntax)
+    if output is None:
+        print(text, end="")  # noqa: T201 -- rich would wrap lines and read markup
+        return
+    with output as file:
+        file.write(text)
+
+
+class ParquetOutput:
+    """The Parquet files of a run, which appear when they are whole (see `write_parquet`).
+
+    The constructor ends the command with `Exit.BAD_INPUT` if they must not be written.
+
+    Args:
+        path: A file that ends in `.parquet`, or a folder.
+        overwrite: Whether the user allows to replace existing grades.
+        resumes: Whether the run resumes an earlier one, whose grades are replaced without `overwrite`.
+        inputs: The files that the command reads, or writes by another option; these are never replaced.
+
+    Attributes:
+        is_direct: True: a file of grades cannot be sorted later, so that the results must come in order.
+        left_partial: None: what is not whole cannot be read, and is removed.
+    """
+
+    is_direct = True
+    left_partial: Path | None = None
+
+    def __init__(self, path: Path, *, overwrite: bool, resumes: bool, inputs: Iterable[Path]):
+        from rubric_integrations.runs.tables import GradesWriter, earlier_grades, is_grades_file, is_grades_path
+
+        self._path, self._is_unfinished = path, False
+        try:
+            earlier = earlier_grades(path)
+            if is_grades_path(path):
+                own = resumes and all(map(is_grades_file, earlier))
+                refuse_inputs("--out", path, inputs)
+                refuse_existing("--out", path, overwrite=overwrite or own, replaces=None, may_be_rubric=False)
+            elif any(file.resolve().parent == path.resolve() for file in inputs):
+                refuse(f"`--out` {path} is the folder of a file that this command reads or writes: name another folder")
+            elif earlier and not (overwrite or resumes):
+                refuse(f"{earlier[0]}: exists: name another folder, or pass --overwrite, which replaces its grades")
+            self._writer = GradesWriter(path)
+        except (FileExistsError, ImportError) as error:
+            refuse(f"`--out` {path}: {error}")
+        self._is_new = not earlier
+
+    def write(self, graded: Graded) -> None:
+        """Write a result."""
+        try:
+            self._writer.write(graded)
+        except OSError as error:
+            refuse(unwritable(self._path, error))
+
+    def leave_unfinished(self) -> None:
+        """At the end of the block, keep the earlier grades, if there are any, in place of those of some rows."""
+        self._is_unfinished = not self._is_new
+
+    def __enter__(self) -> Self:
+        try:
+            self._writer.open()
+        except OSError as error:
+            refuse(unwritable(self._path, error))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._writer.close(is_whole=kind is None and not self._is_unfinished)
+        except OSError as failure:
+            refuse(unwritable(self._path, failure))

@@ -1,0 +1,131 @@
+"""The commands about rubric files: `validate`, `convert`, `migrate` and `schema`."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rubric_integrations._util.terminal import plain
+from rubric_integrations.cli.console import Exit, err, out, refuse
+from rubric_integrations.cli.options import ModulesOption, import_modules
+from rubric_integrations.cli.outputs import open_document, print_document
+
+if TYPE_CHECKING:
+    from rubric_integrations.reporting.validation import CheckedFile
+
+
+OutputOption = Annotated[
+    Path | None, typer.Option(help="The file to write, .json or .yaml. By default YAML on stdout.")
+]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output if it exists.")]
+
+
+def convert(
+    rubric: Annotated[Path, typer.Argument(help="A rubric file in any supported format.")],
+    to: Annotated[str, typer.Option(help="The format to write: native, or the name of another one, such as agentv.")],
+    rubric_format: Annotated[
+        str | None,
+        typer.Option("--from", help="The format of the file, such as healthbench. By default it is detected."),
+    ] = None,
+    output: OutputOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write a rubric in another format. What a rubric or the other format cannot hold is listed on stderr.
+
+    Exit codes: 0 written, with or without losses; 2 the rubric is invalid, the format is unknown or cannot express it,
+    or the file cannot be written.
+    """
+    from rubric_integrations.formats.parsing import load
+    from rubric_integrations.formats.registry import read_document, reading_losses, write_document
+
+    file = open_document(output, overwrite=overwrite, inputs=[rubric])
+    try:
+        content, source = load(rubric)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the parts that are listed below
+            document, losses = write_document(read_document(content, source, rubric_format), to)
+            losses = reading_losses(content, rubric_format) + losses
+    except ValueError as error:  # a RubricError, or an unknown format, whose message names the known ones
+        refuse(str(error))
+    print_document(document, file)
+    for loss in losses:
+        err.print(plain(f"lost: {loss}"), style="yellow", soft_wrap=True)
+
+
+def migrate(
+    rubric: Annotated[Path, typer.Argument(help="An OpenRubricRL file of an older schema.")],
+    to_version: Annotated[str, typer.Option(help="The version to write into a file that has none.")] = "1.0.0",
+    output: OutputOption = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Update an OpenRubricRL file to the current schema: adds a `version`, and an `explanation` to every example.
+
+    Exit codes: 0 written; 2 the file cannot be read, or is invalid in other ways.
+    """
+    from rubric_integrations.formats import openrubricrl
+    from rubric_integrations.formats.parsing import load
+    from rubric_integrations.rubric.rubric import RubricError
+
+    file = open_document(output, overwrite=overwrite, inputs=[rubric])
+    try:
+        document, changes = openrubricrl.migrate(load(rubric)[0], to_version)
+        openrubricrl.read(document, str(rubric))
+    except RubricError as error:
+        refuse(str(error))
+    print_document(document, file)
+    for change in changes or ["nothing to change"]:
+        err.print(plain(change), soft_wrap=True)
+
+
+def schema(
+    output: Annotated[Path | None, typer.Option(help="The file to write. By default stdout.")] = None,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Print the JSON Schema of the native rubric format, for editors and validators.
+
+    Exit codes: 0 written; 2 bad usage, or the file cannot be written.
+    """
+    from rubric_integrations.formats.native import json_schema
+
+    print_document(json_schema(), open_document(output, overwrite=overwrite), "json")
+
+
+def validate(
+    rubrics: Annotated[list[Path], typer.Argument(help="Rubric files, YAML or JSON, in any supported format.")],
+    modules: ModulesOption = None,
+    report: Annotated[
+        Literal["text", "json", "sarif"], typer.Option("--format", help="Text to read, or JSON or SARIF for tools.")
+    ] = "text",
+    warnings: Annotated[
+        bool, typer.Option("--warnings/--no-warnings", help="Whether to print warnings for valid files.")
+    ] = True,
+) -> None:
+    """Check rubric files. Prints one line per fault, with its place, its field and how to fix it, and warnings.
+
+    Exit codes: 0 all files are valid; 1 a file is not; 2 bad usage.
+    """
+    from rubric_integrations.reporting.validation import as_json, as_sarif, check_file
+
+    import_modules(modules or ())
+    files = [check_file(path) for path in rubrics]
+    if report == "text":
+        _print_text(files, warnings)
+    else:
+        print(as_json(files) if report == "json" else as_sarif(files))  # noqa: T201 -- rich would wrap the lines
+    raise typer.Exit(Exit.NOT_PASSED if any(file.faults for file in files) else Exit.DONE)
+
+
+def _print_text(files: list[CheckedFile], warnings: bool) -> None:
+    for file in files:
+        for fault in file.faults:
+            err.print(plain(f"{file.path}: {fault}"), style="red", soft_wrap=True)
+        for warning in file.warnings if warnings else ():
+            out.print(plain(f"{file.path}: warning: {warning}"), style="yellow", soft_wrap=True)
+        if file.summary:
+            out.print(plain(f"{file.path}: valid: {file.summary}"), soft_wrap=True)
+    if len(files) > 1:
+        invalid = sum(bool(file.faults) for file in files)
+        out.print(plain(f"{len(files)} files: {len(files) - invalid} valid, {invalid} invalid"), soft_wrap=True)

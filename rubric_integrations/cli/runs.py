@@ -1,0 +1,286 @@
+"""The commands about finished runs: `compare`, `report` and `rescore`. None of them calls a model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rubric_integrations._util.terminal import plain
+from rubric_integrations.cli.console import (
+    MAX_RANKED,
+    UNDEFINED,
+    Exit,
+    err,
+    figures_table,
+    out,
+    print_json,
+    print_lines,
+    print_warnings,
+    refuse,
+    with_limits,
+)
+from rubric_integrations.cli.labelling import (
+    JsonOption,
+    LevelOption,
+    RubricOption,
+    load_labels,
+    load_rubric,
+    load_run,
+    refuse_bad_input,
+    require_different,
+    require_level,
+)
+from rubric_integrations.cli.options import ledger_address, ledger_exists, open_ledger
+from rubric_integrations.cli.outputs import PAGE, OutputFile, ledger_files
+
+if TYPE_CHECKING:
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.files import RunFile
+    from rubric_integrations.runs.summary import Graded
+    from rubric_integrations.scoring.labels import LabelledJudgment
+    from rubric_integrations.trust import RunComparison
+
+
+MixedOption = Annotated[
+    bool,
+    typer.Option(
+        "--mixed", help="Allow rows that the runs grade by different rubrics, whose scores measure different things."
+    ),
+]
+
+
+def compare(
+    before: Annotated[Path, typer.Argument(help="The first run: a file that `grade --out` wrote.")],
+    after: Annotated[Path, typer.Argument(help="The second run, over the same inputs with the same ids.")],
+    labels: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="People's labels of a random part of the inputs, in both runs: one file with both, or the first "
+            "run's and then the second run's. They correct the difference."
+        ),
+    ] = None,
+    margin: Annotated[float, typer.Option(min=0, help="How much lower the second run's mean score may be.")] = 0.0,
+    cluster_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SEPARATOR",
+            help="Rows are samples of one input if their ids are equal up to the last SEPARATOR: with /, the rows "
+            "q1/1 and q1/2.",
+        ),
+    ] = None,
+    gate: Annotated[bool, typer.Option("--gate", help="Exit with 1 if the second run is worse.")] = False,
+    mixed: MixedOption = False,
+    rubric: RubricOption = None,
+    level: LevelOption = 0.95,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two runs over the same inputs: the scores, the passed rows, and each criterion.
+
+    The second run is better if its mean score is surely higher, worse if it is surely lower by more than --margin, and
+    otherwise the comparison is unclear.
+
+    Exit codes: 0 done; 1 the second run is worse (--gate); 2 bad usage or bad input.
+    """
+    from rubric_integrations.trust import compare_runs
+    from rubric_integrations.trust.comparison import rubric_mismatch
+
+    require_level(level)
+    require_different([before, after], "two runs")
+    if labels and len(labels) > 2:
+        refuse(f"--labels are {len(labels)} files: name one, or one for each run")
+    with refuse_bad_input(before, after):
+        first, second, run_rubric = load_run(before), load_run(after), load_rubric(rubric)
+        if not mixed and (mismatch := rubric_mismatch([first, second])):
+            raise ValueError(
+                f"the runs are of different rubrics: {mismatch}: pass --mixed to compare them nevertheless"
+            )
+        if cluster_by is not None:
+            _require_separator(cluster_by, first)
+        result = compare_runs(
+            first, second, labels=_load_labels(labels, first, second, run_rubric), rubric=run_rubric, level=level,
+            cluster=_input_of(cluster_by) if cluster_by else None, margin=margin,
+        )  # fmt: skip
+    if result.corrected is not None and not result.corrected.n:
+        refuse("--labels: no input has labels of each criterion in both runs: label the same inputs in both")
+    print_warnings(result.warnings)
+    if as_json:
+        print_json(result)
+    else:
+        _print(result, margin, level)
+    if gate and result.decision == "worse":
+        err.print(plain(f"gate failed: --gate: {after} is worse than {before}"), style="red", soft_wrap=True)
+        raise typer.Exit(Exit.NOT_PASSED)
+
+
+def _load_labels(
+    paths: list[Path] | None, first: RunFile, second: RunFile, rubric: Rubric | None
+) -> list[LabelledJudgment] | None:
+    if not paths:
+        return None
+    both = first._replace(rows=[*first.rows, *second.rows])
+    of_files = [both] if len(paths) == 1 else [first, second]
+    return [label for path, run in zip(paths, of_files, strict=True) for label in load_labels(path, run, rubric)]
+
+
+def _require_separator(separator: str, run: RunFile) -> None:
+    if not separator or not any(separator in row.id for row in run.rows):
+        raise ValueError(
+            f"--cluster-by {separator!r}: no id of the first run has it, such as {run.rows[0].id!r}: name what "
+            "separates the input from the number of the sample"
+        )
+
+
+def _input_of(separator: str) -> Callable[[str], str]:
+    return lambda row_id: row_id.rpartition(separator)[0] or row_id
+
+
+def _print(result: RunComparison, margin: float, level: float) -> None:
+    p_value = "" if result.p_value is None else f", p = {result.p_value:.3g}"
+    lines = [
+        f"{result.decision}: the mean score changed by {with_limits(result.score, signed=True)} over "
+        f"{result.inputs:,} inputs ({level:.0%} interval{p_value})."
+    ]
+    if result.score.low is None:
+        lines.append("All inputs changed alike, so that the change has no interval.")
+    if result.corrected is not None:
+        labelled = f"{result.corrected.n:,} labelled inputs, which decide"
+        lines.append(f"Corrected by {labelled}: {with_limits(result.corrected, signed=True)}.")
+    if margin:
+        state = "It is surely not" if result.is_not_worse else "It may be"
+        lines.append(f"{state} worse by more than {margin:g}.")
+    if result.detectable:
+        lines.append(f"So many inputs show a true change of {result.detectable:.3f} in 80 % of cases.")
+    if result.passed is not None:
+        lines.append(f"Share of passed rows: {with_limits(result.passed, signed=True)}.")
+    if result.unmatched:
+        lines.append(f"Rows in only one of the runs: {result.unmatched:,}.")
+    print_lines(lines)
+    table = figures_table("Criteria", ("criterion", "change", "p", "p (Holm)", "inputs"), text=["criterion"])
+    for name, row in result.criteria.items():
+        p_values = (UNDEFINED if value is None else f"{value:.3g}" for value in (row.p_value, row.adjusted))
+        change = with_limits(row.difference, signed=True)
+        table.add_row(plain(name), plain(change), *p_values, f"{row.difference.n:,}")
+    out.print(table)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="A file that `grade --out` wrote, or two to compare.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file of --output if it exists and is no report page.")
+    ] = False,
+    mixed: MixedOption = False,
+    labels: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="People's labels of the last run: the page then says how far the judge can be trusted. Repeat it for "
+            "each rater's file."
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="The page's heading; by default the rubric's name.")] = None,
+) -> None:
+    """Write an HTML page that shows one run or compares two. It is one file, and needs no server and no network.
+
+    Exit codes: 0 done; 2 bad usage or bad input.
+    """
+    from rubric_integrations.reporting.page.render import page_parts
+    from rubric_integrations.runs.files import RunFileError, read_run
+    from rubric_integrations.trust import LabelsError, read_labels
+    from rubric_integrations.trust.comparison import rubric_mismatch
+
+    if len(runs) > 2:
+        refuse(f"`runs` are {len(runs)} files: name one, or two to compare")
+    require_different(labels or [], "the file of each rater once")
+    file = OutputFile(output, option="--output", overwrite=overwrite, inputs=[*runs, *(labels or [])], replaces=PAGE)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            loaded = [read_run(path) for path in runs]
+            of_people = [label for path in labels for label in read_labels(path, loaded[-1])] if labels else None
+        for warning in caught:
+            err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
+        if not mixed and (mismatch := rubric_mismatch(loaded)):
+            refuse(f"`runs` are of different rubrics: {mismatch}: pass --mixed to show them nevertheless")
+        parts = page_parts(loaded, title, labels=of_people)
+    except (RunFileError, LabelsError, ImportError) as error:
+        refuse(str(error))
+    size = 0
+    with file:
+        for part in parts:
+            file.write(part)
+            size += len(part.encode("utf-8", "replace"))
+    out.print(plain(f"{output}: {size / 1000:,.0f} kB. Open it in a browser."), soft_wrap=True)
+
+
+def rescore(
+    ledger: Annotated[
+        str, typer.Argument(help="The ledger of a run, such as run.sqlite, or the URL of a PostgreSQL database.")
+    ],
+    rubric: Annotated[
+        Path | None,
+        typer.Option(
+            help="The new rubric, to which those are added that rows brought to the run; none, for these alone."
+        ),
+    ] = None,
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="Write one full report per line to this file (JSONL).")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False,
+    cannot_assess: Annotated[
+        Literal["skip", "zero", "partial", "fail"] | None,
+        typer.Option(help="How an abstention counts; by default as in the run."),
+    ] = None,
+) -> None:
+    """Score the submissions of a run with another rubric, without calls to a model.
+
+    The rubric that a row brought to the run is added to the new one.
+
+    Weights, names, pass marks and gates can change. Criteria with a new text have no judgments yet: those are counted.
+
+    Exit codes: 0 done; 2 bad usage or bad input.
+    """
+    from rubric_integrations.reporting.grades import ranking_table
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.files import run_line
+    from rubric_integrations.runs.rescoring import rescore as rescore_ledger
+    from rubric_integrations.runs.summary import Graded
+
+    address = ledger_address(ledger)
+    if not ledger_exists(address):
+        refuse(f"{ledger}: there is no such ledger")
+    inputs = [*ledger_files(address), *([rubric] if rubric else [])]
+    file = OutputFile(out_file, option="--out", overwrite=overwrite, inputs=inputs) if out_file else None
+    ranked: list[Graded] = []
+    count = missing = incomplete = 0
+    scores = 0.0
+    try:
+        new_rubric = Rubric.from_file(rubric) if rubric else None
+        with open_ledger(address) as opened, ExitStack() as stack:
+            sink = stack.enter_context(file) if file else None
+            for result in rescore_ledger(opened, new_rubric, cannot_assess):
+                count += 1
+                missing += result.missing
+                incomplete += bool(result.missing)
+                scores += result.score or 0.0
+                # One more than are shown: more than MAX_RANKED means that no ranking is printed.
+                if len(ranked) <= MAX_RANKED:
+                    problem = "judgments are missing" if result.missing else None
+                    ranked.append(Graded(result.row, result.report, problem))
+                if sink:
+                    sink.write(run_line(result))
+    except ValueError as error:
+        refuse(str(error))
+    if count <= MAX_RANKED:
+        out.print(ranking_table(ranked))
+    complete = count - incomplete
+    mean = f"mean {scores / complete:.3f}" if complete else "no score"
+    name = (new_rubric.name or "the rubric") if new_rubric else "the rows' own rubrics"
+    out.print(plain(f"{complete} of {count} scored by {name}: {mean}, without a call."), soft_wrap=True)
+    if missing:
+        line = f"{missing} judgments are new and would have to be requested."
+        err.print(plain(line), style="yellow", soft_wrap=True)

@@ -1,0 +1,667 @@
+"""The base classes of all graders: from a submission and a rubric to a report.
+
+A grader answers checks, metrics and criteria without evidence itself, sends the other questions to its panel of judges,
+and repeats lost questions in further rounds. Graders whose scores may come from a fallback are refused as rewards. One
+observer for each process, such as OpenTelemetry's, sees every grade.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+
+from rubric_integrations._util.event_loop import run_on_texts, run_sync
+from rubric_integrations.checks import run_check
+from rubric_integrations.checks.metrics import run_metric
+from rubric_integrations.graders.endpoint import WarmUp
+from rubric_integrations.graders.panel import PanelMember, describe_judge, make_panel, require_judges, stored_judges
+from rubric_integrations.graders.scheduler import CallLimiter, limit_judge, with_spend
+from rubric_integrations.graders.settings import (
+    CallLimits,
+    OptionDisplay,
+    Voting,
+    refuse_chunks,
+    report_omissions,
+    shown_to_judges,
+)
+from rubric_integrations.judges import as_judge
+from rubric_integrations.judges.models.errors import FILTERED
+from rubric_integrations.judges.protocol import Judge, Question, fingerprint_of, without_cache
+from rubric_integrations.judges.spend import SpendLimit
+from rubric_integrations.judges.store import JudgmentStore
+from rubric_integrations.rubric.criterion import Criterion, has_checks, questions
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.aggregate import (
+    MetricResults,
+    aggregate_answers,
+    applicable_criteria,
+    blend_metrics,
+    subtract_penalty,
+    votes_for,
+    voting_criterion,
+)
+from rubric_integrations.scoring.judgment import (
+    NO_SPEND,
+    FailureKind,
+    JudgeAnswers,
+    JudgeFailure,
+    Outcome,
+    Spend,
+    to_judgment,
+    total_spend,
+)
+from rubric_integrations.scoring.length import LengthPenalty, compute_length_penalty, least_score
+from rubric_integrations.scoring.policies import (
+    CannotAssess,
+    DefaultFallbackVerdicts,
+    OnFailure,
+    ScoringPolicies,
+    validate_abstention_policy,
+    validate_failure_policy,
+)
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds, failure_messages
+from rubric_integrations.scoring.voting import vote_is_decided
+from rubric_integrations.submission.inputs import ToGradeInput, as_submission
+from rubric_integrations.submission.submission import Submission, missing_evidence
+
+if TYPE_CHECKING:
+    from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.judges.models.names import GenerateFn
+
+
+def is_computed(question: Criterion, submission: Submission) -> bool:
+    """Whether no judge is asked about a criterion, or about a condition as a criterion."""
+    if question.check is not None:
+        return True
+    return bool(question.needs) and missing_evidence(question, submission) is not None
+
+
+def computed_answers(rubric: Rubric, submission: Submission) -> JudgeAnswers:
+    """Compute the answers to those questions of a rubric that no judge is asked about.
+
+    Without the evidence that a criterion `needs`, its check is not computed either: the criterion is an abstention.
+    """
+    answers = {index: _answer(question, submission) for index, question in enumerate(questions(rubric.criteria))}
+    outcomes = {index: answer for index, answer in answers.items() if answer is not None}
+    return JudgeAnswers(outcomes, judge="check")
+
+
+def _answer(question: Criterion, submission: Submission) -> Outcome | None:
+    if question.needs and (missing := missing_evidence(question, submission)):
+        return to_judgment(question, "CANNOT_ASSESS").model_copy(update={"reason": missing})
+    if question.check is None:
+        return None
+    try:
+        return run_check(question.check, submission)
+    except JudgeFailure as failure:
+        return failure
+
+
+def computed_metrics(rubric: Rubric, submission: Submission, policies: ScoringPolicies) -> MetricResults:
+    """Compute the hybrid metrics; one that fails is left out where failures abstain, and is 0 in other policies."""
+    values: dict[str, float | None] = {}
+    errors: dict[str, str] = {}
+    for metric in rubric.hybrid_metrics:
+        try:
+            values[metric.name] = run_metric(metric, submission)
+        except JudgeFailure as failure:
+            values[metric.name] = None if policies.on_failure in ("raise", "abstain") else 0.0
+            errors[metric.name] = str(failure)
+    return MetricResults(values, errors)
+
+
+Grade: TypeAlias = Coroutine[Any, Any, EvaluationReport]
+GradeObserver: TypeAlias = "Callable[[Grader, Rubric, object, Grade], Grade]"
+"""Receives the grader, the rubric, what is graded, and the grade as a coroutine, which it must await once.
+
+It returns the report, and raises whatever the grade raises. A grade in several rounds is observed once, as a whole.
+"""
+
+_observer: GradeObserver | None = None
+
+
+def set_observer(observer: GradeObserver | None) -> None:
+    """Observe every grade that begins from now on; None to observe none."""
+    global _observer  # noqa: PLW0603 -- one observer per process, for graders that were made before and after
+    _observer = observer
+
+
+def observed(grader: Grader, rubric: Rubric, to_grade: object, grade: Grade) -> Grade:
+    """Return a grade as the observer runs it; without an observer, the grade itself."""
+    return grade if _observer is None else _observer(grader, rubric, to_grade, grade)
+
+
+DEFAULT_VOTING, DEFAULT_LIMITS, DEFAULT_OPTIONS = Voting(), CallLimits(), OptionDisplay()
+
+
+class Grader(ABC):
+    """A way to grade: which questions to ask a judge, and in how many calls. Its subclasses are the strategies.
+
+    To change how a grader works, override `generate` (how a prompt reaches your function), `judge` (how answers are
+    obtained), `aggregate` (how answers become a report), or `grade` (everything). The failure policy, hybrid metrics
+    and the length penalty are applied around `judge` and `aggregate`.
+
+    Args:
+        judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is
+            no default: inside DSPy, a judge that is not named would use the student's own model.
+        generate_fn: An async function `(system_prompt, user_prompt) -> reply` in place of `judge`, under the name that
+            it has in the `rubric` package.
+        judges: A panel of judges in place of `judge`.
+        voting: How a panel votes.
+        system_prompt: Instructions in place of the built-in ones; goes with a model, not with a `Judge`.
+        normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
+        length_penalty: What long responses lose; in points where `normalize` is False. By default nothing.
+        cannot_assess: How an abstention is scored: `skip`, `zero`, `partial` or `fail`.
+        partial_credit: The share in [0, 1] of a positive weight that `cannot_assess="partial"` gives.
+        on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`), as
+            the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
+        default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
+        options: How judges see the options of multi-choice criteria.
+        max_retries: Retries after an unreadable reply, at least 0. A judgment that is still lost is requested once more
+            in each of two further rounds: 2 means up to five calls, and 0 one. Calls without a reply, as in an outage
+            or after a rate limit, are repeated for `CallLimits.max_outage` seconds.
+        limits: The limits on concurrent calls and on the time of each.
+
+    Raises:
+        ValueError: A setting is missing, unknown, or out of range; raised before any request.
+        TypeError: `judge` is nothing that can judge.
+    """
+
+    # Whether it judges a response in the parts of `CallLimits.chunk_size`.
+    judges_chunks = False
+
+    def __init__(
+        self,
+        judge: JudgeLike | None = None,
+        *,
+        generate_fn: GenerateFn | None = None,
+        judges: Sequence[JudgeLike] | None = None,
+        voting: Voting = DEFAULT_VOTING,
+        system_prompt: str | None = None,
+        normalize: bool = True,
+        length_penalty: LengthPenalty | None = None,
+        cannot_assess: CannotAssess = "skip",
+        partial_credit: float = 0.5,
+        on_failure: OnFailure = "raise",
+        default_fallback_verdicts: DefaultFallbackVerdicts | None = None,
+        options: OptionDisplay = DEFAULT_OPTIONS,
+        max_retries: int = 2,
+        limits: CallLimits = DEFAULT_LIMITS,
+    ):
+        if default_fallback_verdicts is not None:
+            if on_failure != "raise":
+                raise ValueError("`default_fallback_verdicts` and `on_failure` are two names of one thing: pass one")
+            on_failure = default_fallback_verdicts
+        if not self.judges_chunks:
+            refuse_chunks(type(self).__name__, limits)
+        validate_abstention_policy(cannot_assess, partial_credit)
+        validate_failure_policy(on_failure)
+        self.policies = ScoringPolicies(
+            normalize, cannot_assess, partial_credit, on_failure, voting.strategies, options.may_abstain
+        )
+        self.voting, self.options, self.length_penalty = voting, options, length_penalty
+        self.call_limiter = CallLimiter(max_retries, limits)
+        self.warm_up: WarmUp | None = None
+        self.rounds_left = _MAX_ROUNDS - 1 if max_retries else 0
+        # The answers of the earlier rounds, and the judges whose answers in this round include them.
+        self._earlier: list[Any] | None = None
+        self._continued: set[int] = set()
+        # What requests cost that were lost in the earlier rounds, by judge and criterion.
+        self._lost: dict[tuple[int, int], Spend] = {}
+        self._generate_fn = generate_fn
+        sources = [source for source in (judge, generate_fn, judges) if source is not None]
+        if len(sources) != 1 or (judges is not None and not judges):
+            raise ValueError(
+                "name exactly one of `judge`, such as 'openai/gpt-5-mini' or 'offline', `judges` and `generate_fn`; "
+                "with a default, a judge inside DSPy would run on the student's own model"
+            )
+        members: list[JudgeLike] = (
+            list(judges) if judges is not None else [self._generating_model() if judge is None else judge]
+        )
+        all_judges = [as_judge(member, system_prompt) for member in members]
+        self.panel = make_panel(all_judges, voting.weights, self.call_limiter)
+
+    async def generate(self, system_prompt: str, user_prompt: str) -> str:
+        """Send one prompt to `generate_fn`; override it to change how."""
+        if self._generate_fn is None:
+            raise TypeError("`generate` is for a grader that was made with `generate_fn`")
+        return await self._generate_fn(system_prompt, user_prompt)
+
+    def _generating_model(self) -> JudgeLike:
+        from rubric_integrations.judges.models.names import identify_function, lm_from_fn
+
+        identity = identify_function(self._generate_fn)
+        return lm_from_fn(self.generate, identity and f"{type(self).generate.__qualname__} {identity}")
+
+    async def grade(
+        self, rubric: Rubric, to_grade: ToGradeInput, *, query: str | None = None, reference: str | None = None
+    ) -> EvaluationReport:
+        """Grade one submission. `Rubric.grade` is the usual way to call it.
+
+        Args:
+            rubric: The rubric.
+            to_grade: The text, or `{"thinking": ..., "output": ...}`, chat messages, or a `Submission`.
+            query: The task that the text answers.
+            reference: An exemplary answer, to calibrate the judge.
+
+        Raises:
+            JudgeError: A criterion could not be judged and `on_failure` is `"raise"`; its `report` has the rest.
+            ValueError: There is nothing to grade, or a criterion names a judge that the grader does not have.
+        """
+        return await observed(self, rubric, to_grade, self._grade_in_rounds(rubric, to_grade, query, reference))
+
+    def grade_sync(
+        self, rubric: Rubric, to_grade: ToGradeInput, *, query: str | None = None, reference: str | None = None
+    ) -> EvaluationReport:
+        """`grade` for callers without an event loop, and for notebooks and threads that have one."""
+        return run_sync(self.grade(rubric, to_grade, query=query, reference=reference))
+
+    def check_rubric(self, rubric: Rubric) -> None:
+        """Check, before any request, that this grader has the judges that the rubric names.
+
+        Raises:
+            ValueError: A criterion names another one.
+        """
+        require_judges(rubric, self.panel)
+
+    def least_score(self, rubric: Rubric) -> float:
+        """Return the lowest score that this grader can give by a rubric, such as for an empty response."""
+        return least_score(rubric, normalize=self.policies.normalize, length_penalty=self.length_penalty)
+
+    @abstractmethod
+    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Any]:
+        """Obtain the answers of each judge, in the order of the panel."""
+
+    @abstractmethod
+    def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> EvaluationReport:
+        """Turn what `judge` returned into the report."""
+
+    @property
+    def judges(self) -> list[Judge]:
+        """The judges of the panel, in order; each is validated and limited, and may be wrapped otherwise."""
+        return [member.judge for member in self.panel]
+
+    def with_judges(self, judges: Sequence[Judge]) -> Self:
+        """Copy this grader, with its settings and its concurrency limit, and replace the judges of its panel.
+
+        Args:
+            judges: As many as the panel has, usually wrappers of `self.judges`.
+        """
+        grader, pairs = copy.copy(self), zip(self.panel, judges, strict=True)
+        grader.panel = tuple(member.with_judge(judge, self.call_limiter) for member, judge in pairs)
+        return grader
+
+    def without_cache(self) -> Self:
+        """Copy this grader with judges that use neither a cache of responses nor a store."""
+        return self.with_judges([without_cache(judge) for judge in self.judges])
+
+    def with_store(self, store: JudgmentStore, sample: int = 0) -> Self:
+        """Copy this grader with judges that look up every judgment in a store before they request it.
+
+        Args:
+            store: Where judgments are stored, such as a `Ledger`.
+            sample: The number of this sample, where the same texts are to get several independent grades.
+
+        Raises:
+            TypeError: A judge has no `fingerprint`, so that its answers cannot be distinguished from another judge's.
+        """
+        return self.with_judges(stored_judges(self.judges, store, sample))
+
+    def for_run(
+        self,
+        max_concurrency: int | None = None,
+        spend_limit: SpendLimit | None = None,
+        *,
+        max_outage: float | None = None,
+        warm_up: WarmUp | None = None,
+        may_end: bool = True,
+    ) -> Self:
+        """Copy this grader for a run of many submissions, which a judge that is down or unusable ends.
+
+        See `graders/endpoint.py` for when that is; `grade` then raises `JudgeUnusable`.
+
+        Args:
+            max_concurrency: The most calls at the same time, at least 1; by default this grader's own limit. All runs
+                of one grader with the same limit share it.
+            spend_limit: Counts and limits the calls of the run.
+            max_outage: The seconds, at least 0, for which the judge may not reply; by default as in `CallLimits`.
+            warm_up: Holds the other calls about a submission until the first one is answered; None to hold none.
+            may_end: Whether such a judge ends the run. In a server, whose run has no end, each grade fails alone.
+        """
+        grader = copy.copy(self)
+        grader.call_limiter = self.call_limiter.for_run(max_concurrency, spend_limit, max_outage, may_end=may_end)
+        grader.warm_up = warm_up
+        return grader.with_judges([limit_judge(judge, grader.call_limiter) for judge in self.judges])
+
+    def fingerprints(self) -> list[str]:
+        """Return what each judge's answers depend on; an empty text for a judge that has no fingerprint."""
+        return [fingerprint_of(judge) or "" for judge in self.judges]
+
+    def configuration(self) -> dict[str, Any]:
+        """Describe this grader as JSON, so that `rescore` can make it again from a ledger."""
+        judges, names = list(map(describe_judge, self.judges)), [member.name for member in self.panel]
+        return {"grader": type(self).__name__, "judges": judges, "names": names, "settings": self.settings()}
+
+    def settings(self) -> dict[str, Any]:
+        """Return those constructor arguments, as JSON, that questions and scores depend on; a subclass adds its own."""
+        limits = self.call_limiter.limits.on_texts
+        return {
+            **({"limits": limits} if limits else {}),
+            "voting": self.voting.model_dump(mode="json"),
+            "options": self.options.model_dump(mode="json"),
+            "normalize": self.policies.normalize,
+            "cannot_assess": self.policies.cannot_assess,
+            "partial_credit": self.policies.partial_credit,
+        }
+
+    async def _grade_in_rounds(
+        self, rubric: Rubric, to_grade: ToGradeInput, query: str | None, reference: str | None
+    ) -> EvaluationReport:
+        """Grade one submission, and request lost judgments again in two further rounds, with one attempt in each.
+
+        The report is the most complete one, with the spend of all rounds.
+        """
+        self.check_rubric(rubric)
+        submission = as_submission(to_grade, query, reference)
+        answers = await self.judge(rubric, submission)
+        report = await self._report(rubric, submission, answers)
+        grader = self
+        while report.failed_count and grader.rounds_left and _may_succeed_later(report):
+            grader = grader._for_later_round(answers, report)
+            answers = await grader.judge(rubric, submission)
+            report = _best_of(report, await grader._report(rubric, submission, answers), bool(grader._continued))
+        report = report_omissions(report, rubric, submission, self.call_limiter.limits)
+        if report.failed_count and self.policies.on_failure == "raise":
+            raise JudgeError(report.error or "a judge failed", report)
+        if self.length_penalty is not None:
+            report = await self._with_penalty(rubric, submission, report)
+        if rubric.scale is None or report.score is None or not self.policies.normalize:
+            return report
+        return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
+
+    def may_repeat(self, failure: JudgeFailure) -> bool:
+        """Return whether a later round of this grade requests a judgment again that failed in this way."""
+        return self.rounds_left > 0 and failure.kind in _LOST and FILTERED not in failure.message
+
+    def _for_later_round(self, answers: Sequence[Any], report: EvaluationReport) -> Self:
+        """Copy this grader for a round that makes one attempt at each judgment that `answers` lack."""
+        grader = copy.copy(self)
+        # After an outage of `max_outage` seconds, there is no second one to wait for.
+        outage = 0.0 if "transport" in failure_kinds(report) else self.call_limiter.limits.max_outage
+        grader.call_limiter = self.call_limiter.for_later_round(outage)
+        grader.rounds_left = self.rounds_left - 1
+        grader._continued = set()
+        grader._continue(answers)
+        return grader
+
+    def _continue(self, answers: Sequence[Any]) -> None:
+        """Keep what a later round needs of the answers of the earlier ones; by default it requests everything again."""
+        self._earlier = None
+
+    async def _report(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> EvaluationReport:
+        """Make the report; in a thread if it has checks or metrics, which may take a second for each.
+
+        On the event loop they would hold all other submissions up, and replies would be lost to timeouts.
+        """
+        if not rubric.hybrid_metrics and not has_checks(rubric.criteria):
+            return self._with_metrics(rubric, submission, answers)
+        return await asyncio.to_thread(self._with_metrics, rubric, submission, answers)
+
+    def _with_metrics(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> EvaluationReport:
+        report = self.aggregate(rubric, submission, answers)
+        if not rubric.hybrid_metrics:
+            return report
+        return blend_metrics(rubric, report, computed_metrics(rubric, submission, self.policies), self.policies)
+
+    async def _with_penalty(self, rubric: Rubric, submission: Submission, report: EvaluationReport) -> EvaluationReport:
+        if self.length_penalty is None:
+            return report
+        count = partial(compute_length_penalty, submission, self.length_penalty)
+        penalty = await run_on_texts(count, submission.response, submission.thinking)
+        return subtract_penalty(rubric, report, penalty, self.policies)
+
+
+T = TypeVar("T")
+
+
+class CriterionGrader(Grader):
+    """A grader that obtains an answer to each criterion. A subclass implements `ask`, the calls to one judge.
+
+    Attributes:
+        may_leave_open: Whether a criterion that no judge was asked about is left open; if not, it is a failure.
+        asks_conditions_first: Whether a criterion with a condition (`applies_when`) is asked about only after the
+            condition, and only if it holds; if not, both are asked at once, and the other answer is not used.
+    """
+
+    may_leave_open = False
+    asks_conditions_first = True
+
+    @abstractmethod
+    async def ask(
+        self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
+    ) -> JudgeAnswers:
+        """Ask one judge about the questions with these indices: criteria, or conditions (see `rubric.conditions`).
+
+        Make each of them with `question`.
+        """
+
+    async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
+        """Obtain each judge's answers to the criteria that are not computed, in the order of the panel."""
+        all_questions = questions(rubric.criteria)
+        indices = [index for index, question in enumerate(all_questions) if not is_computed(question, submission)]
+        if all(criterion.applies_when is None for criterion in rubric.criteria):
+            return await self.ask_panel(rubric, submission, indices)
+        indices.sort(key=lambda index: index < len(rubric))  # conditions first
+        computed = await self.run_checks(rubric, submission)
+
+        def ready(panel: Sequence[JudgeAnswers], *, while_open: bool = False) -> list[int]:
+            applicable = applicable_criteria(rubric, panel, computed, self.policies, while_open=while_open)
+            return [index for index in indices if index >= len(rubric) or index in applicable]
+
+        first = ready([], while_open=not self.asks_conditions_first)
+        panel = await self.ask_panel(rubric, submission, first)
+        later = [index for index in ready(panel) if index not in first]
+        if not later:
+            return panel
+        if self.stops_at_first_failure and any(
+            isinstance(outcome, JudgeFailure) and not self.may_repeat(outcome) for outcome in panel[0].outcomes.values()
+        ):
+            cancelled = JudgeFailure("cancelled", "another criterion had failed")
+            return [panel[0].merged(JudgeAnswers(dict.fromkeys(later, cancelled)))]
+        more = await self.ask_panel(rubric, submission, later)
+        return [answers.merged(others) for answers, others in zip(panel, more, strict=True)]
+
+    async def ask_panel(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> list[JudgeAnswers]:
+        """Ask each judge about those of these criteria that it may answer (see `Criterion.judge`).
+
+        The judges are asked at the same time, or one after another (`voting.sequential`).
+        """
+        if len(self.panel) == 1 and self._earlier is None:
+            # Here, and not in a function or a task of its own, which each call would pass through.
+            member = self.panel[0]
+            own = [index for index in indices if member.may_answer(rubric, index)]
+            return [await self.ask(member, rubric, submission, own) if own else _no_answers(member)]
+        if not self.voting.sequential:
+            asking = (self._ask_own(position, rubric, submission, indices) for position in range(len(self.panel)))
+            return list(await asyncio.gather(*asking))
+        panel: list[JudgeAnswers] = []
+        for position in range(len(self.panel)):
+            waiting = [later.weight for later in self.panel[position:]]
+            known = self._earlier[position].outcomes if self._earlier else ()
+            undecided = [i for i in indices if i in known or not self._is_decided(rubric, i, panel, waiting)]
+            panel.append(await self._ask_own(position, rubric, submission, undecided))
+        return panel
+
+    async def _ask_own(
+        self, position: int, rubric: Rubric, submission: Submission, indices: Sequence[int]
+    ) -> JudgeAnswers:
+        """Ask one judge about those criteria that it may answer, and has not answered in an earlier round."""
+        member = self.panel[position]
+        own = [index for index in indices if member.may_answer(rubric, index)]
+        earlier = self._take_earlier(position)
+        missing = [index for index in own if index not in earlier.outcomes]
+        if not missing:
+            return earlier
+        lost = {index: spend for index in missing if (spend := self._lost.pop((position, index), None))}
+        answers = earlier.merged(await self.ask(member, rubric, submission, missing))
+        outcomes = {
+            index: with_spend(outcome, lost[index]) if index in lost else outcome
+            for index, outcome in answers.outcomes.items()
+        }
+        return answers._replace(outcomes=outcomes)
+
+    def _take_earlier(self, position: int) -> JudgeAnswers:
+        """Return the answers of a judge in the earlier rounds, with their common spend the first time alone."""
+        if self._earlier is None:
+            return _no_answers(self.panel[position])
+        answers: JudgeAnswers = self._earlier[position]
+        if position in self._continued:
+            return answers._replace(spend=NO_SPEND)
+        self._continued.add(position)
+        return answers
+
+    def earlier_answers(self) -> list[JudgeAnswers]:
+        """Return the answers of the earlier rounds of this grade, in the order of the panel; empty in the first."""
+        panel = [self._take_earlier(position) for position in range(len(self.panel))]
+        # Of those that are lost, some may not be requested again.
+        spend = total_spend(self._lost.values())
+        self._lost.clear()
+        return [panel[0]._replace(spend=panel[0].spend + spend), *panel[1:]] if spend.calls else panel
+
+    def _continue(self, answers: Sequence[Any]) -> None:
+        self._earlier, self._lost = [], {}
+        for position, judge_answers in enumerate(cast("Sequence[JudgeAnswers]", answers)):
+            lost = {index: o.spend for index, o in judge_answers.outcomes.items() if _is_lost(o)}
+            kept = {index: o for index, o in judge_answers.outcomes.items() if index not in lost}
+            self._earlier.append(judge_answers._replace(outcomes=kept))
+            self._lost |= {(position, index): spend for index, spend in lost.items()}
+
+    def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[JudgeAnswers]) -> EvaluationReport:
+        """Turn the judges' answers, and those of the checks, into the report."""
+        computed = computed_answers(rubric, submission)
+        return aggregate_answers(rubric, answers, computed, self.policies, may_leave_open=self.may_leave_open)
+
+    async def run_checks(self, rubric: Rubric, submission: Submission) -> JudgeAnswers:
+        """Compute the answers that no judge gives; in a thread if there are checks, because some take a second."""
+        if not has_checks(rubric.criteria):
+            return computed_answers(rubric, submission)
+        return await asyncio.to_thread(computed_answers, rubric, submission)
+
+    def question(
+        self,
+        rubric: Rubric,
+        submission: Submission,
+        index: int,
+        member: PanelMember,
+        batch: Sequence[int] = (),
+    ) -> Question:
+        """Make the question about one criterion, with its options in the order in which the judge sees them.
+
+        Args:
+            rubric: The rubric.
+            submission: The submission.
+            index: The criterion's index in the rubric, or the index of a condition among the rubric's questions.
+            member: The judge that is asked.
+            batch: The indices of all criteria of the same request, if it contains several.
+        """
+        all_questions = questions(rubric.criteria) if max(index, *batch, 0) >= len(rubric.criteria) else rubric.criteria
+        criterion = all_questions[index]
+        options = criterion.options or ()
+        if options and self.options.shuffle:
+            options = shuffle_options(options, self.options.seed, submission.response, index, member.name)
+        is_part = len(batch or (index,)) < len(rubric.criteria)
+        shown = shown_to_judges(submission, self.call_limiter.limits)
+        return Question(
+            shown,
+            criterion,
+            rubric.instructions,
+            options,
+            self.options.may_abstain,
+            batch_criteria=tuple(all_questions[other] for other in batch),
+            warm_prompt_cache=(self.warm_up is not None or self.may_leave_open) and is_part,
+            whole_response=submission.response if shown is not submission else None,
+        )
+
+    @property
+    def stops_at_first_failure(self) -> bool:
+        """Whether the first failure ends the grade, so that the calls under way are cancelled."""
+        return self.policies.on_failure == "raise" and len(self.panel) == 1
+
+    def _is_decided(self, rubric: Rubric, index: int, panel: Sequence[JudgeAnswers], waiting: Sequence[float]) -> bool:
+        criterion = voting_criterion(rubric, index)
+        votes = [vote for vote in votes_for(index, panel) if vote.error is None]
+        return vote_is_decided(criterion, votes, waiting, self.policies.strategy_for(criterion))
+
+
+def shuffle_options(options: Sequence[T], seed: int, text: str, index: int, judge: str) -> tuple[T, ...]:
+    """Shuffle options in an order that depends on the seed, the text, the criterion's index and the judge's name.
+
+    It is the order of `autorubric` 1.6, so that its recorded runs can be repeated.
+    """
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    key = int(hashlib.sha256(f"{seed}:{digest}:{index}:{judge}".encode()).hexdigest()[:16], 16) % 2**31
+    shuffled = list(options)
+    random.Random(key).shuffle(shuffled)  # noqa: S311 -- an order, not a secret
+    return tuple(shuffled)
+
+
+def refuse_made_up_scores(grader: Grader) -> None:
+    """Refuse a grader that scores failures, or that leaves scores open.
+
+    Raises:
+        ValueError: It does.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader
+        >>> refuse_made_up_scores(PerCriterionGrader("offline"))
+    """
+    if isinstance(grader, CriterionGrader) and grader.may_leave_open:
+        raise ValueError(
+            "`grader` has `stop_when_decided`: leave it out, because a score that is left open is no reward"
+        )
+    if grader.policies.on_failure != "raise":
+        raise ValueError(
+            f"`grader` has `on_failure={grader.policies.on_failure!r}`: leave it out; the score of a failure would be "
+            "a gradient towards what makes judges fail"
+        )
+
+
+_MAX_ROUNDS = 3
+"""With two retries, there are five attempts at each judgment: three in the first round, and one in each further round.
+Where 13 % of the replies are unreadable, one judgment of 27,000 is lost after five."""
+
+_LOST: tuple[FailureKind, ...] = ("transport", "parse")
+"""The kinds of failures after which a later round requests the judgment again."""
+
+
+def _may_succeed_later(report: EvaluationReport) -> bool:
+    messages = [message for message in failure_messages(report) if not message.startswith("cancelled: ")]
+    if all(FILTERED in message for message in messages):
+        return False  # the filter decides about the text, which stays the same
+    kinds = failure_kinds(report)
+    return bool(kinds) and kinds <= set(_LOST)
+
+
+def _best_of(earlier: EvaluationReport, later: EvaluationReport, later_includes_earlier: bool) -> EvaluationReport:
+    """Return the report of the round with fewer failures, with the spend of both rounds."""
+    if later_includes_earlier:
+        return later
+    best = min(later, earlier, key=lambda report: report.failed_count)
+    return best.model_copy(update={"spend": earlier.spend + later.spend})
+
+
+def _no_answers(member: PanelMember) -> JudgeAnswers:
+    return JudgeAnswers({}, member.name, member.weight)
+
+
+def _is_lost(outcome: Outcome) -> bool:
+    """Whether a later round requests a judgment again."""
+    if not isinstance(outcome, JudgeFailure) or FILTERED in outcome.message:
+        return False
+    return outcome.kind in (*_LOST, "cancelled")

@@ -1,0 +1,343 @@
+"""The fast path to a model: a prompt that DSPy renders once becomes a template, which is filled in for each question.
+
+DSPy plans, renders, converts and routes each request from the start, at ten times the CPU time of sending it. Questions
+of one form to one model differ only in their texts. Therefore the first one goes through DSPy with slots instead of its
+texts, up to the bytes of the HTTP request. The others fill in the slots.
+
+A filled template must equal, byte for byte, the request of DSPy. If the installed DSPy sends or reads something else,
+requests go through DSPy itself, and one warning names the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import warnings
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
+from importlib.metadata import version
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import dspy
+from dspy import lm15
+from dspy.utils.callback import BaseCallback
+from dspy.utils.exceptions import DSPyError
+
+from rubric_integrations._util.text import cache_by_text
+from rubric_integrations.judges.models.errors import Completion
+from rubric_integrations.judges.prompts.render import ShownFile
+from rubric_integrations.judges.prompts.signatures import Attachments
+from rubric_integrations.judges.protocol import JudgeRequest
+
+if TYPE_CHECKING:
+    from rubric_integrations.judges.http import CapturedRequest
+
+_SLOT = f"slot{secrets.token_hex(12)}"
+# DSPy checks that the bytes of a file are base64: the slot for them is alphanumeric, and a multiple of four long.
+_FILE_SLOT = f"slotFile{secrets.token_hex(7)}"
+_SLOTS = re.compile(rf"{_SLOT}(\w+){_SLOT}|{_FILE_SLOT}(\d{{5}})A".encode())
+# DSPy checks that a URL is one.
+_SCHEME = re.compile(r"https?://")
+
+
+class Slots(NamedTuple):
+    """The parts of a request's body.
+
+    Attributes:
+        constants: The bytes that are the same in all requests, one more than there are slots.
+        names: The name of each slot between them.
+    """
+
+    constants: tuple[bytes, ...]
+    names: tuple[str, ...]
+
+    def fill(self, inputs: Mapping[str, Any]) -> bytes:
+        """Fill in the inputs, and return the bytes of the body."""
+        values, parts = _values(inputs), [self.constants[0]]
+        for name, constant in zip(self.names, self.constants[1:], strict=True):
+            parts += (values[name], constant)
+        return b"".join(parts)
+
+
+def find_slots(body: bytes) -> Slots:
+    """Find the slots in the body of a request whose inputs are those of `slot_inputs`."""
+    constants, names, end = list[bytes](), list[str](), 0
+    for match in _SLOTS.finditer(body):
+        constants.append(body[end : match.start()])
+        names.append((match[1] or match[2]).decode())
+        end = match.end()
+    return Slots((*constants, body[end:]), tuple(names))
+
+
+def slot_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return inputs of the same form, with slots in place of all that differs from question to question."""
+    return {name: _slot_input(name, value) for name, value in inputs.items()}
+
+
+def form_of(inputs: Mapping[str, Any]) -> object:
+    """Return what a template depends on beside its texts, and beside the bytes, names and URLs of its files."""
+    fields, attachments = tuple(inputs), inputs.get("attachments")
+    if attachments is None:
+        return fields, ()
+    return fields, tuple((file.kind, file.mime_type, _scheme(file), file.detail) for file in attachments.files)
+
+
+def _slot_input(name: str, value: Any) -> Any:
+    if not isinstance(value, Attachments):
+        return f"{_SLOT}{name}{_SLOT}"
+    return Attachments(files=tuple(_slot_file(file, number) for number, file in enumerate(value.files)))
+
+
+def _slot_file(file: ShownFile, number: int) -> ShownFile:
+    slot = f"{_SLOT}{_content_slot(number)}{_SLOT}"
+    content = slot if file.kind == "text" else _scheme(file) + slot if file.is_url else f"{_FILE_SLOT}{number:05d}A"
+    return file._replace(label=f"{_SLOT}{_label_slot(number)}{_SLOT}", content=content)
+
+
+def _values(inputs: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return what is filled in for each slot, by its name."""
+    values: dict[str, bytes] = {}
+    for name, value in inputs.items():
+        if type(value) is not Attachments:
+            values[name] = _encode(value)
+            continue
+        for number, file in enumerate(value.files):
+            values[_label_slot(number)] = _encode(file.label)
+            # Base64 is the same in JSON.
+            is_base64 = file.kind != "text" and not file.is_url
+            content = file.content.encode() if is_base64 else _encode(file.content.removeprefix(_scheme(file)))
+            values[f"{number:05d}" if is_base64 else _content_slot(number)] = content
+    return values
+
+
+def _scheme(file: ShownFile) -> str:
+    match = _SCHEME.match(file.content) if file.is_url else None
+    return match[0] if match else ""
+
+
+def _label_slot(number: int) -> str:
+    return f"label_{number}"
+
+
+def _content_slot(number: int) -> str:
+    return f"content_{number}"
+
+
+@cache_by_text
+def _encode(text: str) -> bytes:
+    from rubric_integrations.judges.http import encode_json_text
+
+    return encode_json_text(text)
+
+
+# The releases of DSPy that CI tests. Others use the fast path, too, if they send and read the same.
+TESTED_DSPY = ("3.4.1",)
+
+# Where there are more forms of questions, examples are chosen for each question, and older forms do not come again.
+_MAX_TEMPLATES = 256
+
+
+class PromptTemplate:
+    """A request with slots in place of the texts and files.
+
+    Attributes:
+        has_format: Whether it requests a JSON format.
+    """
+
+    def __init__(self, lm: dspy.LM, request: CapturedRequest):
+        self._lm, self._request = lm, request
+        # OpenAI's name of it, and Anthropic's.
+        self.has_format = not {"response_format", "output_config"}.isdisjoint(json.loads(request.body))
+        self._slots = find_slots(request.body)
+
+    def body(self, inputs: Mapping[str, Any]) -> bytes:
+        """Fill in the texts and files, and return the bytes of the request."""
+        return self._slots.fill(inputs)
+
+    def complete(self, inputs: Mapping[str, Any]) -> Awaitable[Completion]:
+        """Send the request with these texts and files, once.
+
+        Raises:
+            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
+        """
+        from rubric_integrations.judges.http import send
+
+        return send(self._request, self.body(inputs), self._lm)
+
+    def request(self, inputs: Mapping[str, Any]) -> JudgeRequest:
+        """Return the request with these texts and files, for somebody else to send it."""
+        endpoint = self._request.endpoint
+        return JudgeRequest(self._request.protocol, endpoint.url, tuple(endpoint.headers), self.body(inputs))
+
+    def read(self, status: int, body: bytes) -> Awaitable[Completion]:
+        """Read a response to the request that somebody else has sent.
+
+        Raises:
+            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
+        """
+        from rubric_integrations.judges.http import HttpReply, read
+
+        return read(self._request, HttpReply(status, "", {}, body), self._lm)
+
+
+class TemplateCache:
+    """The templates of one judge, by everything that they depend on."""
+
+    def __init__(self) -> None:
+        self.templates: dict[object, PromptTemplate | None] = {}
+        # The settings with which a whole call of DSPy was compared. It takes as long as all else about a template, and
+        # does not depend on the examples, which may differ from question to question.
+        self.compared: set[object] = set()
+
+    def __reduce__(self) -> tuple[type[TemplateCache], tuple[()]]:
+        # Credentials, locks and connections must not be pickled.
+        return TemplateCache, ()
+
+
+async def template_for(
+    cached: TemplateCache,
+    predict: dspy.Predict,
+    lm: dspy.BaseLM,
+    signature: type[dspy.Signature],
+    demos: Sequence[Any],
+    inputs: Mapping[str, Any],
+    context: Callable[[], AbstractContextManager[None]],
+    *,
+    for_batch: bool = False,
+) -> PromptTemplate | None:
+    """Return the template for questions of this form, from the cache or made with DSPy.
+
+    Args:
+        cached: The judge's templates.
+        predict: The predictor that would send the question.
+        lm: The model.
+        signature: The signature without the fields that the question lacks.
+        demos: The few-shot examples.
+        inputs: The question's texts and files.
+        context: Makes the `dspy.context` in which the predictor would be called.
+        for_batch: Whether the request is not sent from here, so that Anthropic's protocol and proxies do not matter.
+
+    Returns:
+        The template; None where the question must go through DSPy itself: custom LMs and predictors, listeners
+        (callbacks that override a hook, instrumentation), other protocols than OpenAI's, proxies, a DSPy that sends or
+        reads something else.
+    """
+    # One look-up: `dspy.Module` answers that of each attribute by a call.
+    own = predict.__dict__
+    if not isinstance(lm, dspy.LM) or not _is_plain(predict, own, lm) or not _is_active():
+        return None
+    try:
+        examples = tuple(tuple(demo.items()) for demo in demos) if demos else ()
+        settings = (repr(own["config"]), lm.model, lm.model_type, repr(lm.kwargs))
+        form = (signature, form_of(inputs), *settings, for_batch)
+        key = (form, examples)
+        if key in cached.templates:
+            return cached.templates[key]
+    except TypeError:  # a few-shot example with a field that is no text
+        return None
+    if len(cached.templates) >= _MAX_TEMPLATES:
+        cached.templates.clear()
+        cached.compared.clear()
+    with context():
+        is_compared = form in cached.compared
+        template = await _make_template(predict, lm, signature, demos, inputs, for_batch, is_compared)
+    cached.templates[key] = template
+    if template is not None:
+        cached.compared.add(form)
+    return template
+
+
+async def _make_template(
+    predict: dspy.Predict,
+    lm: dspy.LM,
+    signature: type[dspy.Signature],
+    demos: Sequence[Any],
+    inputs: Mapping[str, Any],
+    for_batch: bool,
+    is_compared: bool,
+) -> PromptTemplate | None:
+    from rubric_integrations.judges.http import capture_request, difference_from_dspy
+
+    try:
+        request = await capture_request(predict, lm, signature, demos, slot_inputs(inputs), for_batch)
+        if request is None:
+            return None
+        template = PromptTemplate(lm, request)
+        body = template.body(inputs)
+        # What DSPy sends and reads must be the same, byte for byte, or the template is not used.
+        if is_compared:
+            rendered = await capture_request(predict, lm, signature, demos, inputs, for_batch)
+            difference = None if rendered and rendered.body == body else "the body of a request"
+        else:
+            difference = await difference_from_dspy(request, body, predict, lm, signature, demos, inputs)
+    except (DSPyError, lm15.LM15Error, ValueError):
+        return None  # wrong settings or texts, about which DSPy itself gives the better error message
+    except Exception as error:  # noqa: BLE001 -- whatever another DSPy raises; requests through DSPy still work
+        _warn_slow(f"DSPy {version('dspy')} works otherwise ({type(error).__name__}: {error})")
+        return None
+    if difference is None:
+        return template
+    _warn_slow(f"DSPy {version('dspy')} differs from the fast path in {difference}")
+    return None
+
+
+def _is_plain(predict: dspy.Predict, own: Mapping[str, Any], lm: dspy.LM) -> bool:
+    """Whether the call is DSPy's own throughout, and nobody listens to it; `own` has the predictor's attributes."""
+    if type(lm) is not dspy.LM or type(predict) is not dspy.Predict or lm.cache or own["fields"]:
+        return False
+    callbacks = (*lm.callbacks, *own["callbacks"], *dspy.settings.callbacks)
+    if callbacks and any(map(_listens, callbacks)):
+        return False
+    steps = (dspy.LM.__call__, dspy.LM.acall, dspy.Predict.forward, dspy.Predict.aforward, dspy.Predict.acall)
+    return set(map(type, steps)) == {FunctionType}
+
+
+# The parts of DSPy that a judge does not use. A hook for a part that DSPy may get later is one that a judge may use.
+_UNUSED_HOOKS = ("on_tool_", "on_evaluate_", "on_interpreter_", "on_compile_")
+_HOOKS = {
+    name: getattr(BaseCallback, name)
+    for name in dir(BaseCallback)
+    if name.startswith("on_") and not name.startswith(_UNUSED_HOOKS)
+}
+
+
+def _listens(callback: object) -> bool:
+    """Whether a callback overrides a hook that DSPy calls for a judge; the hooks of `BaseCallback` do nothing."""
+    return any(getattr(getattr(callback, name, None), "__func__", None) is not hook for name, hook in _HOOKS.items())
+
+
+@cache
+def fast_path_problem() -> str | None:
+    """Return why all requests go through DSPy itself, at about eight times the CPU; None if the fast path is possible.
+
+    Whether DSPy sends and reads the same is compared when a template is made.
+    """
+    try:
+        from rubric_integrations.judges import http as _  # noqa: F401
+    except ImportError as error:
+        return f"DSPy {version('dspy')} lacks what the fast path needs ({error})"
+    return None
+
+
+@cache
+def _is_active() -> bool:
+    problem = fast_path_problem()
+    if problem:
+        _warn_slow(problem)
+    return problem is None
+
+
+@cache
+def _warn_slow(reason: str) -> None:
+    """Warn once for each reason."""
+    message = (
+        "judgments are requested through DSPy itself, which gives the same judgments at about eight times the CPU: "
+        f"{reason}"
+    )
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+__all__ = ["TESTED_DSPY", "PromptTemplate", "TemplateCache", "fast_path_problem", "template_for"]

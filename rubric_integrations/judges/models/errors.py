@@ -1,0 +1,599 @@
+"""Reads the result of a call to a model, and sorts the errors of clients and of DSPy into kinds of `JudgeFailure`.
+
+A reply that was refused, filtered, cut off or empty is a failure whatever its text is: one that was cut off may end
+after a verdict that the judge only quoted. Its kind is `parse` and not `config`, because it is about one text and not
+about the judge. A retry may help, except after a filter.
+
+DSPy reads the error messages of providers only. Other servers have other forms, such as FastAPI's `{"detail": ...}`,
+the web page of a proxy, or the 404 of a wrong base URL. They are read here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import reduce
+from typing import Any, NamedTuple, cast
+
+from dspy import lm15
+from dspy.utils.exceptions import (
+    AdapterParseError,
+    ContextWindowExceededError,
+    DSPyError,
+    LMInvalidRequestError,
+    LMProviderError,
+    LMRateLimitError,
+    LMUnsupportedFeatureError,
+    is_retryable_lm_error,
+)
+
+from rubric_integrations._util.text import url_without_secrets
+from rubric_integrations.judges.credentials import redact
+from rubric_integrations.judges.models.limits import REMEDY, says_too_long
+from rubric_integrations.judges.prompts.parse import UnreadableReply
+from rubric_integrations.scoring.judgment import JudgeFailure, Spend, TokenUsage
+
+HAS_FORMAT = "has_format"
+"""The key of `provider_data` under which our own engines report whether they requested a JSON format."""
+
+FINISH_REASON = "finish_reason"
+"""The key under which they report why a reply ended, or None if they do not know."""
+
+NORMAL_ENDS = frozenset(
+    {"stop", "STOP", "end_turn", "stop_sequence", "eos", "eos_token", "completed", "COMPLETE",
+     "tool_call", "tool_calls", "tool_use", "function_call"}
+)  # fmt: skip
+"""What providers call the end of a whole reply."""
+
+# Where a finish reason is: in chat completions, Anthropic's messages, Gemini's, OpenAI's responses, and of our engines.
+_REASON_PATHS: tuple[tuple[str | int, ...], ...] = (
+    ("choices", 0, "finish_reason"), ("stop_reason",), ("candidates", 0, "finishReason"), ("status",), (FINISH_REASON,),
+)  # fmt: skip
+
+
+class Completion(NamedTuple):
+    """A model's reply.
+
+    Attributes:
+        text: The text as the model wrote it; empty if it wrote none.
+        finish_reason: Why the reply ended, such as `stop`, `length` or `content_filter`; None where that is unknown.
+        usage: The tokens; None where the provider did not report them.
+        cost: US dollars; None where the price is unknown.
+        from_cache: Whether DSPy's cache answered, so that there was no call.
+        refusal: The refusal that the model wrote in place of an answer, where the provider tells it apart; else None.
+        has_format: Whether the client requested a JSON format, where only the client knows; else None.
+    """
+
+    text: str
+    finish_reason: str | None
+    usage: TokenUsage | None
+    cost: float | None
+    from_cache: bool = False
+    refusal: str | None = None
+    has_format: bool | None = None
+
+    @property
+    def spend(self) -> Spend:
+        """What the call cost; nothing for an answer from DSPy's cache."""
+        return Spend() if self.from_cache else Spend(calls=1, usage=self.usage, cost=self.cost)
+
+
+def completion_from_history(entry: Mapping[str, Any], caches: bool) -> Completion:
+    """Make a completion of an entry that DSPy would append to a model's history.
+
+    Args:
+        entry: The entry: `response`, `outputs`, `usage` and `cost`.
+        caches: Whether the model's DSPy cache is on. DSPy reports no usage for an answer from its cache.
+    """
+    response: Any = entry.get("response")
+    outputs: Any = entry.get("outputs") or [None]
+    output: Any = outputs[0]
+    text: Any = output.get("text") if isinstance(output, Mapping) else output
+    usage = usage_from_mapping(entry.get("usage"))
+    return Completion(
+        text=_raw_text(response) or (text if isinstance(text, str) else ""),
+        finish_reason=finish_reason_of(response),
+        usage=usage,
+        cost=entry.get("cost"),
+        from_cache=caches and usage is None,
+        refusal=refusal_of(response),
+        has_format=_provider_data(response).get(HAS_FORMAT),
+    )
+
+
+def refusal_of(response: Any) -> str | None:
+    """Return the refusal in a response of DSPy or of an SDK; None if there is none."""
+    if isinstance(response, lm15.Response):
+        parts = response.message.parts
+        return "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart)) or None
+    choices: Any = getattr(response, "choices", None)
+    refusal: object = getattr(getattr(choices[0], "message", None), "refusal", None) if choices else None
+    return refusal if isinstance(refusal, str) and refusal else None
+
+
+def usage_from_mapping(usage: Mapping[str, Any] | None) -> TokenUsage | None:
+    """Read a usage object in OpenAI's form; None where it reports no tokens."""
+    if not usage or (usage.get("prompt_tokens") is None and usage.get("completion_tokens") is None):
+        return None
+    details: Mapping[str, Any] = usage.get("prompt_tokens_details") or {}
+    return TokenUsage(
+        prompt_tokens=usage.get("prompt_tokens") or 0,
+        completion_tokens=usage.get("completion_tokens") or 0,
+        cached_tokens=details.get("cached_tokens") or 0,
+    )
+
+
+def finish_reason_of(response: Any) -> str | None:
+    """Return why a reply ended; None where nothing reports it.
+
+    DSPy calls a reply `stop` whose end it does not know. What the provider sent is looked at first: nothing there means
+    that the end is unknown, and a name that DSPy does not know stays as it is.
+    """
+    reason: object = getattr(response, "finish_reason", None)
+    if reason is None:
+        choices: Any = getattr(response, "choices", None)
+        reason = getattr(choices[0], "finish_reason", None) if choices else None
+    if reason == "stop" and (data := _provider_data(response)):
+        for path in _REASON_PATHS:
+            try:
+                reason = reduce(lambda value, key: value[key], path, cast("Any", data))
+            except (LookupError, TypeError):
+                continue
+            break
+        reason = "stop" if reason in NORMAL_ENDS else reason
+    return reason if isinstance(reason, str) and reason else None
+
+
+def _provider_data(response: Any) -> Mapping[str, Any]:
+    data: object = getattr(response, "provider_data", None)
+    return cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+
+
+def _raw_text(response: Any) -> str | None:
+    """The text that a provider sent, where DSPy has parsed it; None where DSPy's own text is the provider's.
+
+    DSPy parses a reply to a JSON schema and hands on the JSON of the parsed value, in which a field that the model gave
+    twice is there once: the parser could not refuse it. The provider's own JSON still has both.
+    """
+    if not isinstance(response, lm15.Response):
+        return None
+    parsed = [part for part in response.message.parts if isinstance(part, lm15.DataPart)]
+    # Probabilities that a provider measured are no text of the model.
+    if not parsed or any(part.probabilities is not None for part in parsed):
+        return None
+    body = cast("Mapping[str, Any]", response.provider_data or {})
+    for find in (_openai_chat_text, _openai_responses_text, _anthropic_text, _gemini_text):
+        try:
+            text = find(body)
+        except (LookupError, TypeError, AttributeError):
+            continue
+        if text:
+            return text
+    return None
+
+
+def _openai_chat_text(body: Mapping[str, Any]) -> str:
+    return body["choices"][0]["message"]["content"]
+
+
+def _openai_responses_text(body: Mapping[str, Any]) -> str:
+    messages = (item for item in body["output"] if item.get("type") == "message")
+    return "".join(part["text"] for message in messages for part in message["content"] if part["type"] == "output_text")
+
+
+def _anthropic_text(body: Mapping[str, Any]) -> str:
+    return "".join(block["text"] for block in body["content"] if block["type"] == "text")
+
+
+def _gemini_text(body: Mapping[str, Any]) -> str:
+    parts = body["candidates"][0]["content"]["parts"]
+    return "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
+
+
+MAX_REPLY_BYTES = 10_000_000
+"""The most bytes of a reply, decompressed. A judgment has a few thousand; a compressed one could fill the memory."""
+
+_LONGEST_MESSAGE = 300
+# The beginning of a body in which a message is looked for.
+_LONGEST_BODY = 20_000
+
+_PAGE = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]*>")
+_NO_SUCH_PATH = (404, 405)
+
+
+class ErrorResponse(NamedTuple):
+    """A response that is no reply of a model.
+
+    Attributes:
+        status: The HTTP status.
+        body: The body.
+    """
+
+    status: int
+    body: bytes
+
+    @property
+    def is_from_wrong_url(self) -> bool:
+        """Whether the base URL is probably wrong: nothing is there, or a web page, and no model is named."""
+        if self.status == 200:
+            return _is_page(self.body)
+        return self.status in _NO_SUCH_PATH and "model" not in server_message(self.body).lower()
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it reports success without a JSON object: a page of a proxy, a reply that was cut off."""
+        if self.status != 200:
+            return False
+        try:
+            return not isinstance(json.loads(self.body), dict)
+        except (ValueError, RecursionError):
+            return True
+
+
+def find_response(error: BaseException) -> ErrorResponse | None:
+    """Return the response behind an error of DSPy; None where there was none.
+
+    DSPy's errors carry the status, but not the body. It is still in a variable of the function that raised the error.
+    The other ways to it are to replace methods of DSPy, which would change the user's program, or a second request.
+    """
+    raised = error.__cause__ or error
+    for frame, _ in traceback.walk_tb(raised.__traceback__):
+        for value in frame.f_locals.values():
+            if type(value).__name__ == "HttpResponse":
+                status, body = getattr(value, "status", None), getattr(value, "body", None)
+                if isinstance(status, int) and isinstance(body, bytes):
+                    return ErrorResponse(status, body)
+    return None
+
+
+def describe_response(response: ErrorResponse, api_base: object = None) -> str:
+    """Describe an error response in one line: its status, what the server says, and what to do about a wrong URL.
+
+    Example:
+        >>> describe_response(ErrorResponse(400, b'{"detail": "the context is full"}'))
+        'HTTP 400: the context is full'
+    """
+    message = server_message(response.body)
+    if response.is_unreadable and not _is_page(response.body):
+        message = f"the body is no reply of a model ({message[:80]!r})"
+    description = f"HTTP {response.status}: {message}" if message else f"HTTP {response.status}"
+    return f"{description}. {wrong_url_hint(api_base)}" if response.is_from_wrong_url else description
+
+
+def wrong_url_hint(api_base: object = None) -> str:
+    """Return the remedy for a base URL at which there is no chat API."""
+    url = f"`api_base` ({url_without_secrets(api_base)!r})" if isinstance(api_base, str) else "the base URL"
+    return (
+        f"There is no chat API at this URL: check {url}, to which `/chat/completions` is appended; "
+        "it may lack `/v1` at its end, or have it twice"
+    )
+
+
+def server_message(body: bytes) -> str:
+    """Return what the body of an error response says, in one line of at most 300 characters; empty if it is empty.
+
+    Example:
+        >>> server_message(b'{"detail": [{"loc": ["body", "seed"], "msg": "Field required", "input": {}}]}')
+        'body.seed: Field required'
+    """
+    text = body[:_LONGEST_BODY].decode(errors="replace")
+    if _is_page(body):
+        title = _TITLE.search(text)
+        words = " ".join((title[1] if title else _TAG.sub(" ", text)).split())[:80]
+        return f"a web page in place of JSON ({words!r})"
+    with suppress(ValueError, RecursionError):
+        text = _message_in(json.loads(text)) or text
+    return " ".join(text.split())[:_LONGEST_MESSAGE]
+
+
+def _is_page(body: bytes) -> bool:
+    return bool(_PAGE.match(body[:200].decode(errors="replace")))
+
+
+def _message_in(value: object) -> str:
+    """Return the message in a JSON value, in the forms of OpenAI, Ollama, FastAPI and vLLM; empty if there is none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(_validation_error, cast("list[object]", value))))
+    if not isinstance(value, Mapping):
+        return ""
+    fields = cast("Mapping[str, Any]", value)
+    return next(filter(None, (_message_in(fields.get(name)) for name in ("error", "detail", "message"))), "")
+
+
+def _validation_error(entry: object) -> str:
+    """Return where a request is wrong and why, without the wrong input, which may be the whole prompt."""
+    if not isinstance(entry, Mapping):
+        return ""
+    fields = cast("Mapping[str, Any]", entry)
+    place, reason = fields.get("loc"), fields.get("msg")
+    where = ".".join(map(str, cast("list[object]", place))) if isinstance(place, list) else ""
+    return ": ".join(part for part in (where, reason if isinstance(reason, str) else "") if part)
+
+
+FILTERED = "the model's safety system or the provider's content filter stopped the reply"
+"""The message for the finish reason `content_filter`, which is also that of Anthropic's `refusal`."""
+
+FILTER_CODES = frozenset(
+    {"content_filter", "content_policy_violation",
+     "promptFeedback", "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
+)  # fmt: skip
+"""The codes of error responses to a prompt that a content filter blocks: those of OpenAI and Azure, then of Gemini."""
+
+_LONGEST_QUOTE = 200
+
+
+def require_answer(completion: Completion, settings: Mapping[str, Any]) -> None:
+    """Check that a reply ended as it should, and is not empty.
+
+    Args:
+        completion: The reply.
+        settings: The settings of the model, of which `max_tokens` is named in the message.
+
+    Raises:
+        JudgeFailure: Of kind `parse`: it did not, for the reason that the message names.
+
+    Example:
+        >>> require_answer(Completion('{"verdict": "M', "length", None, None), {"max_tokens": 10})
+        Traceback (most recent call last):
+        rubric_integrations.scoring.judgment.JudgeFailure: parse: the reply was cut off at `max_tokens` (10): raise it
+    """
+    problem = _problem(completion, settings)
+    if problem is not None:
+        is_filtered = completion.finish_reason == "content_filter"
+        about_text = is_filtered or bool(completion.refusal)
+        raise JudgeFailure("parse", problem, retryable=not is_filtered, about_text=about_text, spend=completion.spend)
+
+
+def _problem(completion: Completion, settings: Mapping[str, Any]) -> str | None:
+    if completion.refusal:
+        quote = " ".join(completion.refusal.split())[:_LONGEST_QUOTE]
+        return f"the model refused to answer: {quote!r}"
+    if completion.finish_reason == "content_filter":
+        return FILTERED
+    is_empty = not completion.text.strip()
+    if completion.finish_reason == "length":
+        return _cut_off(is_empty, settings.get("max_completion_tokens") or settings.get("max_tokens"))
+    if completion.finish_reason is not None and completion.finish_reason not in NORMAL_ENDS:
+        return f"the reply ended for the reason {completion.finish_reason!r}, so that it may not be whole"
+    if is_empty:
+        return (
+            "the reply is empty, although nothing cut it off: use a model that follows the prompt's form of the reply"
+        )
+    return None
+
+
+def _cut_off(is_empty: bool, max_tokens: object) -> str:
+    if not is_empty:
+        if max_tokens is None:
+            return "the reply was cut off at the server's limit on its length: set `max_tokens` to a higher one"
+        return f"the reply was cut off at `max_tokens` ({max_tokens}): raise it"
+    limit = "tokens that the server allows" if max_tokens is None else f"`max_tokens` ({max_tokens})"
+    return (
+        f"all {limit} were used before the answer began, as reasoning models do: "
+        "raise `max_tokens` or lower `reasoning_effort`"
+    )
+
+
+# LiteLLM reports a key that it does not find as an error of the server, which would be retried for minutes.
+_NO_KEY = re.compile(r"Missing credentials|_API_KEY is not set")
+
+# A 429 of the tier `flex` when the provider has no capacity: fewer calls at the same time would not help.
+_NO_CAPACITY = re.compile(r"resource[ _]unavailable", re.IGNORECASE)
+
+
+def failure_of_call(error: Exception, spend: Spend, settings: Mapping[str, Any], about_reply: bool) -> JudgeFailure:
+    """Make a `JudgeFailure` of whatever a call raises, with the error as its cause unless that quotes a credential.
+
+    Args:
+        error: The error.
+        spend: What the call cost although it failed.
+        settings: The model's settings, whose credentials are shown nowhere.
+        about_reply: Whether a `ValueError` is about the reply, and not about the settings.
+    """
+    if isinstance(error, DSPyError):
+        failure = failure_from_error(error, spend, settings)
+    elif isinstance(error, UnreadableReply):
+        failure = JudgeFailure("parse", redact(first_line(error), settings), retryable=True, spend=spend)
+    elif isinstance(error, ValueError | TypeError | ImportError):
+        kind = "parse" if about_reply else "config"
+        failure = JudgeFailure(kind, redact(first_line(error), settings), retryable=about_reply, spend=spend)
+    else:
+        failure = failure_from_client_error(error, spend, settings)
+    # A traceback would show the credential.
+    failure.__cause__ = error if redact(str(error), settings) == str(error) else None
+    return failure
+
+
+def refuses_content(error: BaseException | None) -> bool:
+    """Whether an error may be a refusal of an attachment: by a server, or by DSPy, which has no block for a format."""
+    is_refusal = isinstance(error, LMInvalidRequestError | LMUnsupportedFeatureError | ValueError)
+    return is_refusal and getattr(error, "status", None) not in _NO_SUCH_PATH
+
+
+def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
+    """Make a `JudgeFailure` of a DSPy error.
+
+    Args:
+        error: The error.
+        spend: What the call cost although it failed.
+        settings: The model's settings, whose credentials the message does not repeat if a server quotes them.
+    """
+    message, response = redact(first_line(error), settings), find_response(error)
+    if isinstance(error, AdapterParseError):
+        return JudgeFailure("parse", message, retryable=True, spend=spend)
+    if _NO_KEY.search(message):
+        return JudgeFailure("config", message, spend=spend)
+    if getattr(error, "provider_code", None) in FILTER_CODES:
+        return JudgeFailure("parse", f"{FILTERED}: {message}", about_text=True, spend=spend)
+    if response is not None and _says_more(response, error):
+        # Before the message is cut, or a part of a key could remain at its end.
+        body = redact(response.body.decode(errors="replace"), settings).encode()
+        description = describe_response(response._replace(body=body), settings.get("api_base"))
+        message = redact(f"[{error.model}] {description}", settings)
+        if response.is_unreadable:
+            # A proxy that restarts shows a page for a moment; a wrong URL shows one until `max_outage` ends the run.
+            return JudgeFailure("transport", message, retryable=True, spend=spend)
+        if response.is_from_wrong_url:
+            return JudgeFailure("config", message, spend=spend)
+    if is_retryable_lm_error(error):
+        code = getattr(error, "provider_code", None)
+        limited = isinstance(error, LMRateLimitError) and not _NO_CAPACITY.search(f"{code} {message}")
+        return JudgeFailure(
+            "transport", message, retryable=True, retry_after=error.retry_after, rate_limited=limited, spend=spend
+        )
+    if isinstance(error, ContextWindowExceededError) or says_too_long(message):
+        return _too_long(message, spend)
+    kind = "transport" if type(error) is LMProviderError else "config"
+    return JudgeFailure(kind, message, spend=spend)
+
+
+def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
+    """Make a `JudgeFailure` of whatever an LM of a user's own raises, sorted as by `to_lm_error`."""
+    sorted_error = to_lm_error(error)
+    if isinstance(sorted_error, _TEMPORARY):
+        limited = isinstance(sorted_error, lm15.RateLimitError) and not _NO_CAPACITY.search(str(sorted_error))
+        return JudgeFailure(
+            "transport", redact(first_line(sorted_error), settings), retryable=True,
+            retry_after=sorted_error.retry_after, rate_limited=limited, spend=spend,
+        )  # fmt: skip
+    message = first_line(sorted_error) if sorted_error is not error else f"{type(error).__name__}: {first_line(error)}"
+    message = redact(message, settings)
+    return _too_long(message, spend) if says_too_long(message) else JudgeFailure("config", message, spend=spend)
+
+
+def _too_long(message: str, spend: Spend) -> JudgeFailure:
+    # About this text, so that it does not end a run whose other texts are shorter.
+    return JudgeFailure("config", f"{message.rstrip('.')}: {REMEDY}", about_text=True, spend=spend)
+
+
+def _says_more(response: ErrorResponse, error: DSPyError) -> bool:
+    """Whether a response says more than DSPy's message, which is empty or the source of a web page."""
+    if response.is_from_wrong_url or response.is_unreadable:
+        return True
+    return response.status >= 400 and server_message(response.body) not in str(error)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the name of its class where it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+# The classes by which the SDK of OpenAI reports that a reply did not end as it should.
+_REASON_OF_ERROR = {"LengthFinishReasonError": "length", "ContentFilterFinishReasonError": "content_filter"}
+
+
+def response_from_error(error: Exception, request: lm15.Request) -> lm15.Response | None:
+    """Make a response of a client's exception that a reply was cut off or filtered; None of any other exception.
+
+    The provider replied, so that the failure is about the reply and not about the client.
+    """
+    finish_reason: Any = _REASON_OF_ERROR.get(type(error).__name__)
+    if finish_reason is None:
+        return None
+    completion: Any = getattr(error, "completion", None)
+    text: object = completion.choices[0].message.content if completion else None
+    usage: Any = getattr(completion, "usage", None)
+    return lm15.Response(
+        id=None,
+        model=request.model,
+        message=lm15.Message.assistant(text if isinstance(text, str) else ""),
+        finish_reason=finish_reason,
+        usage=lm15.Usage(
+            input_tokens=getattr(usage, "prompt_tokens", None), output_tokens=getattr(usage, "completion_tokens", None)
+        ),
+    )
+
+
+_TEMPORARY = (lm15.RateLimitError, lm15.TimeoutError, lm15.ServerError, lm15.TransportError)
+
+# The classes by which httpx, aiohttp, requests and the SDKs on top of them report that no response arrived.
+_TRANSPORT_CLASSES = frozenset(
+    {"TransportError", "ClientConnectionError", "ClientPayloadError", "ConnectionError", "APIConnectionError",
+     "ChunkedEncodingError", "ProtocolError"}
+)  # fmt: skip
+
+
+def to_lm_error(error: Exception) -> Exception:
+    """Sort a client's exception, by its HTTP status or its classes, into the kinds that DSPy knows.
+
+    Every client has classes of its own. A status is looked for first, in the places where httpx, aiohttp, requests and
+    the SDKs of OpenAI and Anthropic have it: requests derives even a 401 from `OSError`. An exception that fits none of
+    the kinds is returned unchanged, and is not retried.
+    """
+    if isinstance(error, lm15.LM15Error):
+        return error
+    status, retry_after = _status(error), _retry_after(error)
+    message = _client_message(error, status)
+    classes = {parent.__name__ for parent in type(error).__mro__}
+    if status == 429 or any("ratelimit" in name.lower() for name in classes):
+        return lm15.RateLimitError(message, retry_after=retry_after)
+    if status == 408 or (status is None and any("timeout" in name.lower() for name in classes)):
+        return lm15.TimeoutError(message)
+    if status is not None and status >= 500:
+        return lm15.ServerError(message, retry_after=retry_after)
+    if status is not None:
+        return lm15.AuthError(message) if status in (401, 403) else lm15.InvalidRequestError(message)
+    if isinstance(error, OSError) or classes & _TRANSPORT_CLASSES:
+        return lm15.TransportError(message)
+    return error
+
+
+# The whole message of the SDKs of OpenAI and Anthropic for every lost call; the reason is in its cause.
+_NO_REASON = "Connection error."
+
+
+def _client_message(error: Exception, status: int | None) -> str:
+    """Return an exception's message, with what the server says where the client leaves it out."""
+    message = f"{type(error).__name__}: {error}"
+    if str(error) == _NO_REASON and error.__cause__ is not None:
+        message = f"{type(error).__name__}: {first_line(_first_cause(error))}"
+    body = _body(error)
+    server_text = server_message(body)
+    # The SDKs of OpenAI and Anthropic have the body in their message, as a Python dictionary.
+    if server_text and server_text not in message and "Error code: " not in message:
+        message = f"{type(error).__name__}: {first_line(error)}: {server_text}"
+    if status is not None and ErrorResponse(status, body or message.encode()).is_from_wrong_url:
+        message = f"{message}. {wrong_url_hint()}"
+    return message
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    return _first_cause(error.__cause__) if error.__cause__ else error
+
+
+def _body(error: Exception) -> bytes:
+    """Return the body of the response that a client's exception holds; empty where it was not read."""
+    try:
+        content: object = getattr(getattr(error, "response", None), "content", None)
+    except Exception:  # noqa: BLE001 -- httpx raises an error of its own for a response that was not read
+        return b""
+    return content if isinstance(content, bytes) else b""
+
+
+def _status(error: Exception) -> int | None:
+    """Return the HTTP status of a client's exception; None where no response arrived."""
+    response: Any = getattr(error, "response", None)
+    places: list[Any] = [(error, "status_code"), (error, "status"), (response, "status_code"), (response, "status")]
+    statuses = [getattr(holder, name, None) for holder, name in places]
+    return next((status for status in statuses if isinstance(status, int) and not isinstance(status, bool)), None)
+
+
+def _retry_after(error: Exception) -> float | None:
+    """Return the seconds to wait that a response requests; None where it requests none."""
+    response: Any = getattr(error, "response", None)
+    headers: Any = getattr(response, "headers", None) or getattr(error, "headers", None) or {}
+    value: Any = getattr(error, "retry_after", None)
+    if value is None and hasattr(headers, "get"):
+        value = headers.get("retry-after") or headers.get("Retry-After")
+    try:
+        return float(str(value))
+    except ValueError:
+        return None

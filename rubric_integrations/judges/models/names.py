@@ -1,0 +1,399 @@
+"""Makes a `dspy.LM` from a model name, a function of two prompts, or any other source in `MODEL_SOURCES`.
+
+Also adapts LMs without an asynchronous call, such as a `dspy.BaseLM` with `forward` alone, and decides which models
+accept attachments. To add a source, write a function that makes a `dspy.LM`, and add it to `MODEL_SOURCES`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import dspy
+from dspy import lm15
+from dspy.utils.exceptions import DSPyError, LMConfigurationError
+
+from rubric_integrations._util.event_loop import run_in_thread, run_sync
+from rubric_integrations.judges.credentials import redact
+from rubric_integrations.judges.models.errors import FINISH_REASON, HAS_FORMAT, response_from_error, to_lm_error
+from rubric_integrations.judges.models.keys import key_for_endpoint, with_key_for_its_server, with_provider
+from rubric_integrations.judges.models.langchain import (
+    chat_model_of,
+    chat_model_settings,
+    is_chat_model,
+    lm_from_chat_model,
+    without_langchain_cache,
+)
+from rubric_integrations.judges.prompts.render import ShownFile
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    ModelLike = str | dspy.BaseLM | BaseChatModel | Callable[[str, str], Awaitable[str]]
+
+GenerateFn = Callable[[str, str], Awaitable[str]]
+"""`async (system_prompt, user_prompt) -> reply`."""
+
+
+def lm_from_fn(generate_fn: GenerateFn, fingerprint: str | None = None) -> dspy.LM:
+    """Make a `dspy.LM` that calls an async function. Its exceptions are sorted so that the right ones are retried.
+
+    Args:
+        generate_fn: The function of a system prompt and a user prompt, which returns the reply.
+        fingerprint: A name for everything that the replies depend on, such as the model and its settings, by which a
+            ledger tells them from those of another function. By default that is the result of `fingerprint()`, if the
+            function is an object with such a method, or the function's qualified name. A ledger refuses a lambda, a
+            `functools.partial`, a method, an object or a closure without a fingerprint, since others with the same name
+            may give other replies.
+
+    Example:
+        >>> async def reply(system_prompt: str, user_prompt: str) -> str:
+        ...     return '{"explanation": "as always", "verdict": "MET"}'
+        >>> lm_from_fn(reply, fingerprint="always MET").model
+        'generate_fn/reply'
+    """
+    name = getattr(generate_fn, "__name__", type(generate_fn).__name__)
+    async_engine = _AsyncFunctionEngine(generate_fn, fingerprint or identify_function(generate_fn))
+    return dspy.LM(f"generate_fn/{name}", engine=_FunctionEngine(async_engine), async_engine=async_engine, cache=False)
+
+
+def identify_function(function: object) -> str | None:
+    """Return a function's own fingerprint or its qualified name; None where neither identifies it."""
+    fingerprint: object = getattr(function, "fingerprint", None)
+    if callable(fingerprint):
+        return cast("str | None", fingerprint())
+    if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
+        return None
+    if function.__closure__ or (function.__defaults__ and "<locals>" in function.__qualname__):
+        return None
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def is_function_model(lm: dspy.BaseLM) -> bool:
+    """Whether an LM calls a function of two texts."""
+    return isinstance(getattr(lm, "engine", None), _FunctionEngine)
+
+
+class _AsyncFunctionEngine:
+    def __init__(self, generate_fn: GenerateFn, fingerprint: str | None):
+        self._generate_fn = generate_fn
+        self.fingerprint = fingerprint
+
+    def __deepcopy__(self, memo: object) -> _AsyncFunctionEngine:
+        # DSPy's optimizers copy programs; the function's client must not be copied with them.
+        return self
+
+    async def complete(self, request: lm15.Request) -> lm15.Response:
+        system = request.system if isinstance(request.system, str) else _text(request.system or ())
+        turns = [(message.role, _text(message.parts)) for message in request.messages]
+        # Few-shot examples arrive as earlier turns; a function of two strings has space for one user turn.
+        user = turns[0][1] if len(turns) == 1 else "\n\n".join(f"[{role}]\n{text}" for role, text in turns)
+        try:
+            reply: object = self._generate_fn(system, user)
+            if not inspect.isawaitable(reply):
+                raise TypeError(f"`generate_fn` must be async, but it returned {type(reply).__name__}")
+            text = cast("object", await reply)
+            if not isinstance(text, str):
+                raise TypeError(f"`generate_fn` must return the reply's text, but it returned {type(text).__name__}")
+        except Exception as error:
+            if (ended := response_from_error(error, request)) is not None:
+                return ended
+            raise to_lm_error(error) from error
+        message = lm15.Message.assistant(text)
+        return lm15.Response(
+            id=None, model=request.model, message=message, finish_reason="stop", usage=lm15.Usage(),
+            provider_data={FINISH_REASON: None, HAS_FORMAT: False},
+        )  # fmt: skip
+
+
+class _FunctionEngine:
+    def __init__(self, engine: _AsyncFunctionEngine):
+        self._engine = engine
+
+    def __deepcopy__(self, memo: object) -> _FunctionEngine:
+        return self
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        return run_sync(self._engine.complete(request))
+
+    def fingerprint(self) -> str | None:
+        """Return what identifies the function; None where nothing does."""
+        return self._engine.fingerprint
+
+
+def _text(parts: Any) -> str:
+    if any(part.type != "text" for part in parts):
+        raise TypeError(
+            "a function of two texts cannot be sent attachments: use a `dspy.LM` or a chat model as the judge"
+        )
+    return "".join(part.text for part in parts)
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """How a model is called whose name you pass; None leaves a setting to the provider.
+
+    Attributes:
+        api_base: The base URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp), such as `http://host:port/v1`.
+        api_key: The key; by default that of the provider's environment variable, which is sent to the provider and to
+            this machine only. The key for another server is this argument or RUBRIC_INTEGRATIONS_API_KEY; where no key
+            is set, a placeholder is sent, since local servers require none.
+        temperature: The sampling temperature, at least 0; by default 0, and none for reasoning models (see `LMJudge`).
+        max_tokens: The most tokens of a reply, at least 1.
+        seed: The sampling seed, for providers that take one.
+        reasoning_effort: The effort of a reasoning model, such as `low`.
+        service_tier: The tier that prices and schedules a request, such as `flex`, for providers that have them.
+        headers: HTTP headers that each request has in addition, by name, such as those that a gateway requires. DSPy
+            sends such requests through LiteLLM, at about 11 ms of CPU instead of 1. The values may be secrets: they
+            appear in no fingerprint, ledger or message; a fingerprint has a digest of those that are no credentials.
+    """
+
+    api_base: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    reasoning_effort: str | None = None
+    service_tier: str | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the settings that are not None, by name."""
+        settings = {setting.name: getattr(self, setting.name) for setting in fields(self)}
+        return {name: value for name, value in settings.items() if value is not None}
+
+    def joined(self, others: ModelSettings) -> ModelSettings:
+        """Return these settings with others, for the arguments of `LMJudge` that are short for a setting.
+
+        Raises:
+            ValueError: A setting is in both.
+        """
+        own, more = self.chosen(), others.chosen()
+        if twice := sorted(own.keys() & more.keys()):
+            raise ValueError(f"`{twice[0]}` and `settings.{twice[0]}` are two names of one setting: pass one")
+        return ModelSettings(**own, **more)
+
+
+NO_SETTINGS = ModelSettings()
+
+
+def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
+    """Make a `dspy.LM` from a model name such as `openai/gpt-5-mini` or `ollama_chat/llama3.2`.
+
+    DSPy's response cache is off: its key contains neither the endpoint nor the engine, so that another server's verdict
+    could be returned for the same model name. Retries are the grader's.
+
+    Args:
+        model: `provider/model`, as DSPy and LiteLLM spell it.
+        options: How it is called.
+
+    Raises:
+        ValueError: The name is empty, an option is out of range, DSPy refuses it for this model, or a key of the
+            environment would be sent to a server that it is not meant for.
+    """
+    if not model.strip():
+        raise ValueError("`judge` is an empty model name: write one such as 'openai/gpt-5-mini', or 'offline'")
+    if options.temperature is not None and not options.temperature >= 0:
+        raise ValueError(f"`temperature` must be at least 0, got {options.temperature!r}")
+    if options.max_tokens is not None and options.max_tokens < 1:
+        raise ValueError(f"`max_tokens` must be at least 1, got {options.max_tokens!r}")
+    model, settings = model if options.api_base else with_provider(model), options.chosen()
+    if headers := settings.pop("headers", None):
+        _check_headers(headers)
+        settings["extra_headers"] = dict(headers)
+    if not options.api_key and (key := key_for_endpoint(model, options.api_base)):
+        settings["api_key"] = key
+    if options.temperature is None:
+        settings["temperature"] = default_temperature(model, options.reasoning_effort)
+    else:
+        settings["temperature"] = float(options.temperature)  # in the fingerprint, 0 and 0.0 must be the same
+    try:
+        return dspy.LM(model, cache=False, num_retries=0, **settings)
+    except DSPyError as error:
+        message = redact(str(error), settings)
+        cause = error if message == str(error) else None
+        raise ValueError(f"DSPy does not make the model {model!r} with these settings: {message}") from cause
+
+
+def default_temperature(model: str, reasoning_effort: str | None = None) -> float | None:
+    """Return the sampling temperature for a model without a configured one: 0, or None for a reasoning model.
+
+    OpenAI's reasoning models refuse any temperature but 1, and DSPy knows their names. Models of other providers do
+    not have to take a `reasoning_effort` with a temperature. A model that refuses 0 for a reason that its name does not
+    show gets none after its first refusal (see `judges/calling.py`).
+
+    Example:
+        >>> default_temperature("openai/gpt-4.1"), default_temperature("openai/gpt-5-mini")
+        (0.0, None)
+    """
+    if reasoning_effort is not None:
+        return None
+    try:
+        dspy.LM(model, temperature=0.5)
+    except LMConfigurationError:
+        return None
+    return 0.0
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(
+                f"`headers` has the name {name!r}: a name has letters, digits and hyphens, such as 'X-Team'"
+            )
+        if not _HEADER_VALUE.fullmatch(value):
+            raise ValueError(
+                f"`headers`: the value of {name!r} must be printable ASCII without line breaks, and not empty: the "
+                "request would be refused, or another one be sent (the value is not shown, since it may be a secret)"
+            )
+
+
+class ModelSource(NamedTuple):
+    """A kind of object that a `dspy.LM` can be made of.
+
+    Attributes:
+        description: What to call the kind in messages.
+        matches: Whether an object is of this kind.
+        make: Makes the `dspy.LM`.
+    """
+
+    description: str
+    matches: Callable[[object], bool]
+    make: Callable[[Any], dspy.BaseLM]
+
+
+def _is_lm(model: object) -> bool:
+    return isinstance(model, dspy.BaseLM)
+
+
+def _with_its_key(model: dspy.BaseLM) -> dspy.BaseLM:
+    return with_key_for_its_server(model) if isinstance(model, dspy.LM) else model
+
+
+MODEL_SOURCES: dict[str, ModelSource] = {
+    "dspy": ModelSource("a dspy.LM", _is_lm, _with_its_key),
+    "langchain": ModelSource("a LangChain chat model", is_chat_model, lm_from_chat_model),
+    "function": ModelSource("an async function (system_prompt, user_prompt)", callable, lm_from_fn),
+}
+"""The kinds of models beside a model name, in the order in which an object is compared with them."""
+
+
+def to_lm(model: ModelLike, options: ModelSettings = NO_SETTINGS) -> dspy.BaseLM:
+    """Make a `dspy.LM` of whatever a user passes as a model.
+
+    Args:
+        model: A model name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts.
+        options: How a model name is called.
+
+    Raises:
+        TypeError: `model` is none of these.
+        ValueError: The model name is empty, an option goes with a model that is configured already, or a key of the
+            environment would be sent to a server that it is not meant for.
+    """
+    if isinstance(model, str):
+        return lm_from_name(model, options)
+    source = next((source for source in MODEL_SOURCES.values() if source.matches(model)), None)
+    if source is None:
+        kinds = ", ".join(["a model name", *(source.description for source in MODEL_SOURCES.values())])
+        raise TypeError(f"`model` must be one of: {kinds}; got {type(model).__name__}")
+    for option in options.chosen():
+        raise ValueError(
+            f"`{option}` goes with a model name, and has no effect on {source.description}: configure the model that "
+            "you pass instead"
+        )
+    return source.make(model)
+
+
+def settings_of(lm: dspy.BaseLM) -> dict[str, Any]:
+    """Return a model's settings, those of its LangChain chat model included: with credentials, so never write them."""
+    return {**lm.kwargs, **chat_model_settings(lm)}
+
+
+def without_framework_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
+    """Return an LM that uses neither DSPy's nor LangChain's response cache; the user's own model is not changed.
+
+    A judge must not read them: a reply in prose would be repeated for every retry, another server's verdict could be
+    returned under the same model name, and the votes of equal judges would be one vote.
+    """
+    uncached = without_langchain_cache(lm)
+    return uncached.copy(cache=False) if uncached.cache else uncached
+
+
+# Clients that pass a URL on to the provider. Others may download the file, on this machine, where a URL of a submission
+# could reach what the internet cannot.
+_PASS_URLS_ON = ("openai/", "azure/")
+_CHAT_MODELS_PASS_URLS_ON = ("langchain_openai.", "langchain_anthropic.")
+
+
+def file_problem(lm: dspy.BaseLM, files: Sequence[ShownFile]) -> str | None:
+    """Return why a model cannot be sent some files, and what to do; None if it can, as far as is known here."""
+    if not files:
+        return None
+    if is_function_model(lm):
+        return (
+            f"the submission has {len(files)} attachments, which a function of two texts cannot be sent: use a "
+            "`dspy.LM`, a model name or a LangChain chat model as the judge"
+        )
+    urls = [file.content for file in files if file.is_url]
+    if urls and not _passes_on(lm, urls):
+        return (
+            f"an attachment has only a URL, and the client of {lm.model!r} may download it on this machine, from where "
+            "it could reach what the internet cannot: pass the file's bytes as `data`"
+        )
+    return None
+
+
+def _passes_on(lm: dspy.BaseLM, urls: Sequence[str]) -> bool:
+    model = chat_model_of(lm)
+    if model is not None:
+        return any(parent.__module__.startswith(_CHAT_MODELS_PASS_URLS_ON) for parent in type(model).__mro__)
+    engine: Any = getattr(lm, "engine", None)
+    if type(lm) is not dspy.LM or not isinstance(engine, str):
+        return True  # an LM or an engine of the user's own, which decides for itself
+    # LiteLLM passes https addresses on to Anthropic, and downloads http ones.
+    is_anthropic = lm.model.startswith("anthropic/") and all(url.startswith("https://") for url in urls)
+    return is_anthropic or "/" not in lm.model or lm.model.startswith(_PASS_URLS_ON)
+
+
+def is_plain_lm(lm: object) -> bool:
+    """Whether an LM is DSPy's own, and no subclass of it."""
+    return type(lm) is dspy.LM
+
+
+_SYNCHRONOUS, _ASYNCHRONOUS = ("__call__", "forward"), ("acall", "aforward")
+
+
+def is_sync_only(lm: dspy.BaseLM) -> bool:
+    """Whether an LM's synchronous call was replaced and its asynchronous one was not.
+
+    DSPy would raise NotImplementedError, or in a subclass of `dspy.LM` use the inherited call without a word.
+    """
+    layers: list[Mapping[str, Any]] = [vars(lm), *map(vars, type(lm).__mro__)]
+    return _first(layers, _SYNCHRONOUS) < _first(layers, _ASYNCHRONOUS)
+
+
+def with_async_call(lm: dspy.BaseLM) -> dspy.BaseLM:
+    """Return an LM whose asynchronous call runs the synchronous one in a thread; any other LM as it is."""
+    if not is_sync_only(lm):
+        return lm
+    threaded: Any = lm.copy()
+
+    async def acall(*prompt: Any, **settings: Any) -> Any:
+        return await run_in_thread(partial(threaded, *prompt, **settings))
+
+    threaded.acall = acall
+    return threaded
+
+
+def _first(layers: list[Mapping[str, Any]], names: tuple[str, ...]) -> int:
+    """Return the position of the first layer, from the most derived one on, that defines one of the names."""
+    return next(index for index, layer in enumerate(layers) if any(name in layer for name in names))

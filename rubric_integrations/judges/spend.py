@@ -1,0 +1,425 @@
+"""Enforces `max_calls` and `max_cost` across a run: every call is counted, and none is made beyond a limit.
+
+Processes and machines may share a limit. Each of them claims a part of it before it spends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
+
+from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
+from rubric_integrations.scoring.judgment import UNKNOWN_CALL, JudgeFailure, Judgment, Spend, SpendTotal
+
+# Seconds of its own calls for which a process claims in advance, so that it makes about ten claims per second.
+AHEAD = 0.1
+# Of what is left, the share that a process may claim in advance: near a limit, nobody holds what others could use.
+_LARGEST_SHARE = 0.25
+# Seconds for which a refusal is taken for current.
+_REFUSED = 0.1
+# Seconds between two looks at a claim that another task makes.
+_PAUSE = 0.005
+
+
+class Allowance(NamedTuple):
+    """An amount of calls and of money; infinite where there is no limit.
+
+    Attributes:
+        calls: Calls of models.
+        cost: US dollars.
+    """
+
+    calls: float = math.inf
+    cost: float = math.inf
+
+    def __sub__(self, other: Allowance) -> Allowance:
+        return Allowance(self.calls - other.calls, self.cost - other.cost)
+
+    def plus(self, other: Allowance) -> Allowance:
+        """Return the sum of both amounts.
+
+        Example:
+            >>> Allowance(1, 0.5).plus(Allowance(2, 0.25))
+            Allowance(calls=3, cost=0.75)
+        """
+        return Allowance(self.calls + other.calls, self.cost + other.cost)
+
+    def times(self, factor: float) -> Allowance:
+        """Return a multiple of this amount."""
+        return Allowance(self.calls * factor, self.cost * factor)
+
+    def at_most(self, other: Allowance) -> Allowance:
+        """Return the smaller number of each kind."""
+        return Allowance(min(self.calls, other.calls), min(self.cost, other.cost))
+
+    def at_least(self, other: Allowance) -> Allowance:
+        """Return the larger number of each kind."""
+        return Allowance(max(self.calls, other.calls), max(self.cost, other.cost))
+
+
+NOTHING = Allowance(0, 0.0)
+
+
+class Claim(NamedTuple):
+    """What one part of a run wants of the limits of the whole.
+
+    Attributes:
+        spent: What the part has spent, or may have: it counts whatever the limits are.
+        wanted: What it wants to be able to spend in all, at least `spent`.
+        limit: The limits of all parts together.
+    """
+
+    spent: Allowance
+    wanted: Allowance
+    limit: Allowance = Allowance()
+
+    def granted(self, others: Allowance) -> Allowance:
+        """Return what the part may spend in all, if the others have claimed so much.
+
+        Example:
+            >>> claim = Claim(spent=Allowance(2, 0.2), wanted=Allowance(8, 0.3), limit=Allowance(10, 1.0))
+            >>> claim.granted(others=Allowance(5, 0.5))
+            Allowance(calls=5, cost=0.3)
+        """
+        return self.wanted.at_most(self.limit - others).at_least(self.spent)
+
+
+class Shares(NamedTuple):
+    """How the limits of a run are divided.
+
+    Attributes:
+        own: What this part may spend in all.
+        others: What all other parts have claimed.
+    """
+
+    own: Allowance
+    others: Allowance
+
+
+MakeClaim = Callable[[Claim], Awaitable[Shares]]
+"""Records a claim in place of the part's last one, in one transaction with the reading of the others' claims."""
+
+
+class SharedSpend:
+    """A process's share of the limits of a run, which grows by claims; shared by all tasks and threads.
+
+    Args:
+        make_claim: Makes one claim.
+        limit: The limits of all processes together.
+
+    Attributes:
+        shares: What this process may spend, and what the others have claimed, by the last claim.
+
+    Example:
+        >>> async def make_claim(claim: Claim) -> Shares:
+        ...     return Shares(claim.granted(NOTHING), NOTHING)
+        >>> shared = SharedSpend(make_claim, Allowance(calls=10))
+        >>> asyncio.run(shared.extend(lambda: NOTHING, lambda: Allowance(2, 0.0)))
+        True
+        >>> shared.shares.own.calls
+        2
+    """
+
+    def __init__(self, make_claim: MakeClaim, limit: Allowance):
+        self.shares = Shares(NOTHING, NOTHING)
+        self._make_claim, self._limit = make_claim, limit
+        self._last, self._last_at, self._refused_at = NOTHING, -math.inf, -math.inf
+        self._is_claiming, self._lock = False, threading.Lock()
+
+    async def extend(self, spent: Callable[[], Allowance], needed: Callable[[], Allowance]) -> bool:
+        """Claim more, and return whether this process may spend more than before; raises what `make_claim` raises.
+
+        Args:
+            spent: Returns what this process has spent, or may have.
+            needed: Returns what it has to spend in all for the calls that wait now.
+        """
+        before = self.shares.own
+        while True:
+            if self._begin():
+                break
+            await asyncio.sleep(_PAUSE)
+        try:
+            if self.shares.own != before:
+                return True
+            if time.monotonic() - self._refused_at < _REFUSED:
+                return False
+            await self._claim(spent(), needed())
+            if self.shares.own == before:
+                self._refused_at = time.monotonic()
+                return False
+            return True
+        finally:
+            self._is_claiming = False
+
+    async def settle(self, spent: Allowance) -> None:
+        """Record what was spent, and give back what was claimed beyond it; raises what `make_claim` raises."""
+        self.shares = await self._make_claim(Claim(spent, spent, self._limit))
+
+    async def _claim(self, spent: Allowance, needed: Allowance) -> None:
+        now = time.monotonic()
+        elapsed = max(now - self._last_at, 1e-3)
+        pace = (spent - self._last).at_least(NOTHING).times(min(1.0, AHEAD / elapsed))
+        left = (self._limit - self.shares.others - needed).at_least(NOTHING)
+        ahead = pace.at_most(left.times(_LARGEST_SHARE))
+        self._last, self._last_at = spent, now
+        wanted = needed.plus(ahead._replace(calls=math.floor(ahead.calls))).at_least(spent)
+        self.shares = await self._make_claim(Claim(spent, wanted, self._limit))
+
+    def _begin(self) -> bool:
+        with self._lock:
+            is_free = not self._is_claiming
+            self._is_claiming = True
+            return is_free
+
+
+Result = TypeVar("Result", Judgment, BatchResult, OverallResult)
+
+# Dollars by which a sum of prices may miss its exact value.
+_ROUNDING = 1e-9
+# Seconds between two looks at a limit that calls under way may still free.
+
+
+PRICE_UNKNOWN = "the price of a call is not known, so that `max_cost` cannot be enforced: use `max_calls`"
+
+
+class SpendLimitReached(RunStopped):
+    """The next call would exceed `max_calls` or `max_cost`."""
+
+
+class SpendLimit:
+    """The limit on the calls of a run and on their cost, shared by all its tasks and threads.
+
+    Before a call is sent, the most that it can cost is reserved. If the limit does not allow that, the call waits for
+    the calls under way, and is then refused. A judge that cannot say what a call may cost is assumed to cost at most
+    what its most expensive call did; so that there is one, the first call is made alone. A call that was sent and never
+    answered counts for `max_cost` with what was reserved, although its cost is unknown.
+
+    One from a pickle has the same limits, and has counted nothing: the limits hold in each process.
+
+    Args:
+        max_calls: Requests to models, at least 0; None for no limit.
+        max_cost: US dollars, at least 0; None for no limit.
+
+    Attributes:
+        part: A unique name, under which a part of a larger run records what it has spent.
+
+    Raises:
+        ValueError: A limit is negative.
+    """
+
+    def __init__(self, max_calls: int | None = None, max_cost: float | None = None):
+        for name, limit in (("max_calls", max_calls), ("max_cost", max_cost)):
+            if limit is not None and not limit >= 0:
+                raise ValueError(f"`{name}` must be at least 0, got {limit!r}")
+        self.max_calls, self.max_cost, self.part = max_calls, max_cost, uuid4().hex
+        self._total = SpendTotal()
+        self._limit = Allowance(
+            math.inf if max_calls is None else max_calls, math.inf if max_cost is None else max_cost
+        )
+        self._started = self._under_way = self._waiting = self._lost_without_price = 0
+        # What was paid, or may have been; and what the calls under way may cost.
+        self._counted = self._reserved = 0.0
+        self._highest_cost: float | None = None
+        self._has_unknown_price = False
+        self._shared: SharedSpend | None = None
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return SpendLimit, (self.max_calls, self.max_cost)
+
+    @property
+    def spend(self) -> Spend:
+        """What all calls that have ended cost."""
+        with self._lock:
+            return self._total.spend
+
+    def share(self, make_claim: MakeClaim) -> None:
+        """Divide the limits with other processes and machines, so that they hold for all together.
+
+        Calls are made only within what this process has claimed. Neither limit is exceeded by what several processes
+        do at the same time; near a limit, one may be refused what another has claimed and does not use.
+
+        Args:
+            make_claim: Claims a part of the limits.
+        """
+        self._shared = SharedSpend(make_claim, self._limit)
+
+    async def record(self) -> None:
+        """Record what this process has spent, for the others that share the limits; raises what `make_claim` raises."""
+        if self._shared:
+            await self._shared.settle(self._spent())
+
+    def has_room_for(self, rows: int, highest: Spend | None) -> bool:
+        """Whether the limits would hold if each of these rows cost as much as the most expensive row so far.
+
+        Near a limit a run finishes one row after another, rather than to begin many and to finish none.
+
+        Args:
+            rows: The rows under way, and one more.
+            highest: The calls and the cost of the most expensive row; None while no row is done.
+        """
+        if self.max_calls is None and self.max_cost is None:
+            return True
+        if highest is None:
+            return rows <= 1
+        with self._lock:
+            calls = self._total.spend.calls + self._others.calls + rows * highest.calls
+            cost = self._counted + self._others.cost + rows * (highest.cost or 0.0)
+        return calls <= self._limit.calls and cost <= self._limit.cost + _ROUNDING
+
+    async def call(self, request: Callable[[], Awaitable[Result]], highest_cost: float | None = None) -> Result:
+        """Make one call, and count what it cost, also if it fails.
+
+        Args:
+            request: Makes the call.
+            highest_cost: The most that it can cost, in US dollars; None where the judge cannot say.
+
+        Raises:
+            SpendLimitReached: The limits do not allow another call.
+            Exception: No part of shared limits can be claimed.
+        """
+        reserved = await self.start(highest_cost)
+        # Also if the call is cancelled: it was sent.
+        spend, is_answered = UNKNOWN_CALL, False
+        try:
+            result = await request()
+            spend, is_answered = result.spend, True
+            return result
+        except JudgeFailure as failure:
+            spend = failure.spend
+            raise
+        finally:
+            self.end(spend, reserved, is_answered)
+
+    async def start(self, highest_cost: float | None = None) -> float:
+        """Count a call as started, as soon as the limits allow it; `end` or `give_back` must follow, whatever happens.
+
+        Args:
+            highest_cost: The most that it can cost, in US dollars; None where the judge cannot say.
+
+        Returns:
+            What is reserved for it, in US dollars.
+
+        Raises:
+            SpendLimitReached: The limits do not allow another call.
+            Exception: No part of shared limits can be claimed.
+        """
+        while (reserved := self._reserve(highest_cost)) is None:
+            if not await self._claim_more(highest_cost):
+                self._refuse_if_reached(highest_cost)
+                await asyncio.sleep(_PAUSE)
+        return reserved
+
+    @property
+    def _others(self) -> Allowance:
+        return self._shared.shares.others if self._shared else NOTHING
+
+    @property
+    def _own(self) -> Allowance:
+        """What this process may spend in all, of what it has claimed."""
+        return self._shared.shares.own if self._shared else self._limit
+
+    def _spent(self) -> Allowance:
+        with self._lock:
+            return Allowance(self._started, self._counted + self._reserved)
+
+    async def _claim_more(self, highest_cost: float | None) -> bool:
+        """Claim a part of shared limits for all calls that wait, and return whether there is more."""
+        if self._shared is None:
+            return False
+
+        def needed() -> Allowance:
+            return self._spent().plus(Allowance(1, self._reservation(highest_cost)).times(self._waiting))
+
+        with self._lock:
+            self._waiting += 1
+        try:
+            return await self._shared.extend(self._spent, needed)
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+    def _reservation(self, highest_cost: float | None) -> float:
+        """The most that a call may cost; 0 if there is no `max_cost`, or nothing is known."""
+        if self.max_cost is None:
+            return 0.0
+        return (self._highest_cost or 0.0) if highest_cost is None else highest_cost
+
+    def _reserve(self, highest_cost: float | None) -> float | None:
+        """Count a call as started, and return what is reserved for it; None if it does not fit now."""
+        with self._lock:
+            is_unpriced = highest_cost is None and self._highest_cost is None
+            if self.max_cost is not None and (self._has_unknown_price or (is_unpriced and self._under_way)):
+                return None
+            reserved = self._reservation(highest_cost)
+            if not self._fits(reserved, self._own) or (self.max_cost is not None and self._has_spent_all):
+                return None
+            self._started += 1
+            self._under_way += 1
+            self._reserved += reserved
+            return reserved
+
+    def _fits(self, reserved: float, allowance: Allowance) -> bool:
+        cost = self._counted + self._reserved + reserved
+        return self._started + 1 <= allowance.calls and (self.max_cost is None or cost <= allowance.cost + _ROUNDING)
+
+    @property
+    def _has_spent_all(self) -> bool:
+        return self._counted + self._others.cost >= self._limit.cost
+
+    def _refuse_if_reached(self, highest_cost: float | None) -> None:
+        """Raise if a call does not fit, and will not when the calls under way have ended."""
+        with self._lock:
+            if self.max_cost is not None and self._has_unknown_price:
+                raise SpendLimitReached(PRICE_UNKNOWN)
+            if self._started + self._others.calls >= self._limit.calls:
+                others = f", with {self._others.calls:g} of the run's other processes" if self._others.calls else ""
+                raise SpendLimitReached(f"`max_calls` of {self.max_calls} is reached{others}")
+            reserved = self._reservation(highest_cost)
+            if self._under_way or (self._fits(reserved, self._limit - self._others) and not self._has_spent_all):
+                return
+            raise SpendLimitReached(
+                f"`max_cost` of ${self.max_cost:g} is reached: ${self._counted + self._others.cost:.4f} are spent, and "
+                f"the next call may cost ${reserved:.4f} (less with a lower `max_tokens`)"
+            )
+
+    def give_back(self, reserved: float) -> None:
+        """Take back a call that `start` has counted, and that was not sent, because it was cancelled before."""
+        with self._lock:
+            self._started -= 1
+            self._release(reserved)
+
+    def _release(self, reserved: float) -> None:
+        self._under_way -= 1
+        # Sums of prices miss their exact value by a rounding error, which must not grow over a long run.
+        self._reserved = self._reserved - reserved if self._under_way else 0.0
+
+    def end(self, spend: Spend, reserved: float, is_answered: bool) -> None:
+        """Count what a call cost that has ended.
+
+        Args:
+            spend: What it cost; `UNKNOWN_CALL` if it was cancelled, because it was sent.
+            reserved: What `start` has reserved.
+            is_answered: Whether there is an answer.
+        """
+        with self._lock:
+            self._release(reserved)
+            self._total.add(spend)
+            # What is one call here may have been several requests of the judge.
+            if spend.calls > 1:
+                self._started += spend.calls - 1
+            if spend.cost is not None:
+                self._highest_cost = max(self._highest_cost or 0.0, spend.cost)
+                self._counted += spend.cost + self._lost_without_price * self._highest_cost
+                self._lost_without_price = 0
+            elif is_answered:
+                self._has_unknown_price = True
+            elif reserved:
+                self._counted += reserved
+            else:
+                self._lost_without_price += 1

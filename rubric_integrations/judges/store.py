@@ -1,0 +1,290 @@
+"""`StoredJudge`: requests each judgment once, and reads it from a store afterwards. Also the protocol of a store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import ContextVar, Token
+from hashlib import sha256
+from typing import Any, Protocol, cast
+
+from rubric_integrations._util.text import cache_by_text
+from rubric_integrations.judges.prompts.render import criterion_inputs, rubric_inputs
+from rubric_integrations.judges.protocol import (
+    BatchResult,
+    Judge,
+    OverallResult,
+    Question,
+    Request,
+    RequestWrapper,
+    answer,
+    criteria_of_request,
+    fingerprint_of,
+    innermost,
+    without_cache,
+)
+from rubric_integrations.judges.validation import revalidate_stored, validate_overall
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment, Spend, total_spend
+from rubric_integrations.submission.submission import Submission, has_numbered_steps, shown_trajectory
+
+# Part of every key. Raise it when prompts change in a way that no signature shows.
+PROMPT_VERSION = 1
+
+# Made once: `json.dumps` makes an encoder for each call that sorts keys.
+_encode = json.JSONEncoder(sort_keys=True).encode
+
+
+class StoreError(Exception):
+    """A store cannot be read or written. The run must end, since judgments from now on would be lost."""
+
+
+class LeaseExpired(JudgeFailure):
+    """A call was not sent, because its lease had expired while it waited; it says nothing about the judge."""
+
+
+class Lease(Protocol):
+    """The exclusive right to request the judgments of some keys; the store releases it when its context ends."""
+
+    @property
+    def stored(self) -> Mapping[str, Judgment]:
+        """The judgments that the store already has, by key."""
+        ...
+
+    def is_held(self) -> bool:
+        """Whether the lease lasts. It expires if this process is suspended, and others then request the judgments."""
+        ...
+
+    async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
+        """Store judgments by key, and return those that the store keeps, by the same keys.
+
+        They are safe when this returns, also if the caller is cancelled meanwhile. A judgment that is already stored is
+        kept: if the lease expired, because this process was suspended, another one has requested it meanwhile.
+        """
+        ...
+
+    def record_failure(self, key: str, failure: JudgeFailure) -> None:
+        """Record why there is no judgment for a key; the key is requested again next time."""
+        ...
+
+
+_lease_of_call: ContextVar[Lease | None] = ContextVar("_lease_of_call", default=None)
+
+
+def _reset_lease(token: Token[Lease | None]) -> None:
+    # The garbage collector ends an abandoned call in another context.
+    with suppress(ValueError):
+        _lease_of_call.reset(token)
+
+
+def check_lease() -> None:
+    """Check, right before a request is sent, that the lease under which it is made still lasts.
+
+    Raises:
+        LeaseExpired: The lease has expired while the call waited. The next attempt finds what others have stored.
+    """
+    lease = _lease_of_call.get()
+    if lease is not None and not lease.is_held():
+        message = "the process was suspended before the request was sent, and others may have the answer meanwhile"
+        raise LeaseExpired("transport", message, retryable=True)
+
+
+class JudgmentStore(Protocol):
+    """A store of judgments by key, for all tasks, threads and processes that share it, such as a `Ledger`."""
+
+    def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
+        """Wait until nobody else holds a lease on any of these keys, and lease those that the store lacks."""
+        ...
+
+
+class StoredJudge(RequestWrapper):
+    """A judge that looks up every judgment in a store, and requests and stores those that it lacks.
+
+    A key is made of everything that could change the answer: the judge's fingerprint, what the judge is shown of the
+    submission and the criterion, and the number of the sample. Weights, names and policies are not part of it: a
+    stored verdict gets its value from the criterion as it is now.
+
+    Args:
+        judge: The judge for what the store lacks.
+        store: The store.
+        sample: The number of this sample, where one question is to get several independent answers.
+        duplicate: The number of this judge among equal judges on one panel, whose votes are independent answers.
+
+    Raises:
+        TypeError: The judge has no `fingerprint`, or cannot be identified by it.
+    """
+
+    def __init__(self, judge: Judge, store: JudgmentStore, sample: int = 0, duplicate: int = 0):
+        super().__init__(judge)
+        if fingerprint_of(judge) is None:
+            raise TypeError(
+                f"{type(innermost(judge)).__name__} cannot be identified, so that a ledger or another store would take "
+                "the answers of another judge for its own: give it a `fingerprint`, naming what its answers depend "
+                "on (model, settings, prompts). A judge has a method `fingerprint() -> str`; a lambda, a partial or an "
+                "object that is called gets one by `lm_from_fn(function, fingerprint=...)`"
+            )
+        self._store, self._number = store, (sample, duplicate)
+
+    def without_cache(self) -> Judge:
+        """Return the wrapped judge, which does not use the store."""
+        return without_cache(self.inner)
+
+    async def answer(self, request: Request) -> Any:
+        """Answer a request from the store; what the store lacks is requested, and stored.
+
+        Raises:
+            JudgeFailure: The judge has no answer.
+        """
+        if request.questions is not None:
+            return await self._answer_batch(request, request.questions)
+        question = request.question
+        if question is not None:
+            key = self._key("criterion", question, [])
+        else:
+            rubric = cast("Rubric", request.rubric)
+            key = self._digest("whole", request.submission, rubric.instructions, _rubric_part(rubric), rubric.criteria)
+        async with self._store.lease([key]) as lease:
+            if key in lease.stored:
+                stored = lease.stored[key]
+                return _stored_score(stored) if question is None else revalidate_stored(question, stored)
+            token = _lease_of_call.set(lease)
+            try:
+                result = await answer(self.inner, request)
+            except JudgeFailure as failure:
+                lease.record_failure(key, failure)
+                raise
+            finally:
+                _reset_lease(token)
+            judgment = _score_as_judgment(result) if question is None else result
+            kept = (await lease.store({key: judgment}))[key]
+            if question is None:
+                return _stored_score(kept)
+            # The judge's own judgment is valid already, and mostly it is the one that is kept.
+            return judgment if kept is judgment else revalidate_stored(question, kept)
+
+    async def _answer_batch(self, request: Request, questions: Mapping[int, Question]) -> BatchResult:
+        keys = {
+            number: self._key("batch", question, [_shown_inputs(criterion) for criterion in question.batch_criteria])
+            for number, question in questions.items()
+        }
+        async with self._store.lease(list(keys.values())) as lease:
+            stored = {number: lease.stored[key] for number, key in keys.items() if key in lease.stored}
+            from_store = _stored_batch(questions, stored)
+            missing = {number: question for number, question in questions.items() if number not in stored}
+            if not missing:
+                return from_store
+            token = _lease_of_call.set(lease)
+            try:
+                batch: BatchResult = await answer(self.inner, request.about(missing))
+            except JudgeFailure as failure:
+                for number in missing:
+                    lease.record_failure(keys[number], failure)
+                raise
+            finally:
+                _reset_lease(token)
+            kept = await lease.store(
+                _with_shared_spend({keys[number]: answer for number, answer in batch.answers.items()}, batch.spend)
+            )
+            for number, fault in batch.faults.items():
+                lease.record_failure(keys[number], JudgeFailure("parse", fault, retryable=True))
+        requested = _stored_batch(questions, {number: kept[keys[number]] for number in batch.answers})
+        return BatchResult(
+            {**from_store.answers, **requested.answers},
+            {**from_store.faults, **batch.faults, **requested.faults},
+            # A request without any answer is stored nowhere, and was paid for nevertheless.
+            from_store.spend + (requested.spend if batch.answers else batch.spend),
+        )
+
+    def _key(self, form: str, question: Question, batch_criteria: Sequence[object]) -> str:
+        examples = [example.model_dump(mode="json") for example in question.criterion.examples]
+        own_part = [criterion_inputs(question), examples, question.may_abstain, batch_criteria]
+        criteria = criteria_of_request({0: question})
+        return self._digest(form, question.submission, question.guidelines, own_part, criteria)
+
+    def _digest(
+        self, form: str, submission: Submission, guidelines: str, own_part: object, criteria: Sequence[Criterion]
+    ) -> str:
+        # An empty text is not shown, as if it were absent.
+        texts = (
+            submission.query or None,
+            submission.reference or None,
+            submission.response,
+            submission.shown_thinking or None,
+        )
+        trajectory = shown_trajectory(submission, criteria)
+        # A judge to whom the response is the trajectory is requested to cite steps, too.
+        steps = trajectory.text() if trajectory else "response" if has_numbered_steps(submission, criteria) else None
+        judge = (PROMPT_VERSION, self.fingerprint(), self._number, form)
+        digest = _shared_digest(judge, *texts, guidelines, steps, *submission.context).copy()
+        if submission.attachments:
+            # Of a URL the bytes are not known: if they change, the stored judgment is about the earlier ones.
+            files = json.dumps([file.identity() for file in submission.attachments], sort_keys=True)
+            digest.update(f"{files}, ".encode())
+        digest.update(f"{_encode(own_part)}]".encode())
+        return digest.hexdigest()
+
+
+@cache_by_text
+def _shared_digest(
+    judge: tuple[int, str | None, tuple[int, int], str],
+    query: str | None,
+    reference: str | None,
+    response: str,
+    thinking: str | None,
+    guidelines: str,
+    steps: str | None,
+    *context: str,
+) -> Any:
+    """Hash what all questions about one submission share, as the beginning of a JSON array."""
+    texts: dict[str, Any] = {"query": query, "reference": reference, "response": response, "thinking": thinking}
+    if context:
+        texts["context"] = context
+    if steps:
+        texts["trajectory"] = steps
+    return sha256(f"{json.dumps(judge)[:-1]}, {json.dumps(texts)}, {json.dumps(guidelines)}, ".encode())
+
+
+def _rubric_part(rubric: Rubric) -> object:
+    """Return what a holistic judge sees of a rubric; the text alone if no criterion has a context."""
+    own = rubric_inputs(rubric)
+    return own["criteria"] if len(own) == 1 else own
+
+
+def _shown_inputs(criterion: Criterion) -> dict[str, str]:
+    return criterion_inputs(Question(Submission(response="-"), criterion))
+
+
+def _stored_batch(questions: Mapping[int, Question], stored: Mapping[int, Judgment]) -> BatchResult:
+    """Make a result of stored judgments; one that is no answer to its criterion any more is a fault of that one."""
+    answers: dict[int, Judgment] = {}
+    faults: dict[int, str] = {}
+    for number, judgment in stored.items():
+        question = questions[number]
+        try:
+            valid = revalidate_stored(question, judgment)
+        except JudgeFailure as failure:
+            faults[number] = str(failure).removeprefix(f"{failure.kind}: ")
+        else:
+            answers[number] = valid.model_copy(update={"spend": NO_SPEND})
+    return BatchResult(answers, faults, total_spend(judgment.spend for judgment in stored.values()))
+
+
+def _score_as_judgment(overall: OverallResult) -> Judgment:
+    # A store holds judgments: the score stands in place of the verdict.
+    percent, reason, spend, neutralized = overall
+    return Judgment(verdict=repr(float(percent)), value=None, reason=reason, spend=spend, neutralized=neutralized)
+
+
+def _stored_score(stored: Judgment) -> OverallResult:
+    return validate_overall(OverallResult(float(stored.verdict), stored.reason, stored.spend, stored.neutralized))
+
+
+def _with_shared_spend(judgments: Mapping[str, Judgment], spend: Spend) -> dict[str, Judgment]:
+    """Add the spend of one request to the first of its judgments, so that a sum over all of them counts it once."""
+    charged: dict[str, Judgment] = {}
+    for key, judgment in judgments.items():
+        charged[key] = judgment.model_copy(update={"spend": judgment.spend + spend})
+        spend = NO_SPEND
+    return charged

@@ -1,0 +1,145 @@
+"""Selects the response, task, reference, attachments and rubric from the mappings of LangChain and LangSmith."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from rubric_integrations.submission.attachments import MAX_BYTES, attachment_fields
+from rubric_integrations.submission.inputs import join_fields, output_fields
+from rubric_integrations.submission.messages import Respond, document_texts
+from rubric_integrations.submission.submission import Submission
+
+
+def attachments_of(value: object) -> list[Any]:
+    """Return the attachments of a submission, for its field `attachments`.
+
+    Args:
+        value: Those of a LangSmith example, by name, each with a `reader`, a `presigned_url` and a `mime_type`; or as
+            openevals evaluators take them: `{"mime_type": ..., "data": ...}`, a URL, or a list of these.
+
+    Example:
+        >>> attachments_of({"mime_type": "image/gif", "data": "R0lGODlh"})
+        [{'mime_type': 'image/gif', 'data': 'R0lGODlh'}]
+    """
+    if isinstance(value, Mapping):
+        by_name = cast("Mapping[str, Any]", value)
+        if all(isinstance(info, Mapping) for info in by_name.values()):
+            return [_langsmith_fields(name, info) for name, info in by_name.items()]
+    return attachment_fields(value)
+
+
+def _langsmith_fields(name: str, info: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {"name": name, "mime_type": info.get("mime_type")}
+    reader: Any = info.get("reader")
+    if reader is None:
+        return {**fields, "url": info.get("presigned_url")}
+    # Other evaluators have read it, or will.
+    reader.seek(0)
+    content = reader.read(MAX_BYTES + 1)
+    reader.seek(0)
+    return {**fields, "data": content}
+
+
+FieldKey = str | Callable[[Any], Any]
+"""Selects one value of a mapping: its key, or a function of the mapping."""
+
+
+# What users call these settings.
+_FIELDS = {"output_key": "Fields.response", "input_key": "Fields.query", "reference_key": "Fields.reference"}
+
+
+class FieldSelector(NamedTuple):
+    """Selects the parts of a submission from inputs, outputs and reference outputs.
+
+    A key that is None leaves the choice to the rule of all hosts (`output_fields`, `task_fields`, `reference_fields`):
+    the value under a usual name such as `output`, or else the JSON of the mapping.
+
+    The value may be a text, a message, a prompt, a conversation, or the state of an agent. Of a state, the
+    `structured_response` is used if it has one, otherwise the messages. Any other value, such as a pydantic model, is
+    used as JSON.
+
+    Attributes:
+        output_key: Selects the response to grade from the outputs.
+        input_key: Selects the task from the inputs.
+        reference_key: Selects an exemplary answer from the reference outputs.
+        context_key: Selects documents, such as retrieved passages: the key of the inputs, the outputs or the reference
+            outputs, whichever has it first, or a function of the inputs. By default the value under a usual name.
+        respond: Which part of a conversation is the response: the `"last"` answer, the whole `"transcript"`, or the
+            `"trajectory"`, which is the transcript with numbered steps. The steps are the submission's trajectory in
+            any case, also those of a state with a `structured_response`.
+
+    Example:
+        >>> FieldSelector().select({"question": "6 x 7?"}, {"answer": "42", "tokens": 3}, None).response
+        '42'
+    """
+
+    output_key: FieldKey | None = None
+    input_key: FieldKey | None = None
+    reference_key: FieldKey | None = None
+    respond: Respond = "last"
+    context_key: FieldKey | None = None
+
+    def select(
+        self, inputs: Any, outputs: Any, reference_outputs: Any, attachments: Sequence[Any] = ()
+    ) -> Submission | None:
+        """Return the submission to grade, or None if the outputs hold no text.
+
+        Values that are not mappings are used as they are. The attachments are those of `attachments_of`.
+
+        Raises:
+            ValueError: A mapping does not have the named key.
+        """
+        fields = output_fields(self._pick("output_key", outputs))
+        response = fields["response"]
+        if not response or (isinstance(response, str) and not response.strip()):
+            return None
+        task, reference = self._pick("input_key", inputs), self._pick("reference_key", reference_outputs)
+        # A conversation contains its own task. The inputs are usually its first messages, and would be shown twice.
+        fields = join_fields(fields, task, reference, keeps_task=self.input_key is not None)
+        if self.context_key is not None:
+            fields["context"] = self._documents(inputs, outputs, reference_outputs)
+        files = [*attachments, *fields.get("attachments", ())]
+        return Submission.model_validate(
+            {**fields, "respond": self.respond, **({"attachments": files} if files else {})}
+        )
+
+    def _documents(self, inputs: Any, *others: Any) -> tuple[str, ...]:
+        key = self.context_key
+        if key is None or callable(key):
+            return () if key is None else document_texts(key(inputs))
+        sources = [cast("Mapping[str, Any]", source) for source in (inputs, *others) if isinstance(source, Mapping)]
+        source = next((source for source in sources if key in source), None)
+        if source is None:
+            names = sorted({str(name) for source in sources for name in source})
+            raise ValueError(f"`Fields.context` is {key!r}, but there are only {names!r}: set it to one of these")
+        return document_texts(source[key])
+
+    def _pick(self, setting: str, source: Any) -> Any:
+        """Select the value for the setting `output_key`, `input_key` or `reference_key`."""
+        key: FieldKey | None = getattr(self, setting)
+        if callable(key):
+            return key(source)
+        if key is None or not isinstance(source, Mapping):
+            return source
+        values = cast("Mapping[str, Any]", source)
+        if key not in values:
+            raise ValueError(
+                f"`{_FIELDS[setting]}` is {key!r}, but there are only {sorted(values)!r}: set it to one of these"
+            )
+        return values[key]
+
+
+def own_rubric(*sources: Any) -> Any:
+    """Return the value under `rubric` in the first of some mappings that has one; None if none has."""
+    for source in sources:
+        if isinstance(source, Mapping) and (rubric := cast("Mapping[str, Any]", source).get("rubric")) is not None:
+            return rubric
+    return None
+
+
+def without_rubric(source: Any) -> Any:
+    """Return a mapping without its `rubric`, and any other value unchanged: a rubric is no task and no reference."""
+    if not isinstance(source, Mapping) or "rubric" not in source:
+        return source
+    return {key: value for key, value in cast("Mapping[str, Any]", source).items() if key != "rubric"} or None

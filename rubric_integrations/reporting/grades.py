@@ -1,0 +1,258 @@
+"""Tables of grades for a terminal, and a run as JUnit XML with one test case for each row.
+
+Text from models and users is printed without markup and control characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from rich.table import Table
+from rich.text import Text
+
+from rubric_integrations._util.terminal import plain
+from rubric_integrations.reporting.page.figures import desirability
+
+if TYPE_CHECKING:
+    from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.runs.summary import Graded
+    from rubric_integrations.scoring.report import CriterionReport
+
+MAX_NAMES = 8
+
+
+def unmet_criteria(graded: Graded) -> list[CriterionReport]:
+    """Return the criteria whose answer is not, or not fully, what the rubric's author wants.
+
+    A penalty that applies is one of them.
+    """
+    criteria = graded.report.criteria if graded.report else ()
+    return [row for row in criteria if (value := desirability(row)) is not None and value < 1]
+
+
+def unassessed_criteria(graded: Graded) -> list[CriterionReport]:
+    """Return the criteria that a judge abstained from or failed on."""
+    criteria = graded.report.criteria if graded.report else ()
+    return [row for row in criteria if row.abstained or row.error is not None]
+
+
+def names_text(criteria: list[CriterionReport]) -> str:
+    """List the names of criteria, at most eight of them."""
+    names = [row.name for row in criteria]
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
+
+
+def shortfall_text(graded: Graded) -> str:
+    """Describe a row in one line: why it has no grade, or its score and the criteria that it does not meet.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+        >>> rubric = Rubric([{"name": "answer", "requirement": "States 42", "check": {"number": 42}}])
+        >>> [shortfall_text(graded) for graded in grade_many(["41"], rubric, PerCriterionGrader("offline"))]
+        ['score 0.000; not met: answer']
+    """
+    if graded.report is None or graded.judge_error:
+        return graded.judge_error or graded.row.error or "has no grade"
+    score, bounds = graded.report.score, graded.report.score_range
+    if bounds:
+        low, high = bounds
+        text = f"score {'undefined' if low is None else f'{low:.3f}'}..{high:.3f}"
+    else:
+        text = "score undefined" if score is None else f"score {score:.3f}"
+    unmet = unmet_criteria(graded)
+    return f"{text}; not met: {names_text(unmet)}" if unmet else text
+
+
+# XML 1.0 has no other characters, not even as references, so that a parser would refuse the whole file.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class JUnitReport:
+    """Collects the rows of a run as test cases.
+
+    A row that passes is a test that passes. One that does not pass is a failure, whose text lists the criteria that are
+    not met. One without a grade, because its judge failed or it had nothing to grade, is an error.
+
+    Args:
+        name: The name of the suite, such as the rubric's.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+        >>> rubric = Rubric([{"name": "answer", "requirement": "States 42", "check": {"number": 42}}])
+        >>> junit = JUnitReport("arithmetic")
+        >>> for graded in grade_many(["It is 42."], rubric, PerCriterionGrader("offline")):
+        ...     junit.add(graded)
+        >>> 'tests="1" failures="0" errors="0"' in junit.to_xml(seconds=0.5)
+        True
+    """
+
+    def __init__(self, name: str):
+        self._name = _xml_text(name)
+        self._cases: list[tuple[int, ElementTree.Element]] = []
+        self._counts = {"failure": 0, "error": 0}
+
+    def add(self, graded: Graded, place: int | None = None) -> None:
+        """Add the next row.
+
+        Args:
+            graded: The row with its grade.
+            place: A number by which the rows are sorted; by default, how many came before it.
+        """
+        # The time of a row is not measured: rows are graded concurrently.
+        case = ElementTree.Element("testcase", classname=self._name, name=_xml_text(graded.row.id), time="0")
+        message = _xml_text(shortfall_text(graded))
+        if graded.report is None or graded.judge_error:
+            self._add_child(case, "error", message, "not graded", message)
+        elif not graded.report.passed:
+            self._add_child(case, "failure", message, "not passed", _xml_text(_details(graded)))
+        else:
+            ElementTree.SubElement(case, "system-out").text = message
+        self._cases.append((len(self._cases) if place is None else place, case))
+
+    def to_xml(self, seconds: float) -> str:
+        """Return the document.
+
+        Args:
+            seconds: How long the run took.
+        """
+        counts = {
+            "name": self._name,
+            "tests": str(len(self._cases)),
+            "failures": str(self._counts["failure"]),
+            "errors": str(self._counts["error"]),
+            "time": f"{seconds:.3f}",
+        }
+        root = ElementTree.Element("testsuites", counts)
+        cases = sorted(self._cases, key=lambda entry: entry[0])
+        ElementTree.SubElement(root, "testsuite", counts).extend(case for _, case in cases)
+        ElementTree.indent(root)
+        return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+    def _add_child(self, case: ElementTree.Element, tag: str, message: str, kind: str, text: str) -> None:
+        self._counts[tag] += 1
+        ElementTree.SubElement(case, tag, message=message, type=kind).text = text
+
+
+def _details(graded: Graded) -> str:
+    """Describe each criterion that is not met or not assessed in one line, with the judge's reason."""
+    unmet = unmet_criteria(graded)
+    rows = [*unmet, *(row for row in unassessed_criteria(graded) if row not in unmet)]
+    lines = [_line(row) for row in rows]
+    if graded.report and graded.report.reason:
+        lines.append(graded.report.reason)
+    return "\n".join(lines)
+
+
+def _line(row: CriterionReport) -> str:
+    required = ", required" if row.required else ""
+    reason = row.explanation
+    line = f"{row.verdict or 'FAILED'} {row.name} (weight {row.weight:g}{required}): {row.requirement}"
+    return f"{line}: {reason}" if reason else line
+
+
+def _xml_text(text: str) -> str:
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+_STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow", "NOT_APPLICABLE": "dim"}
+
+
+def report_table(graded: Graded) -> Table:
+    """Build the table of one submission: one row per criterion with verdict, weight, requirement and reason."""
+    report = graded.report
+    table = Table(title=plain(f"{graded.row.id}: {_headline(graded)}"), title_justify="left", title_style="bold")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("weight", justify="right", no_wrap=True)
+    table.add_column("requirement", ratio=3)
+    table.add_column("reason", ratio=4)
+    for row in report.criteria if report else ():
+        table.add_row(_verdict(row), f"{row.weight:g}", plain(row.requirement), plain(row.explanation))
+    return table
+
+
+def groups_table(graded: Graded, rubric: Rubric) -> Table:
+    """Build the table of the values, in [0, 1], of each group of a rubric with a tree, for one submission."""
+    from rubric_integrations.rubric.rubric import node_values
+
+    table = Table(title="Groups", title_justify="left", title_style="bold")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("group")
+    values = [row.value for row in graded.report.criteria] if graded.report else []
+    for depth, node, value in node_values(rubric.tree or (), values):
+        if node.children:
+            table.add_row("-" if value is None else f"{value:.3f}", plain("  " * depth + node.requirement))
+    return table
+
+
+def tags_table(graded: Graded) -> Table:
+    """Build the table of the scores of the tags for one submission."""
+    table = Table(title="Tags", title_justify="left", title_style="bold")
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("tag")
+    for tag, score in (graded.report.tags if graded.report else {}).items():
+        table.add_row("-" if score is None else f"{score:.3f}", plain(tag))
+    return table
+
+
+def ranking_table(results: Sequence[Graded]) -> Table:
+    """Build the table of all submissions, the best first; those without a score come last."""
+    table = Table(title="Ranking", title_justify="left", title_style="bold")
+    for column in ("", "id", "score", "passed", "coverage", "abstained", "failed"):
+        table.add_column(column, justify="left" if column in ("id", "passed") else "right")
+    for place, graded in enumerate(sorted(results, key=_rank), start=1):
+        report = graded.report
+        if report is None:
+            table.add_row("-", plain(graded.row.id), "-", plain(graded.row.error or ""))
+            continue
+        # The partial report of a row whose judge failed is no grade, whatever its `passed` says.
+        if graded.judge_error:
+            passed = Text("-")
+        else:
+            passed = Text("yes", style="green") if report.passed else Text("no", style="red")
+        table.add_row(
+            str(place), plain(graded.row.id), _score(graded), passed, f"{report.coverage:.0%}",
+            str(report.cannot_assess_count), str(report.failed_count),
+        )  # fmt: skip
+    return table
+
+
+def _rank(graded: Graded) -> tuple[bool, float, str]:
+    score = None if graded.judge_error or graded.report is None else graded.report.score
+    return (score is None, -(score or 0.0), graded.row.id)
+
+
+def _score(graded: Graded) -> str:
+    if graded.report is None or graded.judge_error:
+        return "failed" if graded.judge_error else "-"
+    if graded.report.score_range:
+        low, high = graded.report.score_range
+        return f"{'undefined' if low is None else f'{low:.3f}'}..{high:.3f}"
+    return "undefined" if graded.report.score is None else f"{graded.report.score:.3f}"
+
+
+def _headline(graded: Graded) -> str:
+    report = graded.report
+    if report is None:
+        return graded.row.error or ""
+    if graded.judge_error:
+        return "not graded, since " + graded.judge_error
+    verdict = "passed" if report.passed else "not passed"
+    unmet = [row.name for row in report.criteria if row.required and not row.passed]
+    gate = f" (required: {', '.join(unmet)})" if unmet else ""
+    omitted = report.omitted_characters
+    cut = f", {omitted:,} characters of tool results omitted" if omitted else ""
+    return f"{_score(graded)}, {verdict}{gate}{cut}"
+
+
+def _verdict(row: CriterionReport) -> Text:
+    if not row.was_asked:
+        return Text("not requested", style="dim")
+    if row.verdict is None:
+        return Text("FAILED", style="bold magenta")
+    # A penalty is coloured by its effect: MET costs points.
+    effect = row.verdict if row.weight >= 0 else {"MET": "UNMET", "UNMET": "MET"}.get(row.verdict, row.verdict)
+    return Text(row.verdict + (" (fallback)" if row.error else ""), style=_STYLES.get(effect, ""))

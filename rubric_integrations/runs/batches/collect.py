@@ -1,0 +1,175 @@
+"""`collect_batches`: reads the replies of finished batches, and stores the judgments in their ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations._util.records import Record
+from rubric_integrations.formats.row_rubrics import RowRubrics
+from rubric_integrations.graders import Grader
+from rubric_integrations.judges.models.errors import MAX_REPLY_BYTES
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.batches.base import Batch, BatchLedger, BatchStatus, LineReply, Provider, load, save
+from rubric_integrations.runs.batches.providers import Results, read_results
+from rubric_integrations.runs.batches.replay import (
+    Access,
+    Replay,
+    access_to,
+    identity_of,
+    open_session,
+    use_batch_ledger,
+)
+from rubric_integrations.runs.batches.submit import resolve
+from rubric_integrations.runs.ledger import LedgerLike
+from rubric_integrations.scoring.judgment import Spend, SpendTotal
+
+# Seconds between two looks at batches that are not over: the first, and the longest.
+FIRST_LOOK, LONGEST_LOOK = 5.0, 300.0
+# The most bytes of results for each request, beside those of one very long reply.
+_BYTES_PER_REQUEST = 100_000
+
+
+class CollectedBatches(Record):
+    """What `collect_batches` has done.
+
+    Attributes:
+        batches: The batches whose replies were stored.
+        waiting: The batches that are not over.
+        done: The requests of these that are processed.
+        requests: All requests of these.
+        judgments: The judgments that were stored.
+        failed: The requests without a judgment; `submit_batches` requests them again.
+        problems: Why, with the number of requests, the most frequent first.
+        unknown: The lines of the results that are no reply to a request of the batch, or cannot be read.
+        spend: What the judgments cost, at half price.
+    """
+
+    batches: int = 0
+    waiting: int = 0
+    done: int = 0
+    requests: int = 0
+    judgments: int = 0
+    failed: int = 0
+    problems: tuple[tuple[str, int], ...] = ()
+    unknown: int = 0
+    spend: Spend = Spend()
+
+
+def collect_batches(ledger: LedgerLike, grader: Grader, *, wait: bool = False) -> CollectedBatches:
+    """Store the replies to the batches of a grader that are over; `grade_many` then finds the judgments in the ledger.
+
+    A request without a valid reply stays unanswered: its failure is recorded in the ledger, and the next
+    `submit_batches` or `grade_many` requests it again.
+
+    Args:
+        ledger: The ledger with which the batches were submitted, or its path.
+        grader: The same grader.
+        wait: Whether to wait until all batches are over, which may take a day.
+
+    Returns:
+        The counts.
+
+    Raises:
+        TypeError, ValueError: The grader has no requests that a batch could hold, or the ledger stores no batches.
+        BatchError: The provider cannot be reached, or does not know a batch; call it again.
+        LedgerError: The ledger cannot be used.
+    """
+    with use_batch_ledger(ledger) as opened:
+        return run_sync(_collect(opened, grader, wait))
+
+
+async def _collect(ledger: BatchLedger, grader: Grader, wait: bool) -> CollectedBatches:
+    collector = _Collector(ledger, grader)
+    pause = FIRST_LOOK
+    while True:
+        # The lock is free during the wait, so that others can submit.
+        async with open_session(grader, ledger) as (accesses, _):
+            await collector.collect(accesses)
+        if not wait or not collector.waiting["batches"]:
+            return collector.summary
+        await asyncio.sleep(pause)
+        pause = min(LONGEST_LOOK, 2 * pause)
+
+
+class _Collector:
+    def __init__(self, ledger: BatchLedger, grader: Grader):
+        self._ledger, self._grader = ledger, grader
+        self.counts, self.waiting, self._problems = Counter[str](), Counter[str](), Counter[str]()
+        self._spend = SpendTotal()
+
+    @property
+    def summary(self) -> CollectedBatches:
+        counts, waiting = self.counts, self.waiting
+        return CollectedBatches(
+            batches=counts["batches"], waiting=waiting["batches"], done=waiting["done"], requests=waiting["requests"],
+            judgments=counts["judgments"], failed=counts["failed"], problems=tuple(self._problems.most_common()),
+            unknown=counts["unknown"], spend=self._spend.spend,
+        )  # fmt: skip
+
+    async def collect(self, accesses: list[Access]) -> None:
+        """Collect each batch that is over."""
+        self.waiting.clear()
+        identity = identity_of(self._grader)
+        for batch in load(self._ledger):
+            if batch.collected or batch.grader != identity:
+                continue
+            access = access_to(accesses, batch)
+            known = batch if batch.ticket else await resolve(self._ledger, access, batch)
+            if known.collected:
+                continue
+            status = await access.provider.status(known.ticket) if known.ticket else BatchStatus("unclear", False)
+            if status.is_over:
+                await self._store(access, known, status)
+            else:
+                self.waiting.update(batches=1, done=status.done, requests=len(known.keys))
+
+    async def _store(self, access: Access, batch: Batch, status: BatchStatus) -> None:
+        limit = MAX_REPLY_BYTES + _BYTES_PER_REQUEST * len(batch.keys)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "results"
+            for path in status.files:
+                await access.provider.download(path, file, limit)
+                with file.open("ab") as results:
+                    results.write(b"\n")  # the last line may be cut off
+            access.judge.use_request_form(batch.form)
+            with read_results(file) as results:
+                replay = await self._store_results(access.provider, batch, status, results)
+        # Of one request, a refusal may be for another reason, and quote it. One of all requests is about their form.
+        refused = replay.failures if not replay.spend else []
+        simpler = next(filter(None, map(access.judge.simpler_form, refused)), None)
+        save(self._ledger, batch.closed(simpler))
+        self.counts["batches"] += 1
+
+    async def _store_results(self, provider: Provider, batch: Batch, status: BatchStatus, results: Results) -> Replay:
+        keys = dict.fromkeys(batch.keys)
+
+        def read(key: str) -> LineReply:
+            if key not in results:
+                return LineReply(0, b"", status.problem or "the results of the batch have no line for the request")
+            if key in results.ambiguous:
+                return LineReply(0, b"", "the results of the batch have several lines for the request, which differ")
+            try:
+                return provider.read_line(results[key])
+            except (LookupError, TypeError, ValueError, AttributeError):
+                return LineReply(0, b"", "the line of the results is no response")
+
+        replay = Replay(self._grader, self._ledger, keys, read)
+        rubrics = RowRubrics(Rubric.from_json(batch.rubric) if batch.rubric else None)
+        for row, submission in self._ledger.submissions():
+            try:
+                rubric = rubrics.of(row, row.rubric)
+            except ValueError:
+                continue  # a row of another run, to which this rubric does not belong
+            await replay.open_questions(rubric, submission)
+        for spend in replay.spend:
+            self._spend.add(spend)
+        self._problems.update(failure.message for failure in replay.failures)
+        missing = len(keys) - len(self._ledger.lookup(batch.keys))
+        self.counts.update(
+            judgments=len(replay.spend), failed=missing, unknown=results.unreadable + len(results.keys() - keys.keys())
+        )
+        return replay

@@ -1,0 +1,298 @@
+"""Reads and writes runs: the files of `grade --out`, of `rescore --out` and of a training run, or results in memory.
+
+Every line of such a file is written by `run_line`, and read by `read_run`.
+"""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, cast, overload
+
+from pydantic import ValidationError
+
+from rubric_integrations._util.json import json_lines, parse_json, read_json_lines
+from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
+from rubric_integrations.submission.attachments import StoredAttachment
+from rubric_integrations.submission.submission import Submission
+
+# A file of responses may have an `id` on each line too, but no line of it says whether the row passed.
+_GRADE_FIELDS = {"id", "score", "passed"}
+
+
+class RunFileError(ValueError):
+    """A file cannot be read as a run."""
+
+
+class GradedResult(Protocol):
+    """A result that can be written as a line of a run file, such as `rubric_integrations.runs.Graded`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the line as a JSON object."""
+        ...
+
+
+def run_line(result: GradedResult, **fields: object) -> str:
+    """Return a result as a line of a run file, with its line break.
+
+    Args:
+        result: The result.
+        fields: Further fields of the line, such as the name of the judge.
+    """
+    return f"{json_lines([{**result.to_dict(), **fields}])}\n"
+
+
+class GradedRow(NamedTuple):
+    """One line of a run.
+
+    Attributes:
+        id: The row's id.
+        submission: What was graded, without its attachments; None if there was nothing to grade.
+        report: The grade, which may be incomplete; None if there is none.
+        error: Why there is no grade, or why it is not complete.
+        tags: The score of each tag of the row's criteria; None for one without an answer.
+        criterion_tags: The tags of each criterion, in the order of the report; empty if there is no report.
+        attachments: The submission's attachments, as the line has them.
+        labels: People's answers, by the name of the criterion; None if the row brought none.
+        metadata: What else the row says about itself, such as the step of a training run; None if it says nothing.
+    """
+
+    id: str
+    submission: Submission | None
+    report: EvaluationReport | None
+    error: str | None
+    tags: Mapping[str, float | None] = MappingProxyType({})
+    criterion_tags: tuple[tuple[str, ...], ...] = ()
+    attachments: tuple[StoredAttachment, ...] = ()
+    labels: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] | None = None
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether the grade is valid: it is, despite an `error`, if a failure policy or a panel decided the score."""
+        if self.report is None:
+            return False
+        return self.error is None or self.report.score is not None or self.report.score_range is not None
+
+
+RowKey = tuple[str, int]
+
+
+class RunFile(NamedTuple):
+    """The results of one run.
+
+    Attributes:
+        name: The run's name on the page.
+        rubric: The rubric's name; None if it has none, or if rows have different ones.
+        judge: The judge's name; None if it is unknown, or if rows have different ones.
+        rows: The submissions, in order. Those of a file are read from it whenever they are used.
+    """
+
+    name: str
+    rubric: str | None
+    judge: str | None
+    rows: Sequence[GradedRow]
+
+    def row_keys(self) -> list[RowKey]:
+        """Return the key of each row: its id, and its number from 1 among the rows with an equal id."""
+        ids = self.rows.ids if isinstance(self.rows, _RowsOfFile) else [row.id for row in self.rows]
+        counts = Counter[str]()
+        keys: list[RowKey] = []
+        for row_id in ids:
+            counts[row_id] += 1
+            keys.append((row_id, counts[row_id]))
+        return keys
+
+    @classmethod
+    def of(
+        cls, name: str, graded: Iterable[GradedResult], *, rubric: str | None = None, judge: str | None = None
+    ) -> RunFile:
+        """Make a run from results in memory.
+
+        Args:
+            name: The run's name on the page.
+            graded: The results, as `grade_many` yields them.
+            rubric: The rubric's name.
+            judge: The judge's name.
+        """
+        return cls(name, rubric, judge, tuple(_row(result.to_dict()) for result in graded))
+
+
+class _RowsOfFile(Sequence[GradedRow]):
+    """The rows of a run file, of which memory holds only their ids and where their lines begin."""
+
+    def __init__(self, path: Path, ids: Sequence[str]):
+        self.ids = ids
+        self._path = path
+        self._starts = array("q")
+        with path.open("rb") as lines:
+            start = 0
+            for line in lines:
+                if line.strip():
+                    self._starts.append(start)
+                start += len(line)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> GradedRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[GradedRow]: ...
+
+    def __getitem__(self, index: int | slice) -> GradedRow | Sequence[GradedRow]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._starts[place])
+                row = _row(parse_json(file.readline().decode("utf-8-sig")))
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            row = None
+        if row is None or row.id != self.ids[place]:
+            raise RunFileError(f"{self._path}: changed while it was read: repeat the command when the run has ended")
+        return row
+
+
+def read_run(path: Path, *, in_memory: bool = False) -> RunFile:
+    """Read a file that `grade --out` wrote.
+
+    A last line that a crash has cut off is skipped with a warning.
+
+    Args:
+        path: The file.
+        in_memory: Whether memory holds all rows, which is faster if they are all used. By default, they stay in the
+            file: memory holds one at a time.
+
+    Raises:
+        RunFileError: The file cannot be read, is empty, or has a line that is not a grade. Later, a row raises it if
+            the file has changed.
+    """
+    # What comes from a pipe cannot be read a second time.
+    if path.is_file() and not in_memory:
+        return _read_run(path, None)
+    with _no_garbage_collection():
+        return _read_run(path, [])
+
+
+def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
+    """Read a run; `kept` gets its rows, unless it is None."""
+    ids: list[str] = []
+    names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
+    for number, fields in _objects(path):
+        try:
+            if not fields.keys() >= _GRADE_FIELDS:
+                missing = " and ".join(f"`{name}`" for name in sorted(_GRADE_FIELDS - fields.keys()))
+                raise KeyError(f"it has no {missing}")
+            row = _row(fields)
+        except (ValidationError, KeyError, TypeError, AttributeError) as error:
+            problem = str(error.args[0] if isinstance(error, KeyError) else error).splitlines()[0]
+            raise RunFileError(
+                f"{path}:{number}: is no grade: {problem}: name a file that `grade --out` wrote"
+            ) from None
+        for field, seen in names.items():
+            seen.add(_text(fields.get(field)))
+        ids.append(row.id)
+        if kept is not None:
+            kept.append(row)
+    if not ids:
+        raise RunFileError(f"{path}: is empty: name a file that `grade --out` wrote")
+    rows = _RowsOfFile(path, ids) if kept is None else tuple(kept)
+    # The name of one row's rubric is not that of the run.
+    rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
+    return RunFile(path.stem, rubric, judge, rows)
+
+
+def is_run_file(path: Path) -> bool:
+    """Whether the first line of a file is a grade, as in the files that `grade --out` wrote.
+
+    What comes from a pipe is none, because its first line could not be read again.
+    """
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as lines:
+            fields = parse_json(next((line for line in lines if line.strip()), b"").decode("utf-8-sig"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(fields, dict) and cast("dict[str, Any]", fields).keys() >= _GRADE_FIELDS
+
+
+def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedRow | None]]]:
+    """Yield the rows of all runs by their key, each with its row in every run; None where a run does not have it.
+
+    Rows with an equal id are matched in their order. Those that only a later run has come last.
+    """
+    places = [{key: place for place, key in enumerate(run.row_keys())} for run in runs]
+    for key in dict.fromkeys(key for run in places for key in run):
+        yield key, [run.rows[of_run[key]] if key in of_run else None for run, of_run in zip(runs, places, strict=True)]
+
+
+@contextmanager
+def _no_garbage_collection() -> Generator[None]:
+    """Switch the search for reference cycles off.
+
+    A row has no cycles, and each search looks at all rows so far: it would be more than half of the time of reading.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    if path.suffix.lower() == ".parquet" or any(path.glob("*.parquet")):
+        raise RunFileError(
+            f"{path}: Parquet files of grades have neither the submissions nor the requirements: name the file of "
+            "`grade --out run.jsonl`, which a second run with the same ledger writes without a call"
+        )
+    try:
+        for number, fields in read_json_lines(path):
+            if not isinstance(fields, dict):
+                raise ValueError(f"{path}:{number}: is {type(fields).__name__}, not an object")
+            yield number, cast("dict[str, Any]", fields)
+    except OSError as error:
+        raise RunFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise RunFileError(f"{error}: name a file that `grade --out` wrote") from None
+
+
+def _row(fields: dict[str, Any]) -> GradedRow:
+    submission, attachments = _submission(fields["submission"]) if fields.get("submission") else (None, ())
+    tags: dict[str, float | None] = fields.get("tags") or {}
+    entries: list[dict[str, Any]] = fields.get("report") or []
+    # A line also holds the row's own fields, and the tags, which the report's model does not know.
+    report_fields = {name: fields[name] for name in EvaluationReport.model_fields if name in fields}
+    if entries:
+        known = CriterionReport.model_fields.keys()
+        report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
+    report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
+    criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
+    return GradedRow(
+        str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments,
+        _mapping(fields.get("labels")), _mapping(fields.get("metadata")),
+    )  # fmt: skip
+
+
+def _submission(fields: dict[str, Any]) -> tuple[Submission, tuple[StoredAttachment, ...]]:
+    attachments = tuple(StoredAttachment.model_validate(entry) for entry in fields.get("attachments") or ())
+    others = {name: value for name, value in fields.items() if name != "attachments"}
+    return Submission.model_validate(others), attachments
+
+
+def _mapping(value: object) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

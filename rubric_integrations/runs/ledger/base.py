@@ -1,0 +1,669 @@
+"""The part of a ledger that does not depend on where it stores judgments: `LedgerBase`, and the protocol `RunLedger`.
+
+A kind of ledger (`Ledger` in a file, `PostgresLedger` in a database) implements the abstract methods of `LedgerBase`:
+reading and writing judgments, submissions, files, graders, failures, batches and claims on limits. The base has
+everything else: keys and leases of several keys, counts, the state of each process, and the JSON of submissions.
+
+The bytes of attachments are stored once, in a table of their own: many rows may have the same image.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cache
+from hashlib import sha256
+from os import PathLike
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, cast, runtime_checkable
+from uuid import getnode, uuid4
+
+from rubric_integrations._util.records import encodable
+from rubric_integrations.judges.spend import Claim, Shares
+from rubric_integrations.judges.store import JudgmentStore, Lease, StoreError
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.judgment import FailureKind, JudgeFailure, Judgment, Spend, SpendTotal
+from rubric_integrations.submission.inputs import Row
+from rubric_integrations.submission.submission import Submission
+
+
+class LedgerError(StoreError, ValueError):
+    """A file or a database is not a ledger, or can no longer be used as one; the judgments stored in it stay there."""
+
+
+class Owner(NamedTuple):
+    """A holder of leases: one `KeyLeases` object in one process.
+
+    Attributes:
+        name: A unique name.
+        host: The machine and the process namespace; None if the owner is no longer registered.
+        pid: The process; None if the owner is no longer registered.
+        heartbeat: A counter that the owner raises while it is alive and holds leases; 0 where a database has its time.
+    """
+
+    name: str
+    host: str | None
+    pid: int | None
+    heartbeat: int | None = 0
+
+    @classmethod
+    def in_this_process(cls) -> Owner:
+        """Make a new owner in this process."""
+        return cls(uuid4().hex, _host(), os.getpid())
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether its process has certainly ended. If the system reused the process id, only the heartbeat tells."""
+        if self.host is None or self.pid is None:
+            return True
+        # On Windows, `os.kill(pid, 0)` would end the process instead of looking for it.
+        if os.name == "posix" and self.host == _host():
+            try:
+                os.kill(self.pid, 0)
+            except ProcessLookupError:
+                return True
+            except OSError:
+                return False
+        return False
+
+
+@cache
+def _host() -> str:
+    try:
+        # A container may share the name of its host, but not its process ids; and two machines may have one name.
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+        machine = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        namespace, machine = "", f"{getnode():x}"
+    return f"{socket.gethostname()} {namespace} {machine}"
+
+
+class Acquired(NamedTuple):
+    """The acquisition of a key by one caller.
+
+    A process that has lost its leases continues as another owner. Therefore an acquisition of the earlier owner is not
+    confused with a later one, by another task of the same process.
+
+    Attributes:
+        owner: The owner that this process was at that time.
+        version: What tells whether others have written to the ledger since; None if the ledger has no such value.
+    """
+
+    owner: Owner
+    version: object = None
+
+
+Holder = TypeVar("Holder")
+
+
+class KeyLeases(ABC, Generic[Holder]):
+    """The leases of one process on single keys. `Holder` describes another owner of a key."""
+
+    def __init__(self) -> None:
+        self._owner = Owner.in_this_process()
+        # The keys that the present owner holds.
+        self._held: set[str] = set()
+
+    @abstractmethod
+    async def obtain(self, keys: Sequence[str]) -> list[str | Acquired]:
+        """Wait until nobody else holds a lease on the first of some keys, and lease it unless its judgment is stored.
+
+        Returns:
+            For the first key, and for those after it up to one that somebody else holds: the stored judgment as JSON,
+            or its acquisition if the caller now holds the lease.
+
+        Raises:
+            LedgerError: The ledger can no longer be used.
+        """
+
+    @abstractmethod
+    def are_held(self, acquired: Mapping[str, Acquired]) -> bool:
+        """Whether the leases on some keys last; those of a process that was suspended may have expired.
+
+        Raises:
+            LedgerError: The ledger can no longer be used.
+        """
+
+    def mark_stored(self, keys: Iterable[str]) -> None:
+        """Note that the judgments of some keys are stored, which ends their leases."""
+        self._held.difference_update(keys)
+
+    def release(self, acquired: Mapping[str, Acquired]) -> None:
+        """End the leases of keys that have no judgment, so that others can lease them."""
+        owner = self._owner
+        # What an earlier owner has acquired is lost: another task of this process may hold those keys now.
+        keys = [key for key, acquisition in acquired.items() if acquisition.owner is owner]
+        # After a fork, the child destroys copies of its parent's tasks; this must not end the parent's leases.
+        if owner.pid == os.getpid() and keys:
+            self._end(keys, owner)
+
+    @abstractmethod
+    def _end(self, keys: list[str], owner: Owner) -> None:
+        """End the leases of an owner in this process on some keys."""
+
+    def _release_acquired(self, keys: Sequence[str], states: Sequence[str | Holder | Acquired]) -> None:
+        """Release the keys that were acquired for a caller that is gone."""
+        self.release(acquired_keys(keys, states))
+
+    def _abandon(self) -> None:
+        """Begin again as another owner: others have ended the leases of this one, or will."""
+        self._owner = Owner.in_this_process()
+        self._held.clear()
+
+
+def acquired_keys(keys: Sequence[str], states: Sequence[object]) -> dict[str, Acquired]:
+    """Return the acquisitions of the keys that the caller now holds; beyond the last state, none was acquired."""
+    return {key: state for key, state in zip(keys, states, strict=False) if isinstance(state, Acquired)}
+
+
+def read_judgment(name: str, key: str, text: str) -> Judgment:
+    """Return the judgment that a ledger has under a key.
+
+    Args:
+        name: The ledger, for the message.
+        key: The key.
+        text: The judgment as JSON.
+
+    Raises:
+        LedgerError: It is not a judgment of this version.
+    """
+    try:
+        return Judgment.model_validate(json.loads(text))
+    except ValueError:
+        raise LedgerError(
+            f"{name} has a judgment that this version cannot read, with the key {key!r}: update the library, or delete "
+            "that row, so that the judgment is requested again"
+        ) from None
+
+
+# Characters of a failure's message that are stored: a provider may send a whole page.
+MAX_MESSAGE = 1_000
+
+
+class FailureRecord(NamedTuple):
+    """The failures of a judge under one key.
+
+    Attributes:
+        key: The key of the judgment.
+        kind: The kind of the last failure.
+        message: The message of the last failure, up to 1,000 characters.
+        at: The time of the last failure, in Unix seconds.
+        times: The number of failures.
+    """
+
+    key: str
+    kind: FailureKind
+    message: str
+    at: float
+    times: int
+
+
+@runtime_checkable
+class RunLedger(JudgmentStore, Protocol):
+    """A store of judgments that also records what `rescore` and limits over several machines need.
+
+    `Ledger`, a file, is one, and `open_ledger` returns one for the URL of a database.
+    """
+
+    @property
+    def address(self) -> str:
+        """The path or the URL, for messages: without user, password and options."""
+        ...
+
+    @property
+    def stored(self) -> int:
+        """The number of judgments that this object has stored, in this process."""
+        ...
+
+    @property
+    def reused(self) -> int:
+        """The number of judgments that this object has read, in this process."""
+        ...
+
+    @property
+    def spend(self) -> Spend:
+        """What the judgments cost that this object has stored, in this process; failures are not included."""
+        ...
+
+    def __len__(self) -> int:
+        """Count the judgments in the ledger."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_exc: object) -> None: ...
+
+    def close(self) -> None:
+        """End the leases that are still held, and close the ledger."""
+        ...
+
+    def failures(self, limit: int = 20) -> list[FailureRecord]:
+        """List the most recent failures, latest first, one entry per key."""
+        ...
+
+    def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
+        """Return the judgments under some keys, without leasing the others."""
+        ...
+
+    def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
+        """Record a submission of a run, once, and the rubric that its row brought, in place of an earlier one."""
+        ...
+
+    def submissions(self) -> Iterator[tuple[Row, Submission]]:
+        """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
+        ...
+
+    def record_grader(self, configuration: Mapping[str, object]) -> None:
+        """Record this run's grader configuration."""
+        ...
+
+    def latest_grader(self) -> dict[str, Any] | None:
+        """Return the most recent grader configuration, or None if the ledger has no run."""
+        ...
+
+    async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
+        """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
+
+        Args:
+            run: The name of the run, the same for all processes and machines that share its limits.
+            part: A unique name of the part, such as one process.
+            claim: What the part has spent, and what it wants to spend.
+
+        Returns:
+            What the part may spend in all, and what the other parts have claimed.
+        """
+        ...
+
+
+LedgerLike = JudgmentStore | str | PathLike[str]
+"""A ledger or another store of judgments, the path of a ledger's file, or the URL of a database."""
+
+
+def dump_submission(submission: Submission) -> str:
+    """Return the JSON of a submission, with the SHA-256 of each file in place of its bytes."""
+    fields = submission.model_dump(mode="json", exclude_none=True, exclude={"attachments"})
+    if submission.attachments:
+        fields["attachments"] = [file.identity() for file in submission.attachments]
+    return json.dumps(fields)
+
+
+def stored_files(submission: Submission) -> dict[str, bytes]:
+    """Return the bytes of those files of a submission that have any, by their SHA-256."""
+    return {str(file.sha256): file.content for file in submission.attachments if file.content is not None}
+
+
+def load_submission(text: str, read_file: Callable[[str], bytes]) -> Submission:
+    """Return the submission of a row, with the bytes of its files.
+
+    Args:
+        text: The JSON that `dump_submission` returned.
+        read_file: Returns the bytes of a file by their SHA-256.
+    """
+    fields: dict[str, Any] = json.loads(text)
+    for entry in cast("list[dict[str, Any]]", fields.get("attachments", [])):
+        if digest := entry.pop("sha256", None):
+            entry["data"] = base64.b64encode(read_file(digest)).decode()
+    return Submission.model_validate_json(json.dumps(fields))
+
+
+class SubmissionRecord(NamedTuple):
+    """A row of a run, as ledgers record it.
+
+    Attributes:
+        hash: The digest of the id and the submission.
+        id: The id of the row.
+        submission: The submission, as JSON.
+        rubric_hash: The digest of the rubric that the row brought; None if it brought none.
+        rubric: That rubric, as JSON.
+        files: The bytes of its attachments, by their SHA-256.
+    """
+
+    hash: str
+    id: str
+    submission: str
+    rubric_hash: str | None
+    rubric: str | None
+    files: dict[str, bytes]
+
+    @classmethod
+    def of(cls, row_id: str, submission: Submission, rubric: Rubric | None) -> SubmissionRecord:
+        """Make the record of a submission."""
+        text = dump_submission(submission)
+        # In JSON, the escape of half an emoji is that character again.
+        rubric_text = None if rubric is None else encodable(rubric.to_json())
+        rubric_hash = None if rubric_text is None else _digest(rubric_text)
+        digest = _digest(f"{encodable(row_id)}\n{text}")
+        return cls(digest, row_id, text, rubric_hash, rubric_text, stored_files(submission))
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+class SubmissionRow(NamedTuple):
+    """A recorded row, as a ledger reads it.
+
+    Attributes:
+        number: Its number in the ledger, which grows.
+        id: The id of the row.
+        submission: The submission, as JSON.
+        rubric: The rubric that the row brought, as JSON; None if it brought none.
+    """
+
+    number: int
+    id: str
+    submission: str
+    rubric: str | None
+
+
+StoreJudgments = Callable[[Mapping[str, Judgment]], Awaitable[Mapping[str, Judgment]]]
+"""Stores judgments by key, and returns those that the ledger keeps."""
+
+
+class ProcessState:
+    """The state of a ledger in one process: a forked child has leases of its own, and its counts begin at zero.
+
+    Args:
+        leases: The leases of this process.
+    """
+
+    def __init__(self, leases: KeyLeases[Any]):
+        self.pid, self.lock, self.leases = os.getpid(), threading.Lock(), leases
+        self.stored = self.reused = 0
+        self.spend_total = SpendTotal()
+
+
+State = TypeVar("State", bound=ProcessState)
+
+
+class LedgerBase(ABC, Generic[State]):
+    """The part of a `RunLedger` that does not depend on where the judgments are stored.
+
+    A kind of ledger has the abstract methods, opens what it needs in `__init__`, and then sets `_process_state`.
+    """
+
+    _process_state: State
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the leases that are still held, and close the ledger."""
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Count the judgments in the ledger."""
+
+    @abstractmethod
+    def failures(self, limit: int = 20) -> list[FailureRecord]:
+        """List the most recent failures, latest first, one entry per key.
+
+        Args:
+            limit: The largest number of entries.
+        """
+
+    @abstractmethod
+    async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
+        """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
+
+        Args:
+            run: The name of the run, the same for all processes and machines that share its limits.
+            part: A unique name of the part, such as one process.
+            claim: What the part has spent, and what it wants to spend.
+
+        Returns:
+            What the part may spend in all, and what the other parts have claimed.
+        """
+
+    @abstractmethod
+    def save_batch(self, batch_id: str, record: str) -> None:
+        """Store the record of a batch, in place of an earlier one; not even a power failure loses it.
+
+        Args:
+            batch_id: Its id.
+            record: Its record, as JSON.
+        """
+
+    @abstractmethod
+    def batches(self) -> dict[str, str]:
+        """Return the records of all batches by id, the oldest first."""
+
+    @property
+    @abstractmethod
+    def _name(self) -> str:
+        """The ledger, for messages."""
+
+    @abstractmethod
+    def _new_process_state(self) -> State:
+        """Make the state of a process that has just been forked."""
+
+    @abstractmethod
+    def _store_function(self, state: State) -> StoreJudgments:
+        """Return the function that stores judgments by key, and returns those that the ledger keeps."""
+
+    @abstractmethod
+    def _find_judgments(self, keys: Sequence[str]) -> Iterable[tuple[str, str]]:
+        """Return the keys that have a judgment, each with its judgment as JSON."""
+
+    @abstractmethod
+    def _write_submission(self, record: SubmissionRecord) -> None:
+        """Record a submission once, and its rubric in place of an earlier one."""
+
+    @abstractmethod
+    def _read_submissions(self, after: int) -> Sequence[SubmissionRow]:
+        """Return the next submissions after a number, in their order; none after the last."""
+
+    @abstractmethod
+    def _read_file(self, digest: str) -> bytes:
+        """Return the bytes of an attachment by their SHA-256."""
+
+    @abstractmethod
+    def _write_grader(self, digest: str, text: str) -> None:
+        """Record a grader configuration as the most recent one."""
+
+    @abstractmethod
+    def _read_grader(self) -> str | None:
+        """Return the most recent grader configuration as JSON, or None."""
+
+    @abstractmethod
+    def _write_failure(self, key: str, failure: JudgeFailure) -> None:
+        """Record why there is no judgment for a key."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __bool__(self) -> bool:
+        """Return True: without this, an empty ledger would be false, because it has a length."""
+        return True
+
+    @property
+    def stored(self) -> int:
+        """The number of judgments that this object has stored, in this process."""
+        return self._state.stored
+
+    @property
+    def reused(self) -> int:
+        """The number of judgments that this object has read from the ledger, in this process."""
+        return self._state.reused
+
+    @property
+    def spend(self) -> Spend:
+        """What the judgments cost that this object has stored, in this process; failures are not included."""
+        state = self._state
+        with state.lock:
+            return state.spend_total.spend
+
+    def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
+        """Return the judgments that the ledger has under some keys, without leasing the others."""
+        return {key: self._read(key, text) for key, text in self._find_judgments(keys)}
+
+    def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
+        """Record a submission of a run, once, so that `rescore` can score it again.
+
+        It is written before the leases that are requested later.
+
+        Args:
+            row_id: The id of its row.
+            submission: The submission.
+            rubric: The rubric that the row brought, in place of that of an earlier run; None if it brought none.
+        """
+        self._write_submission(SubmissionRecord.of(row_id, submission, rubric))
+
+    def submissions(self) -> Iterator[tuple[Row, Submission]]:
+        """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
+        last = 0
+        while rows := self._read_submissions(last):
+            for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`
+                submission = load_submission(text, self._read_file)
+                yield Row(row_id, submission, rubric=rubric), submission
+
+    def record_grader(self, configuration: Mapping[str, object]) -> None:
+        """Record this run's grader configuration, so that `rescore` can rebuild the grader."""
+        text = json.dumps(configuration, sort_keys=True)
+        self._write_grader(_digest(text), text)
+
+    def latest_grader(self) -> dict[str, Any] | None:
+        """Return the most recent grader configuration, or None if the ledger has no run."""
+        text = self._read_grader()
+        return json.loads(text) if text else None
+
+    def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
+        """Wait until nobody else holds a lease on any of some keys, and lease those that have no judgment.
+
+        Raises:
+            LedgerError: The ledger can no longer be used.
+        """
+        state = self._state
+        return _Lease(keys, state.leases, self._store_function(state), self._read, self._write_failure)
+
+    @property
+    def _state(self) -> State:
+        if self._process_state.pid != os.getpid():
+            with _fork_lock:
+                if self._process_state.pid != os.getpid():
+                    _inherited.append(self._process_state)
+                    self._process_state = self._new_process_state()
+        return self._process_state
+
+    def _read(self, key: str, text: str) -> Judgment:
+        judgment, state = read_judgment(self._name, key, text), self._state
+        with state.lock:
+            state.reused += 1
+        return judgment
+
+    def _mark_stored(
+        self,
+        state: State,
+        batch: Sequence[Mapping[str, Judgment]],
+        judgments: Mapping[str, Judgment],
+        earlier: Mapping[str, str],
+    ) -> list[Mapping[str, Judgment]]:
+        """Count judgments that were stored, end their leases, and return for each caller those that are kept.
+
+        Args:
+            state: The state in which they were stored.
+            batch: The judgments of each caller.
+            judgments: All of them.
+            earlier: The judgments, as JSON by key, that were stored before these and differ from them.
+        """
+        state.leases.mark_stored(judgments)
+        kept = {key: self._read(key, text) for key, text in earlier.items()} if earlier else {}
+        with state.lock:
+            state.stored += len(judgments) - len(kept)
+            for key, judgment in judgments.items():
+                if key not in kept:
+                    state.spend_total.add(judgment.spend)
+        kept = {**judgments, **kept}
+        return [{key: kept[key] for key in mine} for mine in batch]
+
+
+def join_batch(batch: Sequence[Mapping[str, Judgment]]) -> dict[str, Judgment]:
+    """Return the judgments of several callers; of two with the same key, the first is kept."""
+    return {key: judgment for mine in reversed(batch) for key, judgment in mine.items()}
+
+
+# States of the parent in a forked child: if the garbage collector ended one there, it would disturb the parent.
+_inherited: list[ProcessState] = []
+_fork_lock = threading.Lock()
+
+
+def _reset_after_fork() -> None:
+    # Another thread of the parent may have held it.
+    global _fork_lock  # noqa: PLW0603
+    _fork_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_after_fork)
+
+
+class _Lease:
+    """A `Lease` on several keys, and the context that obtains and releases it."""
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        leases: KeyLeases[Any],
+        store: StoreJudgments,
+        read: Callable[[str, str], Judgment],
+        record_failure: Callable[[str, JudgeFailure], None],
+    ):
+        self._keys, self._leases, self._store, self._read = keys, leases, store, read
+        self._record_failure = record_failure
+        self.stored: dict[str, Judgment] = {}
+        self._held: dict[str, Acquired] = {}
+
+    async def __aenter__(self) -> Lease:
+        # All callers use the same order: otherwise two could wait for each other.
+        remaining = sorted(set(self._keys))
+        try:
+            while remaining:
+                texts = await self._leases.obtain(remaining)
+                # Noted before any judgment is read: if one cannot be read, these leases have to be released.
+                self._held.update(acquired_keys(remaining, texts))
+                for key, text in zip(remaining, texts, strict=False):
+                    if isinstance(text, str):
+                        self.stored[key] = self._read(key, text)
+                remaining = remaining[len(texts) :]
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        if self._held:
+            self._leases.release(self._held)
+            self._held = {}
+
+    def is_held(self) -> bool:
+        return self._leases.are_held(self._held)
+
+    async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
+        kept = await self._store(judgments)
+        for key in judgments:
+            self._held.pop(key, None)
+        return kept
+
+    def record_failure(self, key: str, failure: JudgeFailure) -> None:
+        self._record_failure(key, failure)

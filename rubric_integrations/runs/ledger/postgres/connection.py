@@ -1,0 +1,472 @@
+"""Connects to PostgreSQL, creates the tables, and runs the transactions of a ledger in one thread with one connection.
+
+Calls that arrive during a transaction form the next one. A transaction is sent as one pipeline and takes one round
+trip, for any number of callers. Every statement may run twice: if the connection is lost before the answer, nobody
+knows whether it was committed. Tables of another version are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from enum import IntEnum
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from rubric_integrations.judges.credentials import redact
+from rubric_integrations.runs.ledger.base import LedgerError
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+# Raise it with every change of the schema: tables of another version are refused.
+SCHEMA_VERSION = 1
+
+# Texts from outside are stored as JSON in ASCII: PostgreSQL stores neither NUL nor half an emoji as text, and `jsonb`
+# would refuse their escapes, too.
+_TABLES = (
+    "CREATE TABLE rubric_ledger (version int NOT NULL)",
+    # A row without a judgment is a lease of its owner.
+    "CREATE TABLE rubric_judgments"
+    " (key text PRIMARY KEY, owner text, judgment text, at timestamptz NOT NULL DEFAULT clock_timestamp())",
+    "CREATE INDEX rubric_leases ON rubric_judgments (owner) WHERE judgment IS NULL",
+    "CREATE TABLE rubric_owners (owner text PRIMARY KEY, host text NOT NULL, pid bigint NOT NULL,"
+    " beat timestamptz NOT NULL DEFAULT clock_timestamp())",
+    "CREATE TABLE rubric_rubrics (hash text PRIMARY KEY, rubric text NOT NULL)",
+    "CREATE TABLE rubric_files (sha256 text PRIMARY KEY, content bytea NOT NULL)",
+    "CREATE TABLE rubric_submissions (number bigserial PRIMARY KEY,"
+    " hash text UNIQUE NOT NULL, id text NOT NULL, submission text NOT NULL, rubric text)",
+    "CREATE TABLE rubric_graders (hash text PRIMARY KEY, grader text NOT NULL, at timestamptz NOT NULL)",
+    "CREATE TABLE rubric_failures (key text PRIMARY KEY, kind text NOT NULL, message text NOT NULL,"
+    " at timestamptz NOT NULL, times bigint NOT NULL, batch text NOT NULL)",
+    "CREATE TABLE rubric_spending (run text, part text, calls bigint NOT NULL, cost double precision NOT NULL,"
+    " PRIMARY KEY (run, part))",
+    # What was submitted to the batch APIs of providers, and not collected yet.
+    "CREATE TABLE rubric_batches (number bigserial PRIMARY KEY, id text UNIQUE NOT NULL, record text NOT NULL)",
+)
+# Any number that other programs are unlikely to use.
+_LOCK = "SELECT pg_advisory_xact_lock(8241996540317)"
+# Not `to_regclass`, which after a wait for the lock does not know yet what other processes have made meanwhile.
+_EXISTS = "SELECT FROM pg_class WHERE relname = 'rubric_ledger' AND pg_table_is_visible(oid)"
+
+
+def prepare(db: Connection, name: str, *, create: bool) -> None:
+    """Check that the database has the tables of a ledger of this version.
+
+    Args:
+        db: The connection.
+        name: The ledger, for messages.
+        create: Whether to make the tables if there are none.
+
+    Raises:
+        LedgerError: The tables are of another version, or there are none and they are not to be made.
+    """
+    version = _version(db)
+    if version is None and create:
+        if db.execute("SELECT current_schema()").fetchone() == (None,):
+            raise LedgerError(
+                f"{name}: its `search_path` names no schema that exists: make it with `CREATE SCHEMA`, or name another"
+            )
+        with db.transaction():
+            # Of several processes, one makes the tables; the lock ends with the transaction.
+            db.execute(_LOCK)
+            version = _version(db)
+            if version is None:
+                for statement in _TABLES:
+                    db.execute(statement)
+                db.execute("INSERT INTO rubric_ledger VALUES (%s)", (SCHEMA_VERSION,))
+                return
+    if version is None:
+        raise LedgerError(
+            f"{name}: its tables were deleted while it was open: put them back, if you have a backup, and start again; "
+            "without this error, further judgments would be paid for and lost"
+        )
+    if version != SCHEMA_VERSION:
+        remedy = "update the library" if version > SCHEMA_VERSION else "use the older library that wrote it"
+        raise LedgerError(
+            f"{name} is a ledger of version {version}, and this library reads version {SCHEMA_VERSION}: {remedy}, or "
+            "name another database or schema, for which all judgments are requested again; it is unchanged"
+        )
+
+
+def _version(db: Connection) -> int | None:
+    if not db.execute(_EXISTS).rowcount:
+        return None
+    version = db.execute("SELECT version FROM rubric_ledger").fetchone()
+    return version[0] if version else 0
+
+
+# Where the URL says nothing: without them, a lost machine would be noticed after hours.
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "fallback_application_name": "rubric-integrations",
+}
+# Codes of errors after which the same transaction may succeed: two transactions were in each other's way, or the server
+# is stopped, starts, has no connection left, or is no longer the one that is written to.
+_PASSING = frozenset({"40001", "40P01", "57P01", "57P02", "57P03", "53300", "25006"})
+
+
+class Server:
+    """A PostgreSQL server and its database, by a URL.
+
+    Args:
+        url: The URL, with all that libpq reads from one, such as `sslmode`.
+
+    Attributes:
+        address: The URL without user, password and options.
+
+    Raises:
+        LedgerError: It is not a URL that libpq can read.
+    """
+
+    def __init__(self, url: str):
+        self._url = url
+        try:
+            self._settings = conninfo_to_dict(url)
+        except (psycopg.Error, ValueError):
+            # libpq quotes the part that it cannot read, which may be the password.
+            raise LedgerError(
+                "`ledger` is not a URL that PostgreSQL's library can read: write "
+                "'postgresql://user@host:5432/database?sslmode=require', and percent-encode special characters of "
+                "user and password"
+            ) from None
+        self.address = _address_of(self._settings)
+
+    def __repr__(self) -> str:
+        return f"Server({self.address!r})"
+
+    def connect(self, *, create: bool) -> Connection:
+        """Connect, and check the tables; make them if there are none and `create` is True.
+
+        Raises:
+            psycopg.Error: The server cannot be reached or used.
+            LedgerError: The tables are not those of this version.
+        """
+        defaults = {name: value for name, value in _DEFAULTS.items() if name not in self._settings}
+        # Without prepared statements and any other state of a session, so that a pool of connections may stand between.
+        db = psycopg.connect(self._url, autocommit=True, prepare_threshold=None, **defaults)
+        try:
+            prepare(db, self.address, create=create)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def passes(self, error: BaseException, db: Connection | None) -> bool:
+        """Whether an error may pass: a conflict, or a server that restarts, fails over or cannot be reached.
+
+        Args:
+            error: The error of a transaction, or of `connect`.
+            db: The connection; None if it was not made.
+        """
+        if not isinstance(error, psycopg.Error):
+            return False
+        # An operational error without a code is not from the server: the connection is lost, or about to be.
+        is_lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        return db is None or db.closed or is_lost or error.sqlstate in _PASSING
+
+    def reason(self, error: Exception) -> str:
+        """Return the message of an error in one line, without secrets."""
+        secrets = {"password": self._settings.get("password"), "url": self._url}
+        return " ".join(redact(str(error), secrets).split())
+
+    def error(self, error: Exception) -> LedgerError:
+        """Return the error that a user sees, without secrets."""
+        if isinstance(error, LedgerError):
+            return error
+        return LedgerError(
+            f"{self.address} cannot be used ({self.reason(error)}): the judgments so far are stored; make sure that "
+            "the server runs and that the user may create and write tables, and start again: only the missing "
+            "judgments are requested"
+        )
+
+
+def _address_of(settings: dict[str, Any]) -> str:
+    host, port, database = (str(settings.get(name) or "") for name in ("host", "port", "dbname"))
+    # Of a malformed URL, libpq may take parts of the password for these.
+    if "@" in host + database or not port.replace(",", "").isdigit():
+        port = ""
+    if "@" in host + database:
+        host = database = "..."
+    return f"postgresql://{host}{':' if port else ''}{port}/{database}"
+
+
+_logger = logging.getLogger(__name__)
+
+# Seconds to wait for a server that was lost, before the callers get an error.
+OUTAGE_SECONDS = 300.0
+# Seconds between two attempts to reach it; the pause grows from the first to the second.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+# Calls in one transaction.
+MAX_CALLS = 1_000
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+Read = Callable[[], Sequence[Result]]
+"""Returns one result for each item, after the transaction is committed."""
+Send = Callable[[Connection, Sequence[Item]], Read[Result]]
+"""Sends the statements for some items, without waiting for their results."""
+
+
+class Phase(IntEnum):
+    """The order of calls within a transaction."""
+
+    # First, because it locks a whole run: two transactions would wait for each other if either had locked rows before.
+    CLAIM = 0
+    RECORD = 1
+    EXPIRE = 2
+    STORE = 3
+    RELEASE = 4
+    ACQUIRE = 5
+    READ = 6
+
+
+class Upkeep(Protocol):
+    """What the worker does by itself."""
+
+    def due_in(self) -> float | None:
+        """Return the seconds until the next heartbeat; None if there is none."""
+        ...
+
+    def send_beat(self, db: Connection) -> Callable[[], None]:
+        """Send a heartbeat; what is returned is called after it is committed."""
+        ...
+
+    def send_farewell(self, db: Connection) -> None:
+        """Send what ends all leases."""
+        ...
+
+    def abandon_leases(self) -> None:
+        """Let all leases expire, because some may not have been released."""
+        ...
+
+
+class _Call:
+    __slots__ = ("future", "item", "phase", "send")
+
+    def __init__(self, phase: Phase, send: Send[Any, Any], item: object, future: Future[Any] | None):
+        self.phase, self.send, self.item, self.future = phase, send, item, future
+
+
+class Worker:
+    """The thread of a ledger in one process.
+
+    Args:
+        server: The server.
+        db: A connection, if there is one; otherwise the thread makes it.
+
+    Attributes:
+        upkeep: The heartbeats, which are set before the first call.
+    """
+
+    def __init__(self, server: Server, db: Connection | None):
+        self._server, self._db = server, db
+        self._queue: SimpleQueue[_Call | None] = SimpleQueue()
+        # Reentrant: while this thread holds it, the garbage collector may run here and release an abandoned lease.
+        self._lock, self._closing = threading.RLock(), threading.Event()
+        self._lost_since: float | None = None
+        self._gave_up = self._has_warned = False
+        self._unreported: LedgerError | None = None
+        self.upkeep: Upkeep | None = None
+        self._thread = threading.Thread(target=self._run, name="rubric-integrations-ledger", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing.is_set()
+
+    async def call(
+        self,
+        phase: Phase,
+        send: Send[Item, Result],
+        item: Item,
+        discard: Callable[[Result], None] | None = None,
+    ) -> Result:
+        """Run a call as a part of a transaction.
+
+        Args:
+            phase: When it runs within the transaction.
+            send: Sends the statements of all calls with the same `send`.
+            item: What this call is about.
+            discard: Receives the result if the caller was cancelled.
+
+        Raises:
+            LedgerError: The database cannot be used, or the ledger is closed.
+        """
+        future = self._put(phase, send, item)
+        try:
+            return await asyncio.wrap_future(future)
+        except BaseException:
+            if discard is not None:
+                # The caller was cancelled, or its coroutine was closed by the garbage collector.
+                future.add_done_callback(lambda done: None if done.exception() else discard(done.result()))
+            raise
+
+    def call_sync(self, phase: Phase, send: Send[Item, Result], item: Item) -> Result:
+        """Run a call as a part of a transaction, and block until its result is there; raises as `call` does."""
+        return self._put(phase, send, item).result()
+
+    def post(self, phase: Phase, send: Send[Item, Any], item: Item) -> None:
+        """Run a call as a part of a transaction, some time soon.
+
+        Raises:
+            LedgerError: The ledger is closed. If the call fails, the next `call` or `call_sync` raises its error.
+        """
+        # Without the lock, since the garbage collector may call this in any thread, also in that of the worker.
+        if self._closing.is_set():
+            raise self._closed_error()
+        self._queue.put(_Call(phase, send, item, None))
+
+    def close(self) -> None:
+        """Run the calls so far, end all leases, and close the connection."""
+        with self._lock:
+            self._closing.set()
+            self._queue.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _put(self, phase: Phase, send: Send[Item, Result], item: Item) -> Future[Result]:
+        future = Future[Result]()
+        # It is running from the start, so that a cancelled caller does not cancel what is in a transaction.
+        future.set_running_or_notify_cancel()
+        call = _Call(phase, send, item, future)
+        # No call comes after the end of the queue, where nobody would answer it.
+        with self._lock:
+            if self._closing.is_set():
+                raise self._closed_error()
+            if (error := self._unreported) is not None:
+                self._unreported = None
+                raise error
+            self._queue.put(call)
+        return future
+
+    def _closed_error(self) -> LedgerError:
+        return LedgerError(f"the ledger {self._server.address!r} is closed: keep it open until all grades are done")
+
+    def _run(self) -> None:
+        while self._run_once():
+            pass
+        if self._db is not None and not self._db.closed:
+            try:
+                if self.upkeep is not None:
+                    self.upkeep.send_farewell(self._db)
+            except Exception as error:  # noqa: BLE001 -- the leases expire by themselves
+                _logger.debug("the leases could not be ended: %s", self._server.reason(error))
+            self._db.close()
+
+    def _run_once(self) -> bool:
+        # In a function of its own, so that no call is alive while the thread waits: a call keeps its ledger alive.
+        calls, is_open = self._gather()
+        if calls or self._is_beat_due():
+            self._execute(calls)
+        return is_open
+
+    def _is_beat_due(self) -> bool:
+        due_in = self.upkeep.due_in() if self.upkeep is not None else None
+        return due_in is not None and due_in <= 0
+
+    def _gather(self) -> tuple[list[_Call], bool]:
+        """Wait for a call or for the next heartbeat, and return the calls that are there, and whether more may come."""
+        calls: list[_Call] = []
+        timeout = self.upkeep.due_in() if self.upkeep is not None else None
+        try:
+            call = self._queue.get(timeout=None if timeout is None else max(0.0, timeout))
+            while True:
+                if call is None:
+                    return calls, False
+                calls.append(call)
+                if len(calls) >= MAX_CALLS:
+                    return calls, True
+                call = self._queue.get_nowait()
+        except Empty:
+            return calls, True
+
+    def _execute(self, calls: Sequence[_Call]) -> None:
+        """Run some calls in one transaction, again and again while the server is lost, and hand over their results."""
+        pause = SHORTEST_PAUSE
+        while True:
+            had_connection = self._db is not None
+            try:
+                groups = self._transact(calls)
+                break
+            except Exception as error:  # noqa: BLE001 -- passed on to the callers
+                if self._is_over(error, had_connection=had_connection):
+                    self._fail(calls, self._server.error(error))
+                    return
+            self._closing.wait(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+        if self._has_warned:
+            _logger.warning("the ledger %s answers again", self._server.address)
+        self._lost_since, self._gave_up, self._has_warned = None, False, False
+        for group, read in groups:
+            try:
+                results = read()
+            except Exception as error:  # noqa: BLE001 -- passed on to the callers
+                self._fail(group, error)
+                continue
+            for call, result in zip(group, results, strict=True):
+                if call.future is not None:
+                    call.future.set_result(result)
+
+    def _transact(self, calls: Sequence[_Call]) -> list[tuple[list[_Call], Read[Any]]]:
+        if self._db is None or self._db.closed:
+            self._db = self._server.connect(create=False)
+        by_kind: dict[tuple[Phase, Send[Any, Any]], list[_Call]] = defaultdict(list)
+        for call in calls:
+            by_kind[call.phase, call.send].append(call)
+        after = None
+        with self._db.pipeline(), self._db.transaction():
+            if self.upkeep is not None and self._is_beat_due():
+                after = self.upkeep.send_beat(self._db)
+            groups = [
+                (group, send(self._db, [call.item for call in group]))
+                for (_, send), group in sorted(by_kind.items(), key=lambda entry: entry[0][0])
+            ]
+        if after is not None:
+            after()
+        return groups
+
+    def _is_over(self, error: Exception, *, had_connection: bool) -> bool:
+        """Whether to stop waiting for the server, after an error."""
+        passes = self._server.passes(error, self._db)
+        if self._db is not None:
+            # After an error in a pipeline, one cannot rely on its state.
+            self._db.close()
+            self._db = None
+        if not passes:
+            return True
+        now = time.monotonic()
+        if self._lost_since is None:
+            self._lost_since = now
+        # A connection that only has to be made again is nothing to report.
+        if not had_connection and not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "the ledger %s cannot be reached (%s): the run waits for it, for up to %g seconds",
+                self._server.address, self._server.reason(error), OUTAGE_SECONDS,
+            )  # fmt: skip
+        self._gave_up = self._gave_up or self._closing.is_set() or now - self._lost_since >= OUTAGE_SECONDS
+        return self._gave_up
+
+    def _fail(self, calls: Sequence[_Call], error: Exception) -> None:
+        if self.upkeep is not None:
+            self.upkeep.abandon_leases()
+        waiting = [call.future for call in calls if call.future is not None]
+        for future in waiting:
+            future.set_exception(error)
+        if not waiting and isinstance(error, LedgerError):
+            # The next caller gets the error.
+            self._unreported = error

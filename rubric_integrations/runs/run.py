@@ -1,0 +1,579 @@
+"""`grade_many`: grades many submissions concurrently under one concurrency limit, as a stream of results.
+
+It accepts submissions, texts, mappings, and tables of pandas and Arrow, and finds the rubric of each row. A rule such
+as `SequentialGate` may end a run early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, aclosing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rubric_integrations._util.event_loop import close_stream, run_in_thread, run_sync
+from rubric_integrations._util.records import data_frame
+from rubric_integrations.formats.healthbench import labels_of
+from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
+from rubric_integrations.graders import Grader
+from rubric_integrations.graders.endpoint import JudgeUnusable, WarmUp
+from rubric_integrations.judges.protocol import RunStopped
+from rubric_integrations.judges.spend import SpendLimit
+from rubric_integrations.judges.store import JudgmentStore, StoreError
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
+from rubric_integrations.scoring.judgment import NO_SPEND, Spend
+from rubric_integrations.scoring.report import JudgeError, tag_key
+from rubric_integrations.submission.inputs import Row, as_row
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from rubric_integrations.runs.ledger import LedgerLike, RunLedger
+
+# Rows of an Arrow table that are Python objects at the same time.
+_ROWS_AT_ONCE = 1_000
+
+
+def rows_of_table(submissions: Iterable[Any] | AsyncIterable[Any]) -> Iterable[Any] | AsyncIterable[Any]:
+    """Return the rows of a table; any other submissions unchanged.
+
+    To iterate a table itself would yield its columns, or their names, which would be graded in place of the rows.
+
+    Args:
+        submissions: Whatever a user passes as submissions.
+    """
+    return rows_of_batch(submissions) if _is_arrow(submissions) or _is_frame(submissions) else submissions
+
+
+def rows_of_batch(item: Any) -> Iterator[Any]:
+    """Yield the rows of a table or a batch as dictionaries; any other item is one row.
+
+    Args:
+        item: One item of whatever a user passes as submissions.
+    """
+    if _is_arrow(item):
+        for start in range(0, item.num_rows, _ROWS_AT_ONCE):
+            yield from item.slice(start, _ROWS_AT_ONCE).to_pylist()
+    elif _is_frame(item):
+        names = [str(name) for name in item.columns]
+        for values in item.itertuples(index=False, name=None):
+            yield dict(zip(names, values, strict=True))
+    else:
+        yield item
+
+
+def _is_arrow(value: Any) -> bool:
+    # By its module, because Arrow need not be installed.
+    return type(value).__module__.partition(".")[0] == "pyarrow" and hasattr(value, "num_rows")
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "itertuples") and hasattr(value, "columns")
+
+
+async def as_rows(
+    submissions: Iterable[Any] | AsyncIterable[Any], *, warns: bool = True
+) -> AsyncGenerator[tuple[Any, Row]]:
+    """Yield each item with its row, numbered from 1, without reading ahead.
+
+    The items of a table, and of batches of a table, are their rows. A warning names the columns that nothing reads,
+    unless `warns` is False.
+    """
+    source, number = rows_of_table(submissions), 0
+    if isinstance(source, AsyncIterable):
+        async for item in source:
+            for row in rows_of_batch(item):
+                number += 1
+                yield row, as_row(row, number, warns=warns)
+    else:
+        for item in source:
+            for row in rows_of_batch(item):
+                number += 1
+                yield row, as_row(row, number, warns=warns)
+
+
+async def find_rubric(
+    rubrics: RowRubrics, item: Any, row: Row, check_rubric: Callable[[Rubric], None]
+) -> tuple[Row, Rubric | None, Rubric | None]:
+    """Find the rubric of a row, if the row has something to grade.
+
+    Args:
+        rubrics: The rubrics of the run.
+        item: The row as the caller passed it, for a function.
+        row: The row.
+        check_rubric: Raises a ValueError for a rubric that the grader cannot use.
+
+    Returns:
+        The row; the rubric that it brings, if it brings one; and the rubric by which it is graded. A row without a
+        valid one has an error instead, and nothing to grade.
+    """
+    own = None
+    if row.submission is None:
+        return row, None, None
+    try:
+        if row.rubric is not None or rubrics.has_function:
+            # In a thread, because it may be a file, or a function of the user's.
+            own = await run_in_thread(lambda: rubrics.own_of(item, row.rubric))
+        rubric = rubrics.join(own)
+        check_rubric(rubric)
+        if row.labels is None and rubrics.shared is None and (met := labels_of(row.rubric)):
+            row = row._replace(labels={name: "MET" if is_met else "UNMET" for name, is_met in met.items()})
+    except Exception as error:  # noqa: BLE001 -- whatever a row or a function holds stops no other row
+        return row._replace(submission=None, error=f"row {row.id} {problem_of(error)}"), None, None
+    return row, own, rubric
+
+
+class StopRule(Protocol):
+    """What `stop_when` of `grade_many` needs: a function of one score that says whether the run may end."""
+
+    def __call__(self, score: float | None, /) -> str | None:
+        """Return why the run ends, or None if it continues.
+
+        Args:
+            score: The score of the next submission; None if it has no complete grade.
+        """
+        ...
+
+
+class EarlyStop:
+    """Passes the scores of a run to its stop rule in the order of the submissions, whichever finishes first.
+
+    In the order in which they finish, quick answers would come first, which are no random part of the run. A row that a
+    limit left ungraded ends the scores: those after it may be there only because they needed fewer calls.
+
+    Args:
+        rule: The rule; None if the run ends with its last submission.
+    """
+
+    def __init__(self, rule: StopRule | None):
+        self._rule = rule
+        self._positions: dict[asyncio.Task[Graded], int] = {}
+        self._waiting: dict[int, float | None] = {}
+        self._started = self._passed_on = 0
+
+    def watch(self, task: asyncio.Task[Graded]) -> None:
+        """Note the position of a row that starts."""
+        if self._rule:
+            self._positions[task] = self._started
+            self._started += 1
+
+    def reason(self, task: asyncio.Task[Graded], graded: Graded) -> str | None:
+        """Return why the run ends now that a row is graded, or None if it continues."""
+        if not self._rule or task not in self._positions:
+            return None
+        is_partial = graded.report is not None and graded.report.failed_count > 0
+        self._waiting[self._positions.pop(task)] = None if is_partial else graded.score
+        while self._passed_on in self._waiting:
+            reason = self._rule(self._waiting.pop(self._passed_on))
+            self._passed_on += 1
+            if reason:
+                # The rows under way still finish, but a decision that was made early must not depend on them.
+                self._rule = None
+                return reason
+        return None
+
+
+def check_run_name(name: str | None, ledger: LedgerLike | None) -> str | None:
+    """Return the name of a run whose limits hold for all its processes.
+
+    Raises:
+        ValueError: There is a name, and no ledger.
+    """
+    if name is not None and ledger is None:
+        raise ValueError(f"`run` {name!r} needs a `ledger`, which counts what all processes of that run spend")
+    return name
+
+
+class RunStore:
+    """The open store of a run, or none.
+
+    Args:
+        store: A ledger or another store of judgments, which records nothing else; None if judgments are not stored.
+    """
+
+    def __init__(self, store: JudgmentStore | None = None):
+        from rubric_integrations.runs.ledger import RunLedger
+
+        self._store = store
+        self._ledger: RunLedger | None = store if isinstance(store, RunLedger) else None
+        self._reused_before = self._ledger.reused if self._ledger else 0
+
+    @property
+    def reused(self) -> int:
+        """The number of judgments that were read since the run began; 0 if nobody counts them."""
+        return self._ledger.reused - self._reused_before if self._ledger else 0
+
+    def attach(self, grader: Grader) -> Grader:
+        """Return a grader that uses the store, and record its configuration."""
+        if self._ledger:
+            self._ledger.record_grader(grader.configuration())
+        return grader.with_store(self._store) if self._store else grader
+
+    def record(self, row: Row, rubric: Rubric | None) -> None:
+        """Record the submission of a row, and the rubric that it brought."""
+        if self._ledger and row.submission:
+            self._ledger.record_submission(row.id, row.submission, rubric)
+
+    def share_limits(self, run: str | None, limit: SpendLimit) -> None:
+        """Divide the limits with the other processes of a run with a name.
+
+        Raises:
+            TypeError: The store does not count what is spent.
+        """
+        if run is None:
+            return
+        if self._ledger is None:
+            kind = type(self._store).__name__
+            raise TypeError(f"`run` needs a `ledger` that counts what its processes spend, got {kind}")
+        limit.share(partial(self._ledger.claim_spend, run, limit.part))
+
+
+@contextmanager
+def open_store(ledger: LedgerLike | None) -> Generator[RunStore]:
+    """Open the ledger of a run if it is an address, and close it at the end.
+
+    Raises:
+        LedgerError: The ledger cannot be used.
+    """
+    if ledger is None:
+        yield RunStore()
+        return
+    from rubric_integrations.runs.ledger import use_ledger
+
+    with use_ledger(ledger) as store:
+        yield RunStore(store)
+
+
+class RowWindow:
+    """The tasks that grade the rows of one run.
+
+    Args:
+        max_under_way: The most rows that are graded at the same time.
+        max_waiting: The most rows that are finished and wait for an earlier one, where the results come in order.
+        ordered: Whether they do; if not, they come as soon as they are ready.
+    """
+
+    def __init__(self, max_under_way: int, max_waiting: int, ordered: bool):
+        self._max_under_way, self._max_tasks, self._ordered = max_under_way, max_under_way + max_waiting, ordered
+        self._under_way: set[asyncio.Task[Graded]] = set()
+        # In the order in which the results come: that of the rows, or that in which they finish.
+        self._queue: deque[asyncio.Task[Graded]] = deque()
+        self._has_finished = asyncio.Event()
+
+    @property
+    def under_way(self) -> int:
+        """The number of rows that are being graded."""
+        return len(self._under_way)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another row may start."""
+        return len(self._under_way) < self._max_under_way and len(self._queue) < self._max_tasks
+
+    def start(self, grade: Coroutine[Any, Any, Graded]) -> asyncio.Task[Graded]:
+        """Start to grade a row, and return its task."""
+        task = asyncio.create_task(grade)
+        self._under_way.add(task)
+        if self._ordered:
+            self._queue.append(task)
+        task.add_done_callback(self._finish)
+        return task
+
+    def _finish(self, task: asyncio.Task[Graded]) -> None:
+        self._under_way.discard(task)
+        if not self._ordered:
+            self._queue.append(task)
+        self._has_finished.set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a row is being graded, or waits to be taken."""
+        return bool(self._under_way or self._queue)
+
+    async def wait(self) -> None:
+        """Wait until a row has finished, unless one is ready to be taken."""
+        if not (self._queue and self._queue[0].done()):
+            await self._has_finished.wait()
+        self._has_finished.clear()
+
+    def take(self) -> list[asyncio.Task[Graded]]:
+        """Remove the finished tasks whose turn it is."""
+        taken: list[asyncio.Task[Graded]] = []
+        while self._queue and self._queue[0].done():
+            taken.append(self._queue.popleft())
+        return taken
+
+    async def cancel(self) -> None:
+        """Cancel the rows that are under way, and wait for their end: one may still be writing to the ledger."""
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, *self._queue, return_exceptions=True)
+
+
+# Finished rows in memory that wait for an earlier one, so that one slow call does not hold up the run.
+MAX_WAITING_ROWS = 1000
+
+
+class Run:
+    """A run over many submissions, made by `grade_many`: an iterable and an async iterable of `Graded`.
+
+    Nothing is requested before the iteration begins. Only the submissions under way are in memory, so the number of
+    submissions is not limited. Each iteration reads the submissions and grades them, and counts in the same `summary`
+    and towards the same limits; iterate once, or pass a `ledger`, from which a second iteration gets its judgments.
+
+    Attributes:
+        summary: Counts, spend and mean score so far; its `stopped` says why the run ended early, if it did.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+        >>> rubric = Rubric.from_dict([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}])
+        >>> run = grade_many(["It is 42.", "It is 41."], rubric, PerCriterionGrader("offline"))
+        >>> [graded.score for graded in run], run.summary.graded
+        ([1.0, 0.0], 2)
+    """
+
+    def __init__(
+        self,
+        submissions: Iterable[Any] | AsyncIterable[Any],
+        rubric: RubricLike | RubricFunction | None,
+        grader: Grader,
+        *,
+        library: Mapping[str, RubricLike] | str | Path | None,
+        ledger: LedgerLike | None,
+        max_concurrency: int,
+        progress: bool,
+        ordered: bool,
+        max_cost: float | None,
+        max_calls: int | None,
+        run: str | None,
+        stop_when: StopRule | None,
+    ):
+        if isinstance(submissions, str | bytes | Mapping):
+            kind = type(submissions).__name__
+            raise TypeError(f"`submissions` must be an iterable of submissions, got one {kind}: put it into a list")
+        if max_concurrency < 1:
+            raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
+        self._submissions, self._rubrics, self._ledger = submissions, RowRubrics(rubric, library), ledger
+        self._run = check_run_name(run, ledger)
+        if self._rubrics.shared is not None:
+            grader.check_rubric(self._rubrics.shared)
+        self._spend_limit, self._warm_up = SpendLimit(max_calls, max_cost), WarmUp()
+        self._grader = grader.for_run(max_concurrency, self._spend_limit, warm_up=self._warm_up)
+        # More submissions than calls: while one waits for its last call, the others use the free slots.
+        self._max_under_way = 2 * max_concurrency
+        self._ordered, self._progress, self._early_stop = ordered, progress, EarlyStop(stop_when)
+        self._highest_row_spend: Spend | None = None
+        self.summary = RunSummary()
+
+    def __iter__(self) -> Generator[Graded]:
+        stream = self._stream()
+
+        async def next_result() -> Graded | None:
+            return await anext(stream, None)
+
+        try:
+            while (graded := run_sync(next_result())) is not None:
+                yield graded
+        finally:
+            run_sync(close_stream(stream))
+
+    def __aiter__(self) -> AsyncGenerator[Graded]:
+        return self._stream()
+
+    def __repr__(self) -> str:
+        return f"Run({self.summary!r})"
+
+    def _repr_html_(self) -> str:
+        return summary_table(self.summary)
+
+    def to_dataframe(self) -> DataFrame:
+        """Grade everything, and return one row per submission: its grade, the scores of tags, verdicts per criterion.
+
+        `omitted_characters` is a column only if a text was cut, and `escalated`, a share, only for a `Cascade`.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        shared = self._rubrics.shared
+        names = [*map(tag_key, shared.tags), *shared.keys] if shared else []
+        records = [graded.to_record() for graded in self]
+        used = [name for name in ("omitted_characters",) if any(record[name] for record in records)]
+        used += ["escalated"] if any(record["escalated"] is not None for record in records) else []
+        return data_frame(records, ["id", "score", "passed", "coverage", "cost", "error", *used, *names])
+
+    async def _stream(self) -> AsyncGenerator[Graded]:
+        start = time.monotonic()
+        with ExitStack() as stack:
+            store = stack.enter_context(open_store(self._ledger))
+            store.share_limits(self._run, self._spend_limit)
+            grader = store.attach(self._grader)
+            show = (
+                stack.enter_context(progress_bar(self._submissions, self._outage_seconds)) if self._progress else None
+            )
+
+            def update_spend() -> None:
+                seconds = time.monotonic() - start
+                self._update_summary(spend=self._spend_limit.spend, reused=store.reused, seconds=seconds)
+
+            try:
+                async with aclosing(self._results(grader, store)) as results:
+                    async for graded in results:
+                        self.summary = self.summary.with_result(graded)
+                        update_spend()
+                        if show:
+                            show(self.summary)
+                        yield graded
+            finally:
+                # Rows that a limit or the caller left unfinished yield no result, but their calls were paid for.
+                update_spend()
+                with suppress(StoreError):
+                    await self._spend_limit.record()
+
+    async def _results(self, grader: Grader, store: RunStore) -> AsyncGenerator[Graded]:
+        """Yield the results; after the run is stopped, or its source fails, yield those under way and start no more."""
+        window = RowWindow(self._max_under_way, MAX_WAITING_ROWS, self._ordered)
+        source_error: Exception | None = None
+        self._warm_up.begin_rows()
+        try:
+            async with aclosing(as_rows(self._submissions, warns=not self._rubrics.has_function)) as rows:
+                while True:
+                    while not self._has_room(window):
+                        await window.wait()
+                        for graded in self._finished(window):
+                            yield graded
+                    if self.summary.stopped:
+                        break
+                    try:
+                        next_row = await anext(rows, None)
+                    except Exception as error:  # noqa: BLE001 -- raised below, after the rows that were read before it
+                        source_error = error
+                        break
+                    if next_row is None:
+                        break
+                    row, own, rubric = await find_rubric(self._rubrics, *next_row, grader.check_rubric)
+                    store.record(row, own)
+                    self._early_stop.watch(window.start(self._grade(grader, row, rubric)))
+                    # Lets the task send its first request while the next row is read.
+                    await asyncio.sleep(0)
+                    for graded in self._finished(window):
+                        yield graded
+            self._warm_up.end_rows(grader.call_limiter.concurrency)
+            while window.is_busy:
+                await window.wait()
+                for graded in self._finished(window):
+                    yield graded
+        finally:
+            # A second iteration would count each score twice.
+            self._early_stop = EarlyStop(None)
+            await window.cancel()
+        if source_error:
+            raise source_error
+
+    def _has_room(self, window: RowWindow) -> bool:
+        rows = window.under_way + 1
+        return rows == 1 or (window.has_room and self._spend_limit.has_room_for(rows, self._highest_row_spend))
+
+    def _finished(self, window: RowWindow) -> list[Graded]:
+        """Take the results whose turn it is; a row that was left ungraded has none."""
+        results: list[Graded] = []
+        for task in window.take():
+            try:
+                graded = task.result()
+            except RunStopped as reason:
+                stopped = self.summary.stopped or str(reason)
+                self._update_summary(stopped=stopped, judge_is_unusable=isinstance(reason, JudgeUnusable))
+            else:
+                results.append(graded)
+                self._note_spend(graded)
+                if (decision := self._early_stop.reason(task, graded)) and not self.summary.stopped:
+                    self._update_summary(stopped=decision)
+        return results
+
+    def _note_spend(self, graded: Graded) -> None:
+        if graded.report:
+            highest, spend = self._highest_row_spend or NO_SPEND, graded.report.spend
+            calls, cost = max(highest.calls, spend.calls), max(highest.cost or 0.0, spend.cost or 0.0)
+            self._highest_row_spend = Spend(calls=calls, cost=cost)
+
+    async def _grade(self, grader: Grader, row: Row, rubric: Rubric | None) -> Graded:
+        if row.submission is None or rubric is None:
+            return Graded(row, None)
+        try:
+            return Graded(row, await grader.grade(rubric, row.submission), rubric=rubric)
+        except JudgeError as error:
+            return Graded(row, error.report, str(error), rubric)
+
+    def _outage_seconds(self) -> float | None:
+        down_since = self._grader.call_limiter.down_since
+        return None if down_since is None else time.monotonic() - down_since
+
+    def _update_summary(self, **changes: Any) -> None:
+        self.summary = self.summary.model_copy(update=changes)
+
+
+def grade_many(
+    submissions: Iterable[Any] | AsyncIterable[Any],
+    rubric: RubricLike | RubricFunction | None,
+    grader: Grader,
+    *,
+    library: Mapping[str, RubricLike] | str | Path | None = None,
+    ledger: LedgerLike | None = None,
+    max_concurrency: int = 64,
+    progress: bool = False,
+    ordered: bool = True,
+    max_cost: float | None = None,
+    max_calls: int | None = None,
+    run: str | None = None,
+    stop_when: StopRule | None = None,
+) -> Run:
+    """Grade many submissions concurrently; iterate the run with `for` or `async for`.
+
+    Args:
+        submissions: Mappings (`response`, `query`, `reference`, `id`, `rubric`, `labels`, `metadata`), the rows of
+            `read_responses`, or anything that `Rubric.grade` accepts, such as texts, conversations and predictions: any
+            iterable or async iterable, such as a Hugging Face dataset, read only as fast as its items are graded.
+        rubric: The rubric for all submissions: a `Rubric`, the path of a rubric file, or a rubric as lists and
+            dictionaries. A row with a `rubric` of its own is graded by both; None if each row brings its own. Or a
+            function, which receives each item as it was passed, and returns its rubric.
+        library: Rubrics by name, or the path of a file with such a mapping, for rows whose `rubric` is a name.
+        grader: The grader; its own `max_concurrency` has no effect in a run.
+        ledger: Where each judgment is stored as soon as it arrives, and not requested again: start a run that was
+            killed a second time, and it resumes. The path of a file, the URL of a PostgreSQL database, for processes on
+            several machines, an open ledger, or any other `JudgmentStore`, which records no submissions for `rescore`.
+        max_concurrency: The largest number of concurrent calls over the whole run, at least 1; while a provider
+            reports a rate limit, the run makes fewer. Runs of one grader with the same number share it.
+        progress: Whether to show a progress bar on stderr, if stderr is a terminal.
+        ordered: Whether results come in the order of the submissions; if not, they come as soon as they are ready.
+        max_cost: The most that the run may spend, in US dollars; the run ends before a call would exceed it.
+        max_calls: The largest number of calls to models that the run may make.
+        run: A name, such as `"nightly"`. `max_cost` and `max_calls` then hold for everything that was spent under this
+            name in the ledger, by all processes and machines, now and earlier. Each claims a part before it calls.
+        stop_when: Ends the run early, such as a new `SequentialGate`: a function that receives each score (None without
+            a complete grade) in the order of the submissions, which must be random, and returns why the run ends, or
+            None. No row starts then; up to twice `max_concurrency` rows are under way, and are finished.
+
+    Returns:
+        The run. Its `summary` is up to date after each result, and says what `stopped` the run early.
+
+    Raises:
+        TypeError: `submissions` is a single submission. When the iteration begins: there is a ledger, and a judge has
+            no `fingerprint`; or there is a `run`, and the ledger does not count what is spent.
+        ValueError: A limit is out of range, there is a `run` without a ledger, the rubric is invalid (`RubricError`),
+            or the grader cannot use it. When the iteration begins: the ledger cannot be used (`LedgerError`).
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric
+        >>> rubric = Rubric.from_dict([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}])
+        >>> [graded.score for graded in grade_many(["It is 42."], rubric, PerCriterionGrader("offline"))]
+        [1.0]
+    """
+    return Run(
+        submissions, rubric, grader, library=library, ledger=ledger, max_concurrency=max_concurrency,
+        progress=progress, ordered=ordered, max_cost=max_cost, max_calls=max_calls, run=run, stop_when=stop_when,
+    )  # fmt: skip

@@ -1,0 +1,356 @@
+"""The answer of a judge to one criterion (a verdict, an abstention or a failure), its value in [0, 1], and its cost.
+
+Every answer is interpreted here: a judge's, a human label, or a known verdict that is scored.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from rubric_integrations._util.records import EncodableText, Record, SparseRecord, UnitScore, encodable
+from rubric_integrations.rubric.criterion import Criterion
+
+
+class TokenUsage(Record):
+    """Tokens that a provider charged for; an answer from our own stores charges none.
+
+    Attributes:
+        prompt_tokens: Tokens sent.
+        completion_tokens: Tokens received.
+        cached_tokens: Those of the sent tokens that the provider had in its prefix cache.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens sent and received."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+class Spend(Record):
+    """What judgments cost, failed attempts included.
+
+    Attributes:
+        calls: Requests to a model.
+        usage: Their tokens; None where a call did not report them, which is not zero.
+        cost: US dollars; None where the price of a call is unknown, which is not zero.
+
+    Example:
+        >>> (Spend(calls=1, cost=0.5) + Spend(calls=1, cost=None)).cost is None
+        True
+    """
+
+    calls: int = 0
+    usage: TokenUsage | None = TokenUsage()
+    cost: float | None = 0.0
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Tokens sent and received; None where a call did not report them."""
+        return None if self.usage is None else self.usage.total_tokens
+
+    def __add__(self, other: Spend) -> Spend:
+        return total_spend((self, other))
+
+
+NO_SPEND = Spend()
+"""The spend of an answer that needed no call."""
+
+UNKNOWN_CALL = Spend(calls=1, usage=None, cost=None)
+"""The spend of a call that was sent, without an answer that says what it cost: the provider may charge for it."""
+
+
+class SpendTotal:
+    """A running total of spends, which makes no record for each partial sum.
+
+    Example:
+        >>> total = SpendTotal()
+        >>> for cost in (0.5, 0.25):
+        ...     total.add(Spend(calls=1, cost=cost))
+        >>> total.spend.calls, total.cost
+        (2, 0.75)
+    """
+
+    def __init__(self) -> None:
+        self._calls = self._sent = self._received = self._cached = 0
+        self._usage_is_known = True
+        self.cost: float | None = 0.0
+
+    def add(self, spend: Spend) -> None:
+        """Add one spend."""
+        self._calls += spend.calls
+        usage = spend.usage
+        if usage is None:
+            self._usage_is_known = False
+        else:
+            self._sent += usage.prompt_tokens
+            self._received += usage.completion_tokens
+            self._cached += usage.cached_tokens
+        self.cost = None if self.cost is None or spend.cost is None else self.cost + spend.cost
+
+    @property
+    def spend(self) -> Spend:
+        """The total; its tokens or cost are None where those of a part are unknown."""
+        usage = TokenUsage(prompt_tokens=self._sent, completion_tokens=self._received, cached_tokens=self._cached)
+        return Spend(calls=self._calls, usage=usage if self._usage_is_known else None, cost=self.cost)
+
+
+def total_spend(spends: Iterable[Spend]) -> Spend:
+    """Add up spends; the total of none is zero."""
+    parts = list(spends)
+    if len(parts) == 1:
+        return parts[0]
+    total = SpendTotal()
+    for spend in parts:
+        total.add(spend)
+    return total.spend
+
+
+Verdict = Literal["MET", "UNMET", "CANNOT_ASSESS"]
+"""A judge's answer to a binary criterion. CANNOT_ASSESS is an abstention: the judge worked and could not tell."""
+
+VERDICT_VALUES: dict[Verdict, float | None] = {"MET": 1.0, "UNMET": 0.0, "CANNOT_ASSESS": None}
+"""The value in [0, 1] of each verdict; None for the abstention."""
+
+_PUNCTUATION = re.compile(r"[\W_]+")
+
+
+def normalize_word(text: str) -> str:
+    """Lower-case a word and strip its punctuation, for comparison: `**Met.**` and `MET` give the same.
+
+    Example:
+        >>> normalize_word("Cannot assess.") == normalize_word("CANNOT_ASSESS")
+        True
+    """
+    return _PUNCTUATION.sub("", text.casefold())
+
+
+_VERDICTS: dict[str, Verdict] = {normalize_word(verdict): verdict for verdict in VERDICT_VALUES}
+_EXACT_VERDICTS: dict[str, Verdict] = {verdict: verdict for verdict in VERDICT_VALUES}
+
+
+def parse_verdict(text: object) -> Verdict | None:
+    """Parse a verdict, whatever its case and punctuation (`met`, `**MET**`, `Cannot assess.`).
+
+    Returns:
+        The verdict, or None if the text is none.
+    """
+    word = str(text)
+    return _EXACT_VERDICTS[word] if word in _EXACT_VERDICTS else _VERDICTS.get(normalize_word(word))
+
+
+class Judgment(SparseRecord):
+    """A judge's answer to one criterion: a verdict or an abstention, never a failure.
+
+    Attributes:
+        verdict: MET, UNMET or CANNOT_ASSESS; an option's label; or a number on a scale, as text.
+        value: The verdict's value in [0, 1]; None for an abstention.
+        reason: Why, in the judge's words.
+        spend: What the judgment cost.
+        neutralized: Whether text that imitates the structure of a prompt was changed before the judge saw it.
+        confidence: The confidence that the judge states, in [0, 1]; None where it was not requested.
+        expected_value: The expected value in [0, 1] of the judge's probabilities; None where they were not requested.
+        evidence: The numbers, from 1, of the steps of the trajectory that the judge cites.
+        escalated: Whether a `Cascade` passed the question on to its expensive judge.
+        escalation_cost: What the expensive judge of a `Cascade` cost for this judgment, in US dollars, as a part of
+            `spend`: 0 if the cheap answer was kept, or came with the expensive one from a store. None if the price is
+            unknown, and for other judges.
+        trained_on: Whether the judge was aligned with a label of this very judgment, so that its answer says nothing
+            about how often it is right.
+    """
+
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence", "escalated", "escalation_cost", "trained_on")
+
+    verdict: EncodableText
+    value: UnitScore | None
+    reason: EncodableText = ""
+    spend: Spend = Spend()
+    neutralized: bool = False
+    confidence: UnitScore | None = None
+    expected_value: UnitScore | None = None
+    evidence: tuple[int, ...] = ()
+    escalated: bool = False
+    escalation_cost: float | None = None
+    trained_on: bool = False
+
+
+FailureKind = Literal["transport", "parse", "check", "config", "cancelled"]
+"""Why there is no judgment: no reply arrived; the reply is no answer; a check could not be computed; the model, key or
+setting is wrong, so that a retry cannot help; or the request was cancelled because another criterion had failed."""
+
+
+class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict and abstention, named as such
+    """A judge gave no answer to one criterion. It is never scored as a verdict or as zero.
+
+    Attributes:
+        kind: See `FailureKind`.
+        message: What went wrong, in one line, without the kind.
+        retryable: Whether a retry may help.
+        retry_after: Seconds to wait that the provider requests; None where it requests none.
+        rate_limited: Whether the provider refused the request for its rate.
+        about_text: Whether the cause is this one text, such as one that is too long, so that others may succeed.
+        spend: What the failed attempt cost.
+    """
+
+    def __init__(
+        self,
+        kind: FailureKind,
+        message: str,
+        *,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        rate_limited: bool = False,
+        about_text: bool = False,
+        spend: Spend | None = None,
+    ):
+        message = encodable(message)  # it may quote a reply
+        super().__init__(f"{kind}: {message}")
+        self.kind: FailureKind = kind
+        self.message = message
+        self.retryable, self.retry_after, self.rate_limited = retryable, retry_after, rate_limited
+        self.about_text = about_text
+        self.spend = spend or Spend()
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.kind, self.message), vars(self)
+
+
+Outcome = Judgment | JudgeFailure
+"""The result of one question to a judge: a judgment (abstentions included) or a failure."""
+
+
+class JudgeAnswers(NamedTuple):
+    """All answers of one judge to one submission.
+
+    Attributes:
+        outcomes: For each criterion that the judge was asked about, by its index in the rubric, the outcome.
+        judge: The judge's name in reports.
+        weight: The weight of the judge's votes, used by the weighted voting strategies.
+        spend: What calls for several criteria at once cost; the spend of single judgments is in `outcomes`.
+    """
+
+    outcomes: Mapping[int, Outcome]
+    judge: str = "judge"
+    weight: float = 1.0
+    spend: Spend = Spend()
+
+    def merged(self, later: JudgeAnswers) -> JudgeAnswers:
+        """Add answers that the same judge gave later."""
+        return self._replace(outcomes={**self.outcomes, **later.outcomes}, spend=self.spend + later.spend)
+
+
+class Vote(Record):
+    """One panel member's answer to one criterion.
+
+    Attributes:
+        judge: The judge's name.
+        weight: The weight of the vote, used by the weighted voting strategies.
+        verdict: The answer; None where the judge failed.
+        value: The answer's value in [0, 1]; None for an abstention or a failure.
+        reason: Why, in the judge's words.
+        error: Why there is no answer; None where there is one.
+    """
+
+    judge: str
+    weight: float = 1.0
+    verdict: EncodableText | None
+    value: UnitScore | None
+    reason: EncodableText = ""
+    error: EncodableText | None = None
+
+
+class Interpretation(NamedTuple):
+    """What an answer means.
+
+    Attributes:
+        verdict: The answer in its canonical form: `MET`, the option's label as the author wrote it, a plain number.
+        value: Its value in [0, 1]; None for an abstention.
+    """
+
+    verdict: str
+    value: float | None
+
+
+_OF_VERDICT = {verdict: Interpretation(verdict, value) for verdict, value in VERDICT_VALUES.items()}
+
+
+def interpret_answer(criterion: Criterion, answer: object, may_abstain: bool = True) -> Interpretation:
+    """Normalize an answer to a criterion of any kind, and give its value.
+
+    Args:
+        criterion: The criterion.
+        answer: MET or UNMET; the label of an option; a number on the scale; for `per: occurrence`, a number of
+            occurrences, which may exceed the `cap`; or CANNOT_ASSESS.
+        may_abstain: Whether CANNOT_ASSESS is an answer where no option is marked `na`.
+
+    Raises:
+        ValueError: This is no answer to the criterion. It is never replaced by the nearest one.
+
+    Example:
+        >>> interpret_answer(Criterion(requirement="Is polite"), "**met**")
+        Interpretation(verdict='MET', value=1.0)
+    """
+    verdict = None if isinstance(answer, bool) else parse_verdict(answer)
+    if criterion.kind == "binary":
+        if verdict is None:
+            raise ValueError(f"{answer!r} is no verdict: use MET, UNMET or CANNOT_ASSESS")
+        return _OF_VERDICT[verdict]
+    if criterion.options is not None:
+        option = criterion.find_option(str(answer))
+        if option is None and verdict == "CANNOT_ASSESS":
+            option = criterion.na_option
+        if option is not None:
+            return Interpretation(option.label, None if option.na else option.value)
+        if verdict != "CANNOT_ASSESS" or not may_abstain:
+            raise ValueError(f"{answer!r} is no option: use one of {[o.label for o in criterion.options]!r}")
+    elif verdict != "CANNOT_ASSESS":
+        return _interpret_number(criterion, answer)
+    return Interpretation("CANNOT_ASSESS", None)
+
+
+def to_judgment(criterion: Criterion, answer: object, may_abstain: bool = True) -> Judgment:
+    """Make a judgment of an answer to a criterion of any kind; takes and raises what `interpret_answer` does.
+
+    Example:
+        >>> to_judgment(Criterion(requirement="Is polite"), "unmet").value
+        0.0
+    """
+    verdict, value = interpret_answer(criterion, answer, may_abstain)
+    return Judgment(verdict=verdict, value=value)
+
+
+def _interpret_number(criterion: Criterion, answer: object) -> Interpretation:
+    try:
+        number = math.nan if isinstance(answer, bool) else float(str(answer))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or criterion.scale is None:
+        raise ValueError(f"{answer!r} is not a number")
+    if criterion.cap is not None and number == int(number):
+        # More occurrences than count are no error of the judge, unlike a number outside of a scale.
+        return Interpretation(f"{number:.15g}", criterion.scale.value_of(min(number, criterion.cap)))
+    return Interpretation(f"{number:g}", criterion.scale.value_of(number))
+
+
+def extreme_judgment(criterion: Criterion, end: Literal["worst", "low", "high"]) -> Judgment:
+    """Make the judgment at one end of what a criterion allows.
+
+    Args:
+        criterion: The criterion.
+        end: `worst` for the answer with the lowest score, by the sign of the weight; `low` or `high` for the lowest or
+            highest value.
+    """
+    high = criterion.is_penalty if end == "worst" else end == "high"
+    if criterion.options is not None:
+        pick = max if high else min
+        option = criterion.worst_option if end == "worst" else pick(criterion.choices, key=lambda o: o.value)
+        return Judgment(verdict=option.label, value=option.value)
+    if criterion.scale is not None:
+        return Judgment(verdict=f"{criterion.scale.number_at(float(high)):g}", value=float(high))
+    return Judgment(verdict="MET" if high else "UNMET", value=float(high))

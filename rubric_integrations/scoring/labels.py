@@ -1,0 +1,149 @@
+"""Human labels, which measure a judge and are its few-shot examples, and `Estimate`, a figure with its interval."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import ClassVar, Literal, NamedTuple, Self
+
+from pydantic import model_validator
+
+from rubric_integrations._util.records import EncodableText, SparseRecord
+from rubric_integrations.rubric.criterion import Criterion, Kind
+from rubric_integrations.scoring.judgment import to_judgment
+from rubric_integrations.submission.submission import Submission
+
+
+class Estimate(NamedTuple):
+    """A figure with its interval.
+
+    Attributes:
+        value: The figure; None if it is undefined.
+        low: The lower end of its interval; None if the data do not tell it.
+        high: The upper end.
+        n: The number of observations that it rests on.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"undefined (n = {self.n:,})"
+        limits = "" if self.low is None or self.high is None else f" [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.value:.3f}{limits} (n = {self.n:,})"
+
+
+Sampled = Literal["random", "by_verdict", "chosen"]
+"""How the judgments that people read were drawn: at random, at random among those of one verdict, or by choice."""
+
+
+class LabelledJudgment(SparseRecord):
+    """A human's judgment of one submission on one criterion.
+
+    Attributes:
+        submission: The submission that was judged.
+        criterion: The criterion.
+        verdict: The correct answer: a verdict, an option's label, or a number on the scale.
+        reason: The reason, in one sentence.
+        id: The id of the row in its run; None if it is not known.
+        rater: Who judged; None if it is not known.
+        sampled: How the judgment was drawn. What people chose to correct says nothing about how often the judge is
+            right: figures about a judge leave out labels that are `chosen`, which is the default.
+        judged: The judge's answer at the time; None if it is not known.
+        blind: Whether the rater answered without seeing the judge's answer.
+
+    Raises:
+        pydantic.ValidationError: (a ValueError) The verdict does not answer the criterion.
+
+    Example:
+        >>> label = LabelledJudgment(
+        ...     submission=Submission(response="It is 42."), criterion=Criterion(requirement="Says 42"), verdict="MET"
+        ... )
+        >>> label.verdict
+        'MET'
+    """
+
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("id", "rater", "sampled", "judged", "blind")
+
+    submission: Submission
+    criterion: Criterion
+    verdict: str
+    reason: EncodableText = ""
+    id: str | None = None
+    rater: EncodableText | None = None
+    sampled: Sampled = "chosen"
+    judged: EncodableText | None = None
+    blind: bool = False
+
+    @model_validator(mode="after")
+    def _require_an_answer_to_the_criterion(self) -> Self:
+        to_judgment(self.criterion, self.verdict)
+        return self
+
+    def replacing(self, earlier: LabelledJudgment | None) -> LabelledJudgment:
+        """Return this label as the later one of two by one rater on one judgment.
+
+        A judgment that was drawn stays drawn. If an answer that is corrected later, and `chosen`, were left out, those
+        on which people and the judge differ would disappear from the sample.
+        """
+        is_drawn = earlier is not None and earlier.sampled != "chosen" and self.sampled == "chosen"
+        return self.model_copy(update={"sampled": earlier.sampled}) if earlier is not None and is_drawn else self
+
+
+def judgment_digest(submission: Submission, criterion: Criterion) -> str:
+    """Return a digest that identifies a judgment: what is judged, and by which words.
+
+    A judge keeps the digests of the labels that it was aligned with. Two submissions with the same query and response
+    have the same digest, whatever else they contain, so that the label of one is not taken for new on the other. Line
+    breaks of Windows, which programs that edit tables write, do not change it.
+
+    Example:
+        >>> criterion = Criterion(requirement="Says 42")
+        >>> len(judgment_digest(Submission(response="It is 42."), criterion))
+        32
+    """
+    texts = [text.replace("\r\n", "\n").strip() for text in (submission.query or "", submission.response)]
+    parts = [*texts, criterion.full_requirement]
+    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def select_examples(
+    examples: Sequence[LabelledJudgment], kind: Kind, count: int, response: str
+) -> list[LabelledJudgment]:
+    """Select few-shot examples for criteria of one kind, balanced by verdict, in their original order.
+
+    The selection does not depend on the criterion, so that the prompt prefix is the same for all criteria of a
+    submission and the provider can cache it.
+
+    Args:
+        examples: The examples to select from.
+        kind: The kind of criterion; examples of other kinds are left out.
+        count: The number of examples to select at most.
+        response: The response to grade; examples with the same response are left out, because they contain the answer.
+    """
+    by_verdict: dict[str, list[LabelledJudgment]] = {}
+    for example in examples:
+        if example.criterion.kind == kind and example.submission.response.strip() != response.strip():
+            by_verdict.setdefault(example.verdict, []).append(example)
+    rounds = max(map(len, by_verdict.values()), default=0)
+    alternating = [group[turn] for turn in range(rounds) for group in by_verdict.values() if turn < len(group)]
+    selected = alternating[:count]
+    return [example for example in examples if any(example is chosen for chosen in selected)]
+
+
+def examples_of_criterion(criterion: Criterion, response: str) -> list[LabelledJudgment]:
+    """Return the examples that the rubric contains for a criterion, without those of the response to grade."""
+    return [
+        LabelledJudgment(
+            submission=Submission(response=example.output, query=example.input),
+            criterion=criterion,
+            verdict=example.score if isinstance(example.score, str) else f"{example.score:g}",
+            reason=example.explanation,
+        )
+        for example in criterion.examples
+        if example.output.strip() and example.output.strip() != response.strip()
+    ]

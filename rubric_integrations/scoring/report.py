@@ -1,0 +1,561 @@
+"""The report of one graded submission, with one entry for each criterion, and why it may be incomplete.
+
+Also the report as named scores, in the form of evaluation frameworks: one overall score and one for each criterion. The
+counts of a cascade say how many answers came from its expensive judge, and what the cheap judge saved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, field_serializer
+
+from rubric_integrations._util.records import (
+    EncodableText,
+    Record,
+    SparseRecord,
+    UnitScore,
+    Weight,
+    data_frame,
+    html_table,
+)
+from rubric_integrations.rubric.answers import Option, Scale
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.scoring.judgment import Judgment, Spend, TokenUsage, Vote, parse_verdict, total_spend
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+NOT_APPLICABLE = "NOT_APPLICABLE"
+"""The verdict in the report of a criterion whose condition (`applies_when`) does not hold."""
+
+ReprArgs = Iterable[tuple[str | None, Any]]
+
+
+class CriterionReport(SparseRecord):
+    """The result of one criterion: a verdict, an abstention or a failure.
+
+    Attributes:
+        name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by its position.
+        requirement: The criterion's requirement, with what its `operator` means in words.
+        weight: The weight of the value 1 in the score: the criterion's weight, for `per: occurrence` times its `cap`.
+        verdict: The verdict that was scored, CANNOT_ASSESS or NOT_APPLICABLE; None for a failure without a fallback
+            verdict.
+        value: The value of the verdict in [0, 1]; None for an abstention, a criterion that does not apply, or a failure
+            without a fallback verdict.
+        reason: The judge's reason for the verdict.
+        error: Why the judge failed; None if it did not. If there is also a verdict, it is the fallback of `on_failure`.
+        required: Whether `passed` of the whole report depends on this criterion.
+        passed: Whether this criterion passes its gate, which one that does not apply does; False for an abstention or
+            a failure.
+        spend: Calls, tokens and cost of this criterion.
+        neutralized: Whether text that imitates the structure of the prompt was sanitized before the judge read it.
+        votes: The votes of a panel, including those of judges that failed; empty for a single judge.
+        agreement: The share in [0, 1] of the panel's votes that equal the verdict; 1 for a single judge, None if no
+            judge answered.
+        not_asked: The judges of a panel that got no request, because they could no longer change the verdict, or
+            because the decision whether the submission passes did not need them.
+        confidence: The confidence of a single judge in [0, 1], if it was requested; the score does not use it.
+        expected_value: The expected value in [0, 1] of a single judge's probabilities, if they were requested; the
+            score does not use it.
+        not_applicable: Whether the criterion's condition (`applies_when`) does not hold, so that it is left out.
+        tags: The criterion's tags.
+        metadata: The criterion's further data; None if it has none.
+        evidence: The numbers, from 1, of the steps of the trajectory that the judge cites; all of them exist.
+        escalated: Whether a `Cascade` passed the question on to its expensive judge.
+        escalation_cost: What the expensive judge of a `Cascade` cost, in US dollars, as a part of the report's spend: 0
+            if the cheap answer was kept. None if the price is unknown, and if no cascade answered.
+        trained_on: Whether a judge was aligned with a label of this very judgment: figures about the judge leave it
+            out.
+        options: The answers of a multi-choice criterion; empty for others.
+        scale_type: Whether they are ordered (`ordinal`) or not (`nominal`).
+        scale: The numbers of a criterion with a scale; None for others.
+        cap: The largest number of occurrences that counts, for `per: occurrence`; None for others.
+        computed: Whether the criterion has a check, so that code answers it, and no judge.
+    """
+
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = (
+        "not_applicable", "tags", "metadata", "evidence", "escalated", "escalation_cost",
+        "trained_on", "options", "scale_type", "scale", "cap", "computed",
+    )  # fmt: skip
+
+    name: str
+    requirement: str
+    weight: Weight
+    verdict: EncodableText | None
+    value: UnitScore | None
+    reason: EncodableText = ""
+    error: EncodableText | None = None
+    required: bool = False
+    passed: bool = False
+    spend: Spend = Spend()
+    neutralized: bool = False
+    votes: tuple[Vote, ...] = ()
+    agreement: float | None = None
+    not_asked: tuple[str, ...] = ()
+    confidence: UnitScore | None = None
+    expected_value: UnitScore | None = None
+    not_applicable: bool = False
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] | None = None
+    evidence: tuple[int, ...] = ()
+    escalated: bool = False
+    escalation_cost: float | None = None
+    trained_on: bool = False
+    options: tuple[Option, ...] = ()
+    scale_type: Literal["ordinal", "nominal"] = "ordinal"
+    scale: Scale | None = None
+    cap: int | None = None
+    computed: bool = False
+
+    @field_serializer("options")
+    def _write_options_briefly(self, options: tuple[Option, ...]) -> list[dict[str, Any]]:
+        return [option.model_dump(mode="json", exclude_unset=True) for option in options]
+
+    def __repr_args__(self) -> ReprArgs:
+        """Yield the most important fields, so that a printed report stays readable."""
+        yield "name", self.name
+        yield "verdict", self.verdict
+        yield ("error", self.error) if self.error else ("reason", self.reason)
+
+    @property
+    def explanation(self) -> str:
+        """The error, or the judge's reason with the steps that it cites, as readers of a report get it.
+
+        Example:
+            >>> row = {"name": "c1", "requirement": "r", "weight": 1.0, "verdict": "MET", "value": 1.0}
+            >>> CriterionReport(**row, reason="It looked.", evidence=(2, 5)).explanation
+            'It looked. (steps 2, 5)'
+        """
+        if self.error or not self.evidence:
+            return self.error or self.reason
+        steps = f"({'step' if len(self.evidence) == 1 else 'steps'} {', '.join(map(str, self.evidence))})"
+        return f"{self.reason} {steps}".strip()
+
+    def to_criterion(self) -> Criterion:
+        """Return the criterion, as far as the report has it: its name, words, weight and possible answers.
+
+        Raises:
+            ValueError: The report is of an earlier version, which did not keep options and scales, and its verdict
+                shows that the criterion has them.
+        """
+        is_binary = not self.options and self.scale is None and self.cap is None
+        if is_binary and self.verdict not in (None, NOT_APPLICABLE) and parse_verdict(self.verdict) is None:
+            raise ValueError(
+                f"the report is from an earlier version, and lacks the possible answers to `{self.name}`, of which "
+                f"{self.verdict!r} is one: pass the rubric, too"
+            )
+        return Criterion(
+            name=self.name,
+            requirement=self.requirement,
+            weight=self.weight / (self.cap or 1),
+            options=self.options or None,
+            scale_type=self.scale_type,
+            scale=self.scale if self.cap is None else None,
+            per=None if self.cap is None else "occurrence",
+            cap=self.cap,
+        )
+
+    @property
+    def was_judged(self) -> bool:
+        """Whether there is a judge's answer, which may be an abstention; False for a failure."""
+        return self.verdict is not None and self.error is None and not self.not_applicable
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether a judgment was requested; False if `stop_when_decided` decided without this criterion."""
+        return self.verdict is not None or self.error is not None
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the judge worked and could not tell; False for a failure and for a criterion that does not apply."""
+        return self.value is None and self.was_asked and not self.error and not self.not_applicable
+
+    @property
+    def lost_votes(self) -> int:
+        """The number of judges of the panel that failed."""
+        return sum(vote.error is not None for vote in self.votes) if self.votes else 0
+
+
+class Escalations(Record):
+    """The answers of cascades (`rubric_integrations.judges.Cascade`) in a report or a run.
+
+    Attributes:
+        judgments: The number of answers of cascades.
+        escalated: The number of those that the expensive judge gave.
+        requested: The number of those that were requested, and did not come from a store.
+        cost: What the requested answers cost, in US dollars; None if a price is unknown, or if other judges voted, too.
+        strong_answers: The number of answers of the expensive judge that were paid for.
+        strong_cost: What they cost, in US dollars; None if a price is unknown.
+    """
+
+    judgments: int = 0
+    escalated: int = 0
+    requested: int = 0
+    cost: float | None = 0.0
+    strong_answers: int = 0
+    strong_cost: float | None = 0.0
+
+    @property
+    def share(self) -> float | None:
+        """The share of the answers that the expensive judge gave; None without an answer of a cascade."""
+        return self.escalated / self.judgments if self.judgments else None
+
+    @property
+    def saved(self) -> float | None:
+        """An estimate of the US dollars that the cascade has saved, less than 0 if it cost more.
+
+        It is what the expensive judge alone would have cost for the requested answers, at its mean cost for the
+        escalated ones, less what was paid. None if that mean is not known: nothing was escalated, or a price is
+        unknown.
+        """
+        if not self.strong_answers or self.strong_cost is None or self.cost is None:
+            return None
+        return self.strong_cost / self.strong_answers * self.requested - self.cost
+
+    def summary(self) -> str:
+        """Return the share and the saving in a few words; empty without an answer of a cascade.
+
+        Example:
+            >>> counts = Escalations(judgments=8, escalated=2, requested=8, cost=1.5, strong_answers=2, strong_cost=1)
+            >>> counts.summary()
+            '25% escalated, about $2.5000 saved'
+        """
+        if self.share is None:
+            return ""
+        escalated = f"{self.share:.0%} escalated"
+        if self.saved is None:
+            return escalated
+        # A cascade of which too much is escalated costs more than the expensive judge alone.
+        saving = f"${abs(self.saved):.4f} saved" if self.saved >= 0 else f"${abs(self.saved):.4f} lost"
+        return f"{escalated}, about {saving}"
+
+    def __add__(self, other: Escalations) -> Escalations:
+        return Escalations(
+            judgments=self.judgments + other.judgments,
+            escalated=self.escalated + other.escalated,
+            requested=self.requested + other.requested,
+            cost=_sum([self.cost, other.cost]),
+            strong_answers=self.strong_answers + other.strong_answers,
+            strong_cost=_sum([self.strong_cost, other.strong_cost]),
+        )
+
+
+NO_ESCALATIONS = Escalations()
+"""Those of a report that no cascade has a part in."""
+
+
+def count_escalations(criteria: Sequence[CriterionReport], spend: Spend) -> Escalations:
+    """Count the answers of cascades in one report.
+
+    Args:
+        criteria: The entries of the report.
+        spend: The spend of the report. One request about several criteria is in it, and in no entry.
+    """
+    answers = [row for row in criteria if is_of_cascade(row)]
+    if not answers:
+        return NO_ESCALATIONS
+    requested = [row for row in answers if row.spend.calls]
+    own_spend = total_spend(row.spend for row in requested)
+    if not requested and spend.calls:
+        requested, own_spend = answers, spend
+    paid = [row.escalation_cost for row in answers if row.escalated and row.escalation_cost != 0]
+    return Escalations(
+        judgments=len(answers),
+        escalated=sum(row.escalated for row in answers),
+        requested=len(requested),
+        cost=None if any(row.votes for row in answers) else own_spend.cost,
+        strong_answers=len(paid),
+        strong_cost=_sum(paid),
+    )
+
+
+def is_of_cascade(answer: CriterionReport | Judgment) -> bool:
+    """Whether a cascade gave an answer."""
+    return answer.escalated or answer.escalation_cost is not None
+
+
+def total_escalation_cost(judgments: Iterable[Judgment]) -> float | None:
+    """Add up what the expensive judges of cascades cost; None if no cascade answered, or a price is unknown."""
+    costs = [judgment.escalation_cost for judgment in judgments if is_of_cascade(judgment)]
+    return _sum(costs) if costs else None
+
+
+def _sum(costs: Sequence[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+class EvaluationReport(SparseRecord):
+    """The grade of one submission.
+
+    Attributes:
+        score: The score in [0, 1], or the weighted sum if `normalize=False`. None if it is undefined, because nothing
+            that the score divides by was assessed, and if `stop_when_decided` ended the grade early.
+        score_range: The lowest and the highest score that is still possible, if `stop_when_decided` ended the grade
+            early. The lowest is None if the score could also have ended undefined.
+        raw_score: The weighted sum, before any length penalty; None if every criterion was left out.
+        llm_raw_score: The judge's own score: the weighted sum of its verdicts, or a holistic judge's 0 to 100.
+        passed: Whether the normalized score reaches the rubric's `pass_mark` and every required criterion passes.
+        complete: Whether every question was answered. An abstention is an answer; a failure and the lost vote of a
+            panel's judge are not.
+        coverage: The share in [0, 1] of the absolute weights that belongs to assessed criteria, of those that apply.
+        cannot_assess_count: The number of abstentions.
+        failed_count: The number of criteria without an answer.
+        error: The failures in one line; None if there are none.
+        spend: Calls, tokens and cost, including failed attempts. Calls that serve several criteria are counted here
+            only, not in the entries of the criteria.
+        metrics: The value in [0, 1] of each hybrid metric; None for one that could not be computed.
+        scaled_score: The score on the rubric's own scale, if it has one.
+        length_penalty: The length penalty that was subtracted from the score.
+        judge_scores: The score by the answers of each judge of a panel alone; empty for a single judge.
+        mean_agreement: The mean agreement of the criteria; None if no criterion has one.
+        report: One entry per criterion, in the rubric's order; None if a holistic judge scored the whole.
+        reason: A holistic judge's explanation.
+        tags: The score by tag, over the criteria that carry it, before metrics and the length penalty. None if it is
+            undefined, or if one of these criteria is open or the score could not be computed. Empty for a holistic
+            judge, which does not answer the criteria one by one.
+        omitted_characters: The number of characters of the trajectory that no judge was shown, because
+            `CallLimits.step_limit` cut long results of tools; 0 if the judges were shown all.
+    """
+
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags", "omitted_characters")
+
+    score: float | None
+    score_range: tuple[float | None, float] | None = None
+    raw_score: float | None
+    llm_raw_score: float | None = None
+    passed: bool
+    complete: bool
+    coverage: float = Field(ge=0.0, le=1.0)
+    cannot_assess_count: int = 0
+    failed_count: int = 0
+    error: EncodableText | None = None
+    spend: Spend = Spend()
+    metrics: dict[str, float | None] = Field(default_factory=dict[str, float | None])
+    scaled_score: float | None = None
+    length_penalty: float = 0.0
+    judge_scores: dict[str, float | None] = Field(default_factory=dict[str, float | None])
+    mean_agreement: float | None = None
+    report: tuple[CriterionReport, ...] | None
+    reason: EncodableText = ""
+    tags: dict[str, float | None] = Field(default_factory=dict[str, float | None])
+    omitted_characters: int = Field(default=0, ge=0)
+
+    def __repr_args__(self) -> ReprArgs:
+        """Yield the most important fields, so that a printed report stays readable."""
+        yield ("score_range", self.score_range) if self.score_range else ("score", self.score)
+        yield "passed", self.passed
+        yield "coverage", round(self.coverage, 3)
+        if self.omitted_characters:
+            yield "omitted_characters", self.omitted_characters
+        if self.error:
+            yield "error", self.error
+        yield "report", self.report
+
+    def _repr_html_(self) -> str:
+        score = "..".join(map(str, self.score_range)) if self.score_range else self.score
+        title = f"score {score}, {'passed' if self.passed else 'not passed'}, coverage {self.coverage:.0%}"
+        title += f", {self.omitted_characters:,} characters omitted" if self.omitted_characters else ""
+        rows = [(row.name, row.weight, row.verdict, row.requirement, row.explanation) for row in self.criteria]
+        columns = ["criterion", "weight", "verdict", "requirement", "reason"]
+        return html_table(f"{title}. {self.error or ''}", columns, rows)
+
+    def to_dataframe(self) -> DataFrame:
+        """Return the report as a pandas DataFrame with one row per criterion.
+
+        It has the columns `tags`, `metadata`, `evidence` and `escalated` only if they are used.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        columns = ["name", "requirement", "weight", "required", "verdict", "value", "passed", "reason", "error"]
+        optional = ("tags", "metadata", "evidence", "escalated")
+        columns += [name for name in optional if any(getattr(row, name) for row in self.criteria)]
+        return data_frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
+
+    @property
+    def criteria(self) -> tuple[CriterionReport, ...]:
+        """The entries of `report`; empty if a holistic judge scored the whole."""
+        return self.report or ()
+
+    @property
+    def escalations(self) -> Escalations:
+        """How many answers came from the expensive judge of a `Cascade`, and what the cheap one has saved."""
+        return count_escalations(self.criteria, self.spend)
+
+    @property
+    def not_applicable_count(self) -> int:
+        """The number of criteria that do not apply, because their condition (`applies_when`) does not hold."""
+        return sum(row.not_applicable for row in self.criteria)
+
+    @property
+    def not_asked(self) -> tuple[str, ...]:
+        """The names of the criteria for which no judgment was requested, because the decision did not need them."""
+        return tuple(row.name for row in self.criteria if not row.was_asked)
+
+    @property
+    def token_usage(self) -> TokenUsage | None:
+        """The tokens of all calls, including failed attempts; None (unknown) if a call did not report its tokens."""
+        return self.spend.usage
+
+    @property
+    def cost(self) -> float | None:
+        """The cost of all calls in US dollars; None (unknown) if the price of a call is not known."""
+        return self.spend.cost
+
+
+def tag_key(tag: str) -> str:
+    """Return the name of a tag's score beside the names of criteria, in feedback, objectives and data frames.
+
+    Example:
+        >>> tag_key("safety")
+        'tag.safety'
+    """
+    return f"tag.{tag}"
+
+
+class JudgeError(ValueError):
+    """Raised with `on_failure="raise"` (the default) if a criterion could not be judged.
+
+    Args:
+        message: The failures, in one line.
+        report: The incomplete report.
+
+    Attributes:
+        report: The incomplete report, with all answers and the spend up to the failure; its `complete` is False.
+    """
+
+    def __init__(self, message: str, report: EvaluationReport):
+        super().__init__(message)
+        self.report = report
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.report)
+
+
+_KIND = re.compile(r"\b(config|transport|parse|check): ")
+
+
+def failure_kinds(report: EvaluationReport) -> set[str]:
+    """Return the kinds of the failures in a report (see `FailureKind`); empty if a grader writes its errors otherwise.
+
+    Example:
+        >>> error = "`c1` was not judged: config: no such model"
+        >>> nothing = {"score": None, "raw_score": None, "passed": False, "complete": False, "coverage": 0.0}
+        >>> failure_kinds(EvaluationReport(**nothing, report=None, error=error))
+        {'config'}
+    """
+    matches = [_KIND.search(message) for message in failure_messages(report)]
+    return {match[1] for match in matches if match}
+
+
+def failure_messages(report: EvaluationReport) -> list[str]:
+    """Return the messages of the failures in a report: of each failed vote and criterion, or of the report itself."""
+    failed = [row for row in report.criteria if row.error]
+    errors = [vote.error for row in failed for vote in row.votes] + [row.error for row in failed if not row.votes]
+    return [error for error in errors or [report.error] if error]
+
+
+OutcomeKind = Literal["verdict", "abstention", "failure", "not applicable"]
+
+CANNOT_ASSESS = "CANNOT_ASSESS"
+
+
+class NamedScore(Record):
+    """One score of a report under its name, or why there is none.
+
+    Attributes:
+        name: The name that the framework shows, such as `rubric`, and `rubric.margin` for a criterion.
+        kind: Whether there is a verdict, an abstention, a failure, or a criterion that does not apply. The whole
+            report has a `"verdict"` if it has a score, and an `"abstention"` if its score is undefined.
+        score: Higher is better, also for penalties: 0 if the error was committed, 1 if it was not. That of a criterion
+            is in [0, 1], that of the whole is the score of the report. None unless `kind` is `"verdict"`.
+        label: The verdict in words, such as `MET`; `passed` or `not passed` for the whole. None for a failure.
+        explanation: The judge's reason, or the error.
+        error: Why there is no answer; None unless `kind` is `"failure"`.
+        weight: The weight of the criterion; None for the whole.
+    """
+
+    name: str
+    kind: OutcomeKind
+    score: float | None = None
+    label: EncodableText | None = None
+    explanation: EncodableText = ""
+    error: EncodableText | None = None
+    weight: float | None = None
+
+
+def outcomes_of(report: EvaluationReport, name: str = "rubric", failure: Exception | None = None) -> list[NamedScore]:
+    """Return the outcome of the whole report, and then one for each criterion for which an answer was requested.
+
+    Args:
+        report: The report, or the incomplete one of a `JudgeError`.
+        name: The name of the whole, which the names of the criteria begin with.
+        failure: Why the grade has failed, such as the `JudgeError`. The whole then has no score, because the sum over
+            the other criteria would look like one.
+
+    Example:
+        >>> from rubric_integrations import Rubric
+        >>> rubric = Rubric.from_dict(
+        ...     [
+        ...         {"name": "right", "requirement": "Says 42", "check": {"number": 42}},
+        ...         {"name": "rude", "requirement": "Is rude", "weight": -1, "check": {"contains": "fool"}},
+        ...     ]
+        ... )
+        >>> from rubric_integrations import PerCriterionGrader
+        >>> report = rubric.grade_sync("It is 42.", PerCriterionGrader("offline"))
+        >>> [(outcome.name, outcome.score, outcome.label) for outcome in outcomes_of(report)]
+        [('rubric', 1.0, 'passed'), ('rubric.right', 1.0, 'MET'), ('rubric.rude', 1.0, 'UNMET')]
+    """
+    return [_overall_score(report, name, failure), *(_outcome(row, name) for row in report.criteria if row.was_asked)]
+
+
+def higher_is_better(value: float, *, is_penalty: bool) -> float:
+    """Return the score of a criterion's value, or the value of a score: for a penalty, 1 minus it.
+
+    Frameworks average scores and show a higher average as an improvement. The score of a penalty is therefore 0 if the
+    error was committed.
+
+    Example:
+        >>> higher_is_better(1.0, is_penalty=True), higher_is_better(1.0, is_penalty=False)
+        (0.0, 1.0)
+    """
+    return 1 - value if is_penalty else value
+
+
+def _overall_score(report: EvaluationReport, name: str, failure: Exception | None) -> NamedScore:
+    if failure is not None:
+        return NamedScore(name=name, kind="failure", explanation=f"not graded: {failure}", error=str(failure))
+    label = "passed" if report.passed else "not passed"
+    kind: OutcomeKind = "abstention" if report.score is None else "verdict"
+    label = CANNOT_ASSESS if report.score is None else label
+    return NamedScore(name=name, kind=kind, score=report.score, label=label, explanation=summary_of(report))
+
+
+def _outcome(row: CriterionReport, name: str) -> NamedScore:
+    outcome = NamedScore(
+        name=f"{name}.{row.name}", kind="failure", explanation=row.explanation, error=row.error, weight=row.weight
+    )
+    if row.error:
+        return outcome
+    if row.not_applicable:
+        return outcome.model_copy(update={"kind": "not applicable", "label": NOT_APPLICABLE})
+    if row.value is None:
+        return outcome.model_copy(update={"kind": "abstention", "label": CANNOT_ASSESS})
+    score = higher_is_better(row.value, is_penalty=row.weight < 0)
+    return outcome.model_copy(update={"kind": "verdict", "score": score, "label": row.verdict})
+
+
+def summary_of(report: EvaluationReport) -> str:
+    """Return in one line whether a report passed, its coverage, and the criteria that are not fulfilled."""
+    unmet = [row.name for row in report.criteria if row.value is not None and not row.passed]
+    parts = [
+        "passed" if report.passed else "not passed",
+        f"coverage {report.coverage:.0%}",
+        f"unmet: {', '.join(unmet)}" if unmet else "",
+        report.reason,
+    ]
+    return "; ".join(part for part in parts if part)

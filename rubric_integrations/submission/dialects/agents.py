@@ -1,0 +1,341 @@
+"""Reads the runs of agents: Harbor's ATIF, AgentV's transcripts, `dspy.History`, `dspy.ReAct` and Inspect's messages.
+
+- Harbor's ATIF has `steps` with their calls, and the results in the `observation`. A step has its tokens and its cost
+  in `metrics`, and its duration is the time since the step before. The format does not record whether a tool failed.
+  The trajectory of a subagent is not read; the reference to it is its result.
+- AgentV's transcripts are the lines of `transcript.jsonl`, its document with `turns`, or the lines of raw transcripts.
+  A call contains its result, with a status.
+- `dspy.History` has turns of the fields of a signature, or chat messages. In a turn of `dspy.ReActV2`, the fields
+  before its thought and its calls are the user's, and those after them the assistant's. In any other turn, the first
+  field is the user's, and the others are the assistant's.
+- The `trajectory` of `dspy.ReAct` has neither the task nor the answer, which are fields of the example and of the
+  prediction. A tool that raised an error has an observation that begins with `Execution error in` and its name. DSPy
+  ends a run with its own tool, which no user expects among the calls: only the thought of that turn is read.
+- Inspect's calls have objects as arguments, and a result has an `error` if its tool failed. An `EvalSample` has the
+  messages in `messages`, and the large values that they refer to in `attachments`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from rubric_integrations.submission.dialects.blocks import (
+    NO_NAME,
+    AttachmentList,
+    Call,
+    Message,
+    Part,
+    Result,
+    Text,
+    UnknownBlockError,
+    count_field,
+    data_text,
+    first_field,
+    get_field,
+    list_field,
+    number_field,
+    read_arguments,
+    read_block,
+    read_content,
+    result_text,
+    text_field,
+)
+from rubric_integrations.submission.dialects.chat import Role, read_message, read_role
+
+_FAILED = {"success": False, "ok": False, "error": True, "timeout": True, "cancelled": True}
+
+
+def matches_agentv(conversation: Any) -> bool:
+    """Return whether a conversation is a document with `turns`, or a list of lines of a transcript."""
+    lines = conversation.get("turns") if isinstance(conversation, Mapping) else conversation
+    if not isinstance(lines, list | tuple) or not lines:
+        return False
+    return all(isinstance(line, Mapping) and (_is_turn(line) or "message_index" in line) for line in lines)
+
+
+def read_agentv(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read the lines of a transcript."""
+    lines = conversation["turns"] if isinstance(conversation, Mapping) else conversation
+    return [_read_line(line, f"messages[{index}]", attachments) for index, line in enumerate(lines)]
+
+
+def _is_turn(line: Mapping[str, Any]) -> bool:
+    return line.get("v") == 1 and "agent" in line and "type" in line
+
+
+def _read_line(line: Mapping[str, Any], place: str, attachments: AttachmentList) -> Message:
+    role, content = read_role(line, place), line.get("content")
+    name, milliseconds = text_field(line, "name"), number_field(line, "duration_ms")
+    if role == "tool":
+        text = result_text(content, f"{place}.content", attachments)
+        return Message(role, [Result(text, None, name)], place, milliseconds=milliseconds)
+    parts: list[Part] = []
+    for index, block in enumerate(content if isinstance(content, list) else []):
+        block_place = f"{place}.content[{index}]"
+        is_call = get_field(block, "type") == "tool_use"
+        parts += (
+            _read_agentv_call(block, block_place, attachments)
+            if is_call
+            else read_block(block, block_place, attachments)
+        )
+    if not isinstance(content, list):
+        parts = read_content(content, f"{place}.content", attachments)
+    for index, call in enumerate(list_field(line, "tool_calls", place)):
+        parts += _read_agentv_call(call, f"{place}.tool_calls[{index}]", attachments)
+    # Calls come before their results, so that calls that were made at once are one step.
+    parts.sort(key=lambda part: isinstance(part, Result))
+    tokens = count_field(line, "input_tokens", "output_tokens")
+    if tokens is None:
+        tokens = count_field(line.get("token_usage"), "input", "output")
+    return Message(role, parts, place, name, tokens, None, milliseconds)
+
+
+def _read_agentv_call(call: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    name, arguments = (
+        text_field(call, "name", "tool") or NO_NAME,
+        read_arguments(first_field(call, "input", "arguments")),
+    )
+    result = get_field(call, "result")
+    holder = call if result is None else result
+    output, status = get_field(holder, "output"), get_field(holder, "status")
+    if output is None and result is None and status is None:
+        return [Call(name, arguments)]  # Its result may be a row of its own, which refers to it by its name.
+    # Ids may repeat or be missing, but the call holds its result.
+    call_id = place
+    is_error = _FAILED.get(status) if isinstance(status, str) else None
+    text = result_text(output, place, attachments)
+    return [Call(name, arguments, call_id), Result(text, call_id, name, is_error)]
+
+
+_ROLES: dict[str, Role] = {"user": "user", "agent": "assistant", "system": "system"}
+
+
+def matches_atif(conversation: Any) -> bool:
+    """Return whether a conversation is a document with `steps`, or a list of steps, that have a `source`."""
+    steps = conversation.get("steps") if isinstance(conversation, Mapping) else conversation
+    if not isinstance(steps, list | tuple) or not steps:
+        return False
+    return all(isinstance(step, Mapping) and "source" in step and "message" in step for step in steps)
+
+
+def read_atif(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read steps."""
+    steps = conversation["steps"] if isinstance(conversation, Mapping) else conversation
+    messages: list[Message] = []
+    before: datetime | None = None
+    for index, step in enumerate(steps):
+        place, now = f"steps[{index}]", _time(step.get("timestamp"))
+        seconds = None if now is None or (index and before is None) else (now - (before or now)).total_seconds()
+        message = _read_step(step, place, attachments)
+        milliseconds = None if seconds is None or seconds < 0 else seconds * 1000
+        messages.append(message._replace(milliseconds=milliseconds))
+        before = now
+    return messages
+
+
+def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList) -> Message:
+    role = _ROLES.get(step["source"]) if isinstance(step["source"], str) else None
+    if role is None:
+        raise ValueError(f"`{place}` has the unknown source {step['source']!r}: use 'user', 'agent' or 'system'")
+    parts: list[Part] = [Text("[reasoning]", "note")] if text_field(step, "reasoning_content") else []
+    message = read_content(step["message"], f"{place}.message", attachments)
+    calls = [_read_atif_call(call) for call in list_field(step, "tool_calls", place)]
+    # An empty message beside calls is no text.
+    parts += [part for part in message if not (calls and part == Text(""))]
+    parts += calls
+    observation = step.get("observation")
+    if observation is not None and get_field(observation, "results") is None:
+        raise ValueError(
+            f"`{place}.observation` has no `results`: write what it holds as one of them, or it would be lost"
+        )
+    for number, result in enumerate(list_field(observation, "results", f"{place}.observation")):
+        parts.append(_read_result(result, f"{place}.observation.results[{number}]", attachments))
+    metrics = step.get("metrics")
+    tokens, cost = count_field(metrics, "prompt_tokens", "completion_tokens"), number_field(metrics, "cost_usd")
+    return Message(role, parts, place, None, tokens, cost)
+
+
+def _read_atif_call(call: Any) -> Call:
+    name, arguments = text_field(call, "function_name") or NO_NAME, read_arguments(get_field(call, "arguments"))
+    return Call(name, arguments, text_field(call, "tool_call_id"))
+
+
+def _read_result(result: Any, place: str, attachments: AttachmentList) -> Result:
+    texts = [result_text(get_field(result, "content"), f"{place}.content", attachments)]
+    reference = get_field(result, "subagent_trajectory_ref")
+    texts += [data_text({"subagent_trajectory_ref": reference})] if reference else []
+    return Result("\n".join(text for text in texts if text), text_field(result, "source_call_id"))
+
+
+def _time(timestamp: Any) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(timestamp)
+    except (TypeError, ValueError):
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+_THOUGHT, _CALLS = "next_thought", "tool_calls"
+
+
+def matches_dspy_history(conversation: Any) -> bool:
+    """Return whether a conversation is a `dspy.History`; DSPy is not imported for that."""
+    classes = type(conversation).__mro__
+    return any(cls.__name__ == "History" and cls.__module__.startswith("dspy.") for cls in classes)
+
+
+def read_dspy_history(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read the turns of a history."""
+    messages: list[Message] = []
+    for index, turn in enumerate(conversation.messages):
+        place = f"messages[{index}]"
+        is_message = "role" in turn
+        messages += (
+            [read_message(turn, place, attachments)] if is_message else _read_history_turn(turn, place, attachments)
+        )
+    return messages
+
+
+def _read_history_turn(turn: Mapping[str, Any], place: str, attachments: AttachmentList) -> list[Message]:
+    names = list(turn)
+    own = [names.index(name) for name in (_THOUGHT, _CALLS) if name in turn]
+    inputs = names[: min(own)] if own else names[:1]
+    outputs = [name for name in names[len(inputs) :] if name not in (_THOUGHT, _CALLS)]
+    thought, calls = turn.get(_THOUGHT), turn.get(_CALLS)
+    acts: list[Part] = [Text(_text(thought, place, attachments))] if thought is not None else []
+    acts += _read_calls(calls, f"{place}.{_CALLS}", attachments)
+    groups: list[tuple[Role, list[Part]]] = [("user", _fields(turn, inputs, place, attachments)), ("assistant", acts)]
+    groups.append(("assistant", _fields(turn, outputs, place, attachments)))
+    return [Message(role, parts, place) for role, parts in groups if parts]
+
+
+def _fields(turn: Mapping[str, Any], names: list[str], place: str, attachments: AttachmentList) -> list[Part]:
+    """Return the texts of several fields, with their names if there is more than one."""
+    notes: list[Part] = [Text("[reasoning]", "note") for name in names if name == "reasoning"]
+    texts = {
+        name: _text(turn[name], f"{place}.{name}", attachments)
+        for name in names
+        if name != "reasoning" and turn[name] is not None
+    }
+    return notes + [Text(text if len(texts) == 1 else f"{name}: {text}") for name, text in texts.items()]
+
+
+def _read_calls(value: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    """Read a `dspy.ToolCalls`, or its dictionary, with the results of the calls."""
+    if value is None:
+        return []
+    entries = cast("list[Any]", value) if isinstance(value, list) else list_field(value, "tool_calls", place)
+    parts: list[Part] = [
+        Call(text_field(call, "name") or NO_NAME, read_arguments(get_field(call, "args")), text_field(call, "id"))
+        for call in entries
+    ]
+    results = get_field(value, "tool_call_results")
+    answers = results if isinstance(results, list) else list_field(results, "tool_call_results", place)
+    for index, result in enumerate(cast("list[Any]", answers)):
+        text = _text(get_field(result, "value"), f"{place}[{index}]", attachments)
+        failed = get_field(result, "is_error")
+        parts.append(Result(text, text_field(result, "call_id"), text_field(result, "name"), bool(failed)))
+    return parts
+
+
+def _text(value: Any, place: str, attachments: AttachmentList) -> str:
+    """Return the text of a field; DSPy's reasoning is an object with a `content`."""
+    content = get_field(value, "content") if not isinstance(value, str | Mapping | list) else None
+    return content if isinstance(content, str) else result_text(value, place, attachments)
+
+
+# DSPy gives every agent this tool, in place of one of the user's with the same name.
+_FINISH = "finish"
+_KEY = re.compile(r"(thought|tool_name|tool_args|observation)_(\d{1,9})")
+
+
+def matches_dspy_react(conversation: Any) -> bool:
+    """Return whether a conversation is a dictionary with the keys of a trajectory, and with no others."""
+    return isinstance(conversation, Mapping) and bool(conversation) and all(map(_number, conversation))
+
+
+def read_dspy_react(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read one message for each turn. The oldest turns may be missing, if the agent's context was full."""
+    numbers = sorted({number for key in conversation if (number := _number(key))}, key=int)
+    turns = [_read_react_turn(conversation, number, attachments) for number in numbers]
+    return [turn for turn in turns if turn.parts] or turns
+
+
+def _number(key: object) -> str | None:
+    match = _KEY.fullmatch(key) if isinstance(key, str) else None
+    return None if match is None else match[2]
+
+
+def _read_react_turn(trajectory: Mapping[str, Any], number: str, attachments: AttachmentList) -> Message:
+    place = f"thought_{number}"
+    thought, arguments = trajectory.get(place), trajectory.get(f"tool_args_{number}")
+    if thought is not None and not isinstance(thought, str):
+        raise UnknownBlockError(place, "is not a text")
+    parts: list[Part] = [Text(thought)] if thought else []
+    name = text_field(trajectory, f"tool_name_{number}")
+    if name == _FINISH:
+        return Message("assistant", parts, place)
+    if name is not None or arguments is not None:
+        parts.append(Call(name or NO_NAME, read_arguments(arguments), number))
+    observation = trajectory.get(f"observation_{number}")
+    if f"observation_{number}" in trajectory:
+        text = result_text(observation, f"observation_{number}", attachments)
+        is_error = isinstance(observation, str) and observation.startswith(f"Execution error in {name}:")
+        parts.append(Result(text, number, name, is_error))
+    return Message("assistant", parts, place)
+
+
+_REFERENCE = "attachment://"
+
+
+def matches_inspect_ai(conversation: Any) -> bool:
+    """Return whether a conversation is a sample with `messages` and an `output`, or a list of Inspect's messages."""
+    if not isinstance(conversation, list | tuple):
+        messages = get_field(conversation, "messages")
+        is_sample = get_field(conversation, "output") is not None or get_field(conversation, "epoch") is not None
+        return isinstance(messages, list) and is_sample
+    return any(_is_own(message) for message in conversation)
+
+
+def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read Inspect's messages."""
+    if isinstance(conversation, list | tuple):
+        messages = list(cast("list[Any]", conversation))
+    else:
+        values = get_field(conversation, "attachments")
+        messages = list(get_field(conversation, "messages"))
+        messages = [_resolve(message, values) for message in messages] if values else messages
+    return [_read_message(message, f"messages[{index}]", attachments) for index, message in enumerate(messages)]
+
+
+def _is_own(message: Any) -> bool:
+    if get_field(message, "role") == "tool":
+        return isinstance(get_field(message, "function"), str)
+    calls = get_field(message, "tool_calls")
+    return isinstance(calls, list) and any(isinstance(get_field(call, "function"), str) for call in calls)
+
+
+def _read_message(message: Any, place: str, attachments: AttachmentList) -> Message:
+    if get_field(message, "role") != "tool":
+        return read_message(message, place, attachments)
+    error, name = get_field(message, "error"), text_field(message, "function")
+    texts = [result_text(get_field(message, "content"), f"{place}.content", attachments)]
+    if error is not None:
+        problem = text_field(error, "message") or result_text(error, f"{place}.error", attachments)
+        texts = [text for text in texts if text and text != problem] + [problem]
+    result = Result("\n".join(texts), text_field(message, "tool_call_id"), name, error is not None)
+    return Message("tool", [result], place)
+
+
+def _resolve(value: Any, attachments: Mapping[str, str]) -> Any:
+    """Return a value with the texts that its references stand for."""
+    if isinstance(value, str):
+        return attachments.get(value.removeprefix(_REFERENCE), value) if value.startswith(_REFERENCE) else value
+    if isinstance(value, list):
+        return [_resolve(item, attachments) for item in cast("list[Any]", value)]
+    if isinstance(value, Mapping):
+        return {key: _resolve(item, attachments) for key, item in cast("Mapping[str, Any]", value).items()}
+    return value

@@ -1,0 +1,133 @@
+"""The registry of dialects (`DIALECTS`), and the reading of a conversation in any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from rubric_integrations.submission.attachments import Attachment
+from rubric_integrations.submission.dialects.agents import (
+    matches_agentv,
+    matches_atif,
+    matches_dspy_history,
+    matches_dspy_react,
+    matches_inspect_ai,
+    read_agentv,
+    read_atif,
+    read_dspy_history,
+    read_dspy_react,
+    read_inspect_ai,
+)
+from rubric_integrations.submission.dialects.blocks import AttachmentList, Message, get_field
+from rubric_integrations.submission.dialects.chat import (
+    matches_anthropic,
+    matches_gemini,
+    matches_langchain,
+    matches_openai_chat,
+    matches_openai_responses,
+    matches_opentelemetry,
+    read_anthropic,
+    read_gemini,
+    read_langchain,
+    read_openai_chat,
+    read_openai_responses,
+    read_opentelemetry,
+)
+from rubric_integrations.submission.steps import Step, join_calls
+
+
+class Dialect(NamedTuple):
+    """One way to write a conversation.
+
+    Attributes:
+        matches: Returns whether a value is a conversation in this dialect. It looks at the shape of the whole, and
+            never raises an error.
+        read: Returns the messages of a conversation that matches, and collects its attachments.
+    """
+
+    matches: Callable[[Any], bool]
+    read: Callable[[Any, AttachmentList], list[Message]]
+
+
+DIALECTS: dict[str, Dialect] = {
+    "dspy_react": Dialect(matches_dspy_react, read_dspy_react),
+    "dspy_history": Dialect(matches_dspy_history, read_dspy_history),
+    "atif": Dialect(matches_atif, read_atif),
+    "agentv": Dialect(matches_agentv, read_agentv),
+    "inspect_ai": Dialect(matches_inspect_ai, read_inspect_ai),
+    "gemini": Dialect(matches_gemini, read_gemini),
+    "opentelemetry": Dialect(matches_opentelemetry, read_opentelemetry),
+    "openai_responses": Dialect(matches_openai_responses, read_openai_responses),
+    "langchain": Dialect(matches_langchain, read_langchain),
+    "anthropic": Dialect(matches_anthropic, read_anthropic),
+    "openai_chat": Dialect(matches_openai_chat, read_openai_chat),
+}
+"""All dialects; the first that matches reads a conversation, so that the last may accept every list."""
+
+
+class Conversation(NamedTuple):
+    """A conversation that was read.
+
+    Attributes:
+        messages: Its messages.
+        groups: The steps that each message begins.
+        attachments: The attachments of the submission, with those of the conversation.
+    """
+
+    messages: list[Message]
+    groups: list[list[Step]]
+    attachments: tuple[Attachment, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps."""
+        return tuple(step for group in self.groups for step in group)
+
+
+def dialect_of(conversation: Any) -> str | None:
+    """Return the name of the dialect of a conversation; None if it is none.
+
+    Example:
+        >>> dialect_of([{"role": "user", "parts": [{"text": "6 x 7?"}]}]), dialect_of("6 x 7?")
+        ('gemini', None)
+    """
+    if conversation is None or isinstance(conversation, str):
+        return None
+    return next((name for name, dialect in DIALECTS.items() if dialect.matches(conversation)), None)
+
+
+def read_conversation(conversation: Any, attachments: AttachmentList | None = None) -> Conversation:
+    """Read a conversation in any dialect, or the state of an agent that has one in its `messages`.
+
+    Args:
+        conversation: The conversation.
+        attachments: Collects the files of the conversation, and holds those that the submission already has.
+
+    Raises:
+        TypeError: It is not a conversation.
+        ValueError: It is empty, or contains itself, or a message or a block in it cannot be read.
+        UnknownBlockError: (a ValueError) No reader knows a block, or a file has neither bytes nor an address.
+
+    Example:
+        >>> read_conversation({"messages": [("user", "6 x 7?"), ("ai", "It is 42.")]}).steps[1].text
+        'It is 42.'
+    """
+    name = dialect_of(conversation)
+    if name is None and isinstance(get_field(conversation, "messages"), list | tuple):
+        conversation = get_field(conversation, "messages")
+        name = dialect_of(conversation)
+    if name is None:
+        raise TypeError(
+            f"`messages` must be a list of messages, got {type(conversation).__name__}: pass the messages, or a "
+            "document of a dialect that docs/conversations.md lists"
+        )
+    if isinstance(conversation, list | tuple | Mapping) and not conversation:
+        raise ValueError("`messages` is empty: pass at least one message, or there is nothing to grade")
+    attachments = AttachmentList() if attachments is None else attachments
+    try:
+        messages = DIALECTS[name].read(conversation, attachments)
+    except RecursionError:
+        raise ValueError("`messages` contains itself or is nested too deeply: pass only the messages") from None
+    if not messages:
+        raise ValueError("`messages` is empty: pass at least one message, or there is nothing to grade")
+    return Conversation(messages, join_calls(messages), tuple(attachments.items))

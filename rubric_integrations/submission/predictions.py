@@ -1,0 +1,211 @@
+"""Reads the outputs of DSPy's predictions, and the text and the files of DSPy's values.
+
+Only imported for a value of DSPy's, whose program has imported DSPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from mimetypes import guess_type
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import dspy
+
+from rubric_integrations._util.json import json_lines
+from rubric_integrations.submission.attachments import Attachment
+from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.messages import Messages, is_conversation, plain_value, value_text
+
+# What DSPy's modules add to the outputs that a program declares: ChainOfThought, ReAct, CodeAct, MultiChainComparison,
+# RLM and ReActV2. A prediction does not know its signature, so the fields are recognized by their names.
+_ADDED_BY_MODULES = frozenset({"reasoning", "rationale", "trajectory", "final_reasoning", "termination_reason"})
+
+
+class AttachedValues:
+    """The values that a judge is sent as attachments, in the order in which they occur in the texts.
+
+    Example:
+        >>> files = AttachedValues()
+        >>> files.add(dspy.Image("data:image/png;base64,AAAA")), len(files.attachments)
+        ('[attachment 1]', 1)
+    """
+
+    def __init__(self) -> None:
+        # By identity: a value is read more than once. The values are kept, so that no other gets the same identity.
+        self._values: dict[int, tuple[dspy.Type, Attachment]] = {}
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """The attachments so far."""
+        return tuple(attachment for _, attachment in self._values.values())
+
+    def add(self, value: dspy.Type) -> str | None:
+        """Add a value, and return the text in its place; None if it holds neither bytes nor an http or https address.
+
+        Raises:
+            pydantic.ValidationError: (a ValueError) It cannot be an attachment, for example because it is too large.
+        """
+        if id(value) not in self._values:
+            attachment = _attachment(value)
+            if attachment is None:
+                return None
+            self._values[id(value)] = (value, attachment)
+        return f"[attachment {list(self._values).index(id(value)) + 1}]"
+
+
+def _attachment(value: dspy.Type) -> Attachment | None:
+    if isinstance(value, dspy.Audio):
+        return Attachment(data=value.data, mime_type=f"audio/{value.audio_format}")
+    if isinstance(value, dspy.File) and value.file_data and value.file_data.startswith("data:"):
+        return Attachment(data=value.file_data, name=value.filename)
+    if isinstance(value, dspy.Image):
+        if value.url.startswith("data:"):
+            return Attachment(data=value.url)
+        if value.url.startswith(("http://", "https://")):
+            # No request has the type of an image at a URL; the suffix is not always one.
+            return Attachment(url=value.url, mime_type=guess_type(urlsplit(value.url).path)[0] or "image/png")
+    return None
+
+
+# The kinds of content parts that are not text, and the name that stands for them in a judge's prompt.
+_BINARY_PARTS = {
+    "image": "image", "image_url": "image", "input_image": "image",
+    "audio": "audio", "audio_url": "audio", "input_audio": "audio",
+    "video": "video", "video_url": "video", "input_video": "video",
+    "file": "file", "input_file": "file", "document": "document",
+}  # fmt: skip
+
+
+def field_text(value: object, files: AttachedValues | None = None) -> str:
+    """Return the text of a field's value: text unchanged, `dspy.Code` as its code, data as JSON, never a Python repr.
+
+    An image is written as `[image]`, and other binary values as `[audio]`, `[video]`, `[file]` or `[document]`, also
+    inside lists, dictionaries and pydantic models: base64 would fill a judge's prompt.
+
+    Args:
+        value: The value.
+        files: Collects the values of `dspy.Image`, `dspy.Audio` and `dspy.File`, and gives each its `[attachment 1]`.
+
+    Example:
+        >>> field_text(dspy.Code(code="print(42)")), field_text({"chart": dspy.Image("data:image/png;base64,AAAA")})
+        ('print(42)', '{"chart": "[image]"}')
+    """
+    simplify = partial(simplified, files)
+    if isinstance(value, dspy.History):
+        return json_lines([plain_value(message, simplify) for message in value.messages])
+    return value_text(value, simplify)
+
+
+def simplified(files: AttachedValues | None, value: object) -> object | None:
+    """The text or the fields of a value of DSPy's types; None for any other."""
+    if isinstance(value, dspy.Example):
+        return dict(value.items())
+    if not isinstance(value, dspy.Type):
+        return None
+    return (files and files.add(value)) or _type_text(value)
+
+
+def _type_text(value: dspy.Type) -> str | None:
+    """The text of a value of DSPy's types, or of a user's subclass; None for one that holds data, such as citations."""
+    if isinstance(value, dspy.Image):
+        return "[image]"
+    if isinstance(value, dspy.Audio):
+        return "[audio]"
+    try:
+        content = cast("object", value.format())
+    except (NotImplementedError, ValueError):  # Types that hold data do not implement it.
+        return None
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else None
+    texts = [_part_text(part) for part in cast("list[object]", content)]
+    return "\n".join(text for text in texts if text is not None) if texts and None not in texts else None
+
+
+def _part_text(part: object) -> str | None:
+    """The text of a content part that DSPy would send; None for a part that is neither text nor binary."""
+    if not isinstance(part, Mapping):
+        return None
+    content = cast("Mapping[str, Any]", part)
+    kind, source = content.get("type"), content.get("source")
+    if kind == "text":
+        return str(content.get("text", ""))
+    # The source of a document may be text, which its fields hold too, with the title.
+    is_text = isinstance(source, Mapping) and cast("Mapping[str, Any]", source).get("type") == "text"
+    return f"[{_BINARY_PARTS[kind]}]" if kind in _BINARY_PARTS and not is_text else None
+
+
+def declared_outputs(pred: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a prediction's fields without those that DSPy's modules add: reasoning, trajectories, tool calls.
+
+    A tool's observation in a ReAct `trajectory` often contains the right answer, so that an agent which does not use
+    it would be graded as right. If a prediction has no other fields, they are its declared outputs.
+
+    Example:
+        >>> declared_outputs(dspy.Prediction(trajectory={"observation_0": 42}, reasoning="...", answer="No idea."))
+        {'answer': 'No idea.'}
+    """
+    fields = dict(pred.items())
+    return {name: value for name, value in fields.items() if not _is_added(name, value)} or fields
+
+
+def _is_added(name: str, value: Any) -> bool:
+    if name == "history":  # of ReActV2; a program may declare a text of this name
+        return isinstance(value, dspy.History)
+    if name == "actions" and isinstance(value, list) and value:  # of Avatar
+        return all(type(action).__name__ == "ActionOutput" for action in cast("list[object]", value))
+    return name in _ADDED_BY_MODULES or isinstance(value, dspy.Reasoning)
+
+
+def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None) -> str | list[Any]:
+    """Return the text of the fields to grade.
+
+    If a conversation is the only one, it is returned as a list of messages, so that its last answer can be graded with
+    the rest as context.
+
+    Args:
+        fields: What `response_fields` returned.
+        files: Collects the images and other files in them.
+    """
+    value = next(iter(fields.values())) if len(fields) == 1 else None
+    return list(cast("Messages", value)) if is_conversation(value) else labelled_text(fields, files)
+
+
+def trajectory_fields(pred: Any) -> dict[str, Any]:
+    """Return the fields of a submission for the steps that an agent recorded in a prediction; none without steps.
+
+    They are in the `trajectory` of `dspy.ReAct`, or of a program of your own that returns chat messages under this
+    name, or in the `history` of `dspy.ReActV2`. An observation often holds the right answer, so that a judge sees them
+    only where a criterion needs them.
+
+    Example:
+        >>> trajectory_fields(dspy.Prediction(trajectory={"thought_0": "Look."}, answer="42"))
+        {'trajectory': {'thought_0': 'Look.'}, 'show_trajectory': 'if_needed'}
+    """
+    fields = cast("Mapping[str, Any]", pred if isinstance(pred, dspy.Example | Mapping) else {})
+    trajectory, history = fields.get("trajectory"), fields.get("history")
+    if trajectory != {} and dialect_of(trajectory) != "dspy_react" and not is_conversation(trajectory):
+        has_calls = isinstance(history, dspy.History) and any("tool_calls" in turn for turn in history.messages)
+        trajectory = history if has_calls else None
+    return {} if trajectory is None else {"trajectory": trajectory, "show_trajectory": "if_needed"}
+
+
+def prediction_fields(pred: Any) -> dict[str, Any]:
+    r"""Return the fields of a submission in a prediction: all outputs that its program declares, and its trajectory.
+
+    Example:
+        >>> prediction_fields(dspy.Prediction(reasoning="...", answer="42", unit="m"))
+        {'response': 'answer: 42\n\nunit: m'}
+    """
+    files = AttachedValues()
+    response = response_text(declared_outputs(pred), files)
+    attachments = {"attachments": files.attachments} if files.attachments else {}
+    return {"response": response, **attachments, **({} if isinstance(response, list) else trajectory_fields(pred))}
+
+
+def labelled_text(fields: Mapping[str, Any], files: AttachedValues | None = None) -> str:
+    """One field's text as it is; several as paragraphs that begin with their names."""
+    if len(fields) == 1:
+        return field_text(next(iter(fields.values())), files)
+    return "\n\n".join(f"{name}: {field_text(value, files)}" for name, value in fields.items())

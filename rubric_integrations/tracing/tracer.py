@@ -1,0 +1,383 @@
+"""The observer of grades that makes a span and its events, and switches recording on and off for the whole process.
+
+For grades of logged responses, it also finds the model call that wrote the response. OpenTelemetry is imported when
+recording is switched on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.metadata import PackageNotFoundError, version
+from traceback import format_exception
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
+
+from rubric_integrations._util.lazy import install_command
+from rubric_integrations._util.records import encodable
+from rubric_integrations.graders.grader import Grade, set_observer
+from rubric_integrations.scoring.judgment import FailureKind
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError, NamedScore, outcomes_of
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, Span, TracerProvider
+
+    from rubric_integrations.graders import Grader
+    from rubric_integrations.rubric.rubric import Rubric
+
+Attributes = dict[str, str | bool | int | float]
+
+MAX_CHARS = 8192
+"""The characters of a text that are recorded. A judge may return a megabyte, and servers refuse a batch of spans as a
+whole if it is too large."""
+
+
+def outcomes_to_record(report: EvaluationReport | None, name: str, failure: BaseException | None) -> list[NamedScore]:
+    """Return the outcomes of a grade; none if it was cancelled, because then nobody has evaluated anything.
+
+    Args:
+        report: The report, also the incomplete one of a `JudgeError`; None if there is none.
+        name: The name of the whole.
+        failure: What the grade raised.
+    """
+    if failure is not None and not isinstance(failure, Exception):
+        return []
+    if report is not None:
+        return outcomes_of(report, name, failure)
+    return [NamedScore(name=name, kind="failure", explanation=f"not graded: {failure}", error=str(failure))]
+
+
+def event_attributes(outcome: NamedScore, failure: BaseException | None, *, explanations: bool) -> Attributes:
+    """Return the attributes of the event `gen_ai.evaluation.result` of one outcome."""
+    error_type = None
+    if outcome.kind == "failure":
+        is_whole = outcome.weight is None
+        error_type = error_type_of(failure) if is_whole and failure else _failure_kind(outcome.error or "")
+    return present(
+        {
+            "gen_ai.evaluation.name": outcome.name,
+            "gen_ai.evaluation.score.value": outcome.score,
+            "gen_ai.evaluation.score.label": outcome.label,
+            "gen_ai.evaluation.explanation": (outcome.explanation or None) if explanations else None,
+            "error.type": error_type,
+            "rubric.weight": outcome.weight,
+        }
+    )
+
+
+def span_attributes(report: EvaluationReport, *, has_score: bool) -> Attributes:
+    """Return the attributes of the span of a grade; what is not known, such as a cost, is left out."""
+    usage = report.token_usage
+    return present(
+        {
+            "rubric.score": report.score if has_score else None,
+            "rubric.passed": report.passed if has_score else None,
+            "rubric.coverage": report.coverage,
+            "rubric.cannot_assess_count": report.cannot_assess_count,
+            "rubric.failed_count": report.failed_count,
+            "rubric.calls": report.spend.calls,
+            "rubric.cost": report.cost,
+            "gen_ai.usage.input_tokens": usage and usage.prompt_tokens,
+            "gen_ai.usage.output_tokens": usage and usage.completion_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage and usage.cached_tokens,
+        }
+    )
+
+
+def openinference_attributes(
+    outcomes: Iterable[NamedScore], report: EvaluationReport | None, *, explanations: bool
+) -> Attributes:
+    """Return the outcomes as OpenInference's attributes of a span.
+
+    Failures are left out: OpenInference has no attribute for them, and the message of an error alone would look like
+    the explanation of a result. The status of the span shows them.
+    """
+    attributes: Attributes = {"openinference.span.kind": "EVALUATOR"}
+    # The outcomes are the whole, and then the criteria, in the order of the report.
+    computed = [row.computed for row in report.criteria if row.was_asked] if report else []
+    kinds = [bool(computed) and all(computed), *computed]
+    number = 0
+    for outcome, is_computed in zip(outcomes, kinds, strict=False):
+        if outcome.kind == "failure":
+            continue
+        values = {
+            "name": outcome.name,
+            "score": outcome.score,
+            "label": outcome.label,
+            "explanation": (outcome.explanation or None) if explanations else None,
+            "annotator_kind": "CODE" if is_computed else "LLM",
+        }
+        attributes |= {f"evaluations.{number}.evaluation.{key}": value for key, value in present(values).items()}
+        number += 1
+    return attributes
+
+
+def error_type_of(failure: BaseException) -> str:
+    """Return the name of an exception's class, which is the same for all of a kind, as dashboards need it."""
+    return type(failure).__qualname__
+
+
+def present(values: Mapping[str, Any]) -> Attributes:
+    """Leave out values that are not known, and numbers that no JSON could hold; shorten texts."""
+    return {
+        key: recordable(value) if isinstance(value, str) else value
+        for key, value in values.items()
+        if value is not None and not (isinstance(value, float) and not math.isfinite(value))
+    }
+
+
+def recordable(text: str) -> str:
+    r"""Shorten a text, and escape half an emoji, for which an exporter would lose the whole batch.
+
+    Example:
+        >>> recordable("fine \ud83d"), len(recordable("x" * 10**6))
+        ('fine \\ud83d', 8192)
+    """
+    text = encodable(text[: MAX_CHARS + 1])
+    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
+
+
+def _failure_kind(error: str) -> str:
+    kind = error.partition(":")[0]
+    return kind if kind in get_args(FailureKind) else "judge_failure"
+
+
+class EvaluatedResponse(NamedTuple):
+    """The arguments of `evaluated_response`."""
+
+    id: str | None = None
+    context: Context | None = None
+
+
+_current: ContextVar[EvaluatedResponse | None] = ContextVar("evaluated_response", default=None)
+
+
+@contextmanager
+def evaluated_response(*, response_id: str | None = None, context: Context | None = None) -> Generator[None]:
+    """Name the call to a model that wrote the response which is graded in this block.
+
+    The events of each grade in the block get the id, and belong to the span of that call, as OpenTelemetry's
+    conventions recommend. The span of the grade links to it, and remains a child of the caller's current span.
+
+    Args:
+        response_id: The provider's id of the response (`gen_ai.response.id`).
+        context: The OpenTelemetry context that has the span of the call, such as
+            `opentelemetry.propagate.extract({"traceparent": ...})` for a logged one.
+
+    Raises:
+        TypeError: `context` is a span or anything else that is no context.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric
+        >>> rubric = Rubric.from_dict([{"requirement": "Says 42", "check": {"number": 42}}])
+        >>> with evaluated_response(response_id="chatcmpl-1"):
+        ...     rubric.grade_sync("It is 42.", PerCriterionGrader("offline")).score
+        1.0
+    """
+    if context is not None and not isinstance(cast("object", context), Mapping):
+        raise TypeError(
+            f"`context` must be an OpenTelemetry context, got {type(context).__name__}: pass "
+            "`opentelemetry.trace.set_span_in_context(span)`, or the events would belong to no span"
+        )
+    token = _current.set(EvaluatedResponse(response_id, context))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_response() -> EvaluatedResponse:
+    """Return the call that the innermost `evaluated_response` names; one without id and context outside of any."""
+    return _current.get() or EvaluatedResponse()
+
+
+_SCOPE = "rubric_integrations"
+_EVENT = "gen_ai.evaluation.result"
+_log = logging.getLogger(__name__)
+
+
+class GradeTracer:
+    """Records grades with OpenTelemetry. Whatever its SDK raises is logged once, and the grade goes on.
+
+    Args:
+        explanations: As for `instrument`.
+        openinference: As for `instrument`.
+        tracer_provider: As for `instrument`.
+        logger_provider: As for `instrument`.
+
+    Raises:
+        ImportError: `opentelemetry-api` is not installed, or is older than 1.45.
+    """
+
+    def __init__(
+        self,
+        explanations: bool,
+        openinference: bool,
+        tracer_provider: TracerProvider | None,
+        logger_provider: LoggerProvider | None,
+    ):
+        try:
+            from opentelemetry import _logs, context, trace
+
+            _ = _logs.Logger.enabled
+        except (ImportError, AttributeError) as error:
+            command = f"{install_command('otel')} --upgrade"
+            raise ImportError(f"`instrument` needs opentelemetry-api 1.45 or newer: {command}") from error
+        self._explanations, self._openinference, self._has_warned = explanations, openinference, False
+        self._context, self._trace = context, trace
+        # Both find a global provider that is set later.
+        self._tracer = trace.get_tracer(_SCOPE, _version(), tracer_provider)
+        self._logger = _logs.get_logger(_SCOPE, _version(), logger_provider)
+        self._key = context.create_key("rubric_integrations.grade")
+
+    async def __call__(self, grader: Grader, rubric: Rubric, to_grade: object, grade: Grade) -> EvaluationReport:
+        """Await the grade, in a span of its own, and return or raise what it does."""
+        parent, identity = self._context.get_current(), (grader, rubric, to_grade)
+        outer = self._context.get_value(self._key, parent)
+        if isinstance(outer, tuple) and all(one is other for one, other in zip(outer, identity, strict=True)):
+            return await grade  # a further round of a grade that is recorded as a whole
+        started = self._start(grader, rubric, parent)
+        if started is None:
+            return await grade
+        span, base = started
+        own = self._trace.set_span_in_context(span, parent)
+        token = self._context.attach(self._context.set_value(self._key, identity, own))
+        try:
+            report = await grade
+        except BaseException as error:
+            self._finish(span, own, base, error.report if isinstance(error, JudgeError) else None, error)
+            raise
+        else:
+            self._finish(span, own, base, report, None)
+            return report
+        finally:
+            self._context.detach(token)
+
+    def _start(self, grader: Grader, rubric: Rubric, parent: Context) -> tuple[Span, Attributes] | None:
+        """Start the span, with those attributes that all events have, too."""
+        try:
+            name = recordable(rubric.name or "rubric")
+            judges = recordable(", ".join(member.model for member in grader.panel))
+            base: Attributes = {"rubric.name": name, "rubric.judge.model": judges}
+            return self._tracer.start_span(f"evaluate {name}", parent, attributes=base, links=self._links()), base
+        except Exception as error:  # noqa: BLE001 -- whatever a sampler or a processor raises
+            self._warn(error)
+            return None
+
+    def _links(self) -> list[Link]:
+        context = current_response().context
+        if context is None:
+            return []
+        target = self._trace.get_current_span(context).get_span_context()
+        return [self._trace.Link(target)] if target.is_valid else []
+
+    def _finish(
+        self,
+        span: Span,
+        own: Context,
+        base: Attributes,
+        report: EvaluationReport | None,
+        failure: BaseException | None,
+    ) -> None:
+        try:
+            self._record(span, own, base, report, failure)
+        except Exception as error:  # noqa: BLE001 -- whatever a processor or an exporter raises
+            self._warn(error)
+        try:
+            span.end()
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._warn(error)
+
+    def _record(
+        self,
+        span: Span,
+        own: Context,
+        base: Attributes,
+        report: EvaluationReport | None,
+        failure: BaseException | None,
+    ) -> None:
+        response = current_response()
+        context = own if response.context is None else response.context
+        has_readers = self._logger.enabled(context=context, event_name=_EVENT)
+        if not has_readers and not span.is_recording():
+            return
+        outcomes = outcomes_to_record(report, str(base["rubric.name"]), failure)
+        if span.is_recording():
+            if report is not None:
+                span.set_attributes(span_attributes(report, has_score=failure is None))
+            if self._openinference:
+                span.set_attributes(openinference_attributes(outcomes, report, explanations=self._explanations))
+            if failure is not None:
+                span.set_attribute("error.type", error_type_of(failure))
+                message = recordable(str(failure)) if self._explanations else None
+                span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, message))
+        if response.id is not None:
+            base = {**base, "gen_ai.response.id": recordable(str(response.id))}
+        for outcome in outcomes if has_readers else ():
+            attributes = base | event_attributes(outcome, failure, explanations=self._explanations)
+            self._logger.emit(timestamp=time.time_ns(), event_name=_EVENT, context=context, attributes=attributes)
+
+    def _warn(self, error: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            # Without the error of the grade, during which this one may have occurred: it may quote what is graded.
+            lines = "".join(format_exception(error, chain=False))
+            _log.warning("OpenTelemetry did not record a grade; further errors are not logged: %s", lines)
+
+
+def _version() -> str:
+    try:
+        return version("rubric-integrations")
+    except PackageNotFoundError:
+        return ""  # a source folder that is not installed
+
+
+def instrument(
+    *,
+    explanations: bool = True,
+    openinference: bool = False,
+    tracer_provider: TracerProvider | None = None,
+    logger_provider: LoggerProvider | None = None,
+) -> None:
+    """Record every grade that begins from now on in this process; a second call replaces the settings of the first.
+
+    Each grade gets a span `evaluate <name of the rubric>`, a child of the caller's current span, and events: one for
+    the whole, and one for each criterion. Higher scores are better, also those of penalties. A grade that fails has the
+    status `ERROR`, an `error.type`, and no score. A report that comes from a cache of reports gets no span.
+
+    Nothing is exported unless your program sets up the OpenTelemetry SDK, which it may do before or after. An error of
+    the SDK is logged once, and never changes a grade.
+
+    Args:
+        explanations: Whether the reasons of judges and the messages of errors are recorded, up to 8,192 characters of
+            each. They may quote what is graded; without them, no text of a submission is recorded.
+        openinference: Whether the span also has the scores as the attributes of OpenInference, which Phoenix reads.
+        tracer_provider: The provider of spans; by default the global one.
+        logger_provider: The provider of events; by default the global one.
+
+    Raises:
+        ImportError: `opentelemetry-api` is not installed, or is older than 1.45.
+
+    Example:
+        >>> instrument(explanations=False)
+        >>> from rubric_integrations import PerCriterionGrader, Rubric
+        >>> rubric = Rubric.from_dict([{"requirement": "Says 42", "check": {"number": 42}}])
+        >>> rubric.grade_sync("It is 42.", PerCriterionGrader("offline")).score
+        1.0
+        >>> uninstrument()
+    """
+    set_observer(GradeTracer(explanations, openinference, tracer_provider, logger_provider))
+
+
+def uninstrument() -> None:
+    """Record no grade that begins from now on; without effect if none is recorded.
+
+    Example:
+        >>> uninstrument()
+    """
+    set_observer(None)

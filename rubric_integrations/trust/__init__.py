@@ -1,0 +1,127 @@
+"""How far a judge can be trusted: agreement with human labels, corrected scores, run comparisons, release gates.
+
+All intervals are closed forms: the same data always give the same figures. Random numbers are used only to choose the
+judgments to label and the labels that make weights, by a seed. A figure that is undefined is None, never 0.
+
+To add a measure of agreement, write its formula in `trust/statistics.py`, with its source, and add a field to
+`CriterionAgreement`. To add an optimizer by name, add it to `OPTIMIZERS` in `trust/alignment/optimizers.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rubric_integrations._util.lazy import lazy_names
+from rubric_integrations.scoring.labels import Estimate
+from rubric_integrations.trust.calibration import Calibration, CriterionCalibration, calibrate, calibrate_rate
+from rubric_integrations.trust.certification import Certificate, CertificateStep, certify
+from rubric_integrations.trust.comparison import CriterionChange, RunComparison, compare_runs
+from rubric_integrations.trust.confidence import ConfidenceBin, Reliability, SelectivePoint, reliability
+from rubric_integrations.trust.disagreements import CriterionDisagreements, Direction, Disagreement, find_disagreements
+from rubric_integrations.trust.gates import GateResult, SequentialGate, fewest_to_pass, gate
+from rubric_integrations.trust.labels import LabelsError, read_labels
+from rubric_integrations.trust.matching import ChosenLabelsError, VerdictAgreement
+from rubric_integrations.trust.measure import Agreement, CriterionAgreement, ScoreAgreement, agreement
+from rubric_integrations.trust.panels import JudgeOnPanel, PanelCriterion, PanelReport, panel_report
+from rubric_integrations.trust.planning import JudgmentToLabel, choose_for_labels, plan_labels
+from rubric_integrations.trust.statistics import OrderedAgreement
+
+if TYPE_CHECKING:
+    from rubric_integrations.trust.alignment.align import Alignment, AttemptsError, align
+    from rubric_integrations.trust.alignment.calls import AlignmentError
+    from rubric_integrations.trust.alignment.optimizers import judge_metric
+    from rubric_integrations.trust.alignment.wording import WordingProposal, propose_wording
+    from rubric_integrations.trust.panels import PanelWeights, suggest_weights
+    from rubric_integrations.trust.reward_figures import (
+        CriterionTrend,
+        JudgeGap,
+        RewardReport,
+        SecondJudge,
+        StepFigures,
+        Trend,
+    )
+    from rubric_integrations.trust.reward_health import reward_report
+
+# These import DSPy, which figures do not need.
+_MODULES = {
+    "Alignment": "alignment.align",
+    "AlignmentError": "alignment.calls",
+    "AttemptsError": "alignment.align",
+    "CriterionTrend": "reward_figures",
+    "JudgeGap": "reward_figures",
+    "PanelWeights": "panels",
+    "RewardReport": "reward_figures",
+    "SecondJudge": "reward_figures",
+    "StepFigures": "reward_figures",
+    "Trend": "reward_figures",
+    "WordingProposal": "alignment.wording",
+    "align": "alignment.align",
+    "judge_metric": "alignment.optimizers",
+    "propose_wording": "alignment.wording",
+    "reward_report": "reward_health",
+    "suggest_weights": "panels",
+}
+
+__all__ = [
+    "Agreement",
+    "Alignment",
+    "AlignmentError",
+    "AttemptsError",
+    "Calibration",
+    "Certificate",
+    "CertificateStep",
+    "ChosenLabelsError",
+    "ConfidenceBin",
+    "CriterionAgreement",
+    "CriterionCalibration",
+    "CriterionChange",
+    "CriterionDisagreements",
+    "CriterionTrend",
+    "Direction",
+    "Disagreement",
+    "Estimate",
+    "GateResult",
+    "JudgeGap",
+    "JudgeOnPanel",
+    "JudgmentToLabel",
+    "LabelsError",
+    "OrderedAgreement",
+    "PanelCriterion",
+    "PanelReport",
+    "PanelWeights",
+    "Reliability",
+    "RewardReport",
+    "RunComparison",
+    "ScoreAgreement",
+    "SecondJudge",
+    "SelectivePoint",
+    "SequentialGate",
+    "StepFigures",
+    "Trend",
+    "VerdictAgreement",
+    "WordingProposal",
+    "agreement",
+    "align",
+    "calibrate",
+    "calibrate_rate",
+    "certify",
+    "choose_for_labels",
+    "compare_runs",
+    "fewest_to_pass",
+    "find_disagreements",
+    "gate",
+    "judge_metric",
+    "panel_report",
+    "plan_labels",
+    "propose_wording",
+    "read_labels",
+    "reliability",
+    "reward_report",
+    "suggest_weights",
+]
+
+__getattr__ = lazy_names(__name__, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return __all__

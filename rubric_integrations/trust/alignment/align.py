@@ -1,0 +1,521 @@
+"""`align`: aligns a judge with human labels, and keeps the result only if labels that it has not seen prove a gain.
+
+Each further attempt on the same labels makes it likelier that a judge seems better by chance. A small file next to the
+labels counts the attempts, also after a crash: an attempt is recorded before its test set is read. This module is
+imported at first use, because it imports DSPy.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import dspy
+from pydantic import ValidationError
+
+from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations._util.json import refuse_endless
+from rubric_integrations._util.records import Record, html_table
+from rubric_integrations.judges.lm_judge import LMJudge
+from rubric_integrations.judges.models.names import to_lm
+from rubric_integrations.judges.protocol import AlignmentRecord
+from rubric_integrations.judges.saved import prompt_state
+from rubric_integrations.judges.store import JudgmentStore
+from rubric_integrations.runs.ledger import Ledger, LedgerLike, use_ledger
+from rubric_integrations.scoring.judgment import Spend
+from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
+from rubric_integrations.trust.alignment.calls import (
+    AlignmentCalls,
+    AlignmentStopped,
+    CountedModel,
+    PairedAccuracy,
+    compare_judges,
+    is_identified,
+)
+from rubric_integrations.trust.alignment.keeping import (
+    UNDEFINED,
+    LabelSets,
+    estimate_gain,
+    is_kept,
+    smallest_gain,
+    split_labels,
+)
+from rubric_integrations.trust.alignment.optimizers import (
+    JudgeStudent,
+    OptimizerName,
+    OptimizerSettings,
+    decodes_again,
+    make_optimizer,
+    run_optimizer,
+)
+from rubric_integrations.trust.statistics import estimate_mean
+
+if TYPE_CHECKING:
+    from dspy.teleprompt import Teleprompter
+
+    from rubric_integrations.judges.models.names import ModelLike
+
+# Seconds for which another process may hold the file: it needs milliseconds.
+_LONGEST_WAIT = 10.0
+_PAUSE = 0.02
+# A file with a thousand attempts on a thousand submissions is smaller.
+_MAX_BYTES = 50_000_000
+
+
+class AttemptsError(ValueError):
+    """Raised if the file of attempts cannot be read or written, so that earlier attempts would be forgotten."""
+
+
+class Attempt(Record):
+    """One judge that was tried on a test set.
+
+    Attributes:
+        date: When, in UTC (ISO 8601).
+        optimizer: The name of the optimizer.
+        candidate: A digest of the judge that was tried, and of the one that it was compared with.
+        test_set: A digest of the labels of the test set.
+        submissions: The digests of the submissions in it.
+        number: The number of this attempt on these submissions, from 1.
+        gain: The measured gain; None if the attempt was not finished.
+    """
+
+    date: str
+    optimizer: str
+    candidate: str
+    test_set: str
+    submissions: tuple[str, ...]
+    number: int
+    gain: float | None = None
+
+
+class _AttemptsFile(Record):
+    attempts: tuple[Attempt, ...] = ()
+
+
+class Attempts:
+    """The attempts of a file, or of this process alone without one.
+
+    Test sets that share a submission count as one: with another seed, or with one label more, they would otherwise
+    begin at 0 again.
+
+    Args:
+        path: The file, by convention `labels.lock` beside the labels; it need not exist. None for no file.
+    """
+
+    def __init__(self, path: str | Path | None):
+        self.path = None if path is None else Path(path)
+
+    def next_number(self, submissions: frozenset[str]) -> int:
+        """Return the number of the next attempt on a test set, from 1.
+
+        Raises:
+            AttemptsError: The file cannot be read.
+        """
+        attempts = [] if self.path is None else _read(self.path)
+        return 1 + max((attempt.number for attempt in attempts if submissions & {*attempt.submissions}), default=0)
+
+    def begin(self, attempt: Attempt) -> Attempt:
+        """Record an attempt before its test set is looked at; one that was recorded before keeps its number.
+
+        Args:
+            attempt: The attempt, with the least number that it can have.
+
+        Returns:
+            The attempt with its number.
+
+        Raises:
+            AttemptsError: The file cannot be read or written.
+        """
+        if self.path is None:
+            return attempt
+        with _exclusive(self.path) as attempts:
+            same = (attempt.candidate, attempt.test_set)
+            earlier = next((other for other in attempts if (other.candidate, other.test_set) == same), None)
+            if earlier is not None:
+                return earlier
+            shared = (other.number for other in attempts if {*attempt.submissions} & {*other.submissions})
+            numbered = attempt.model_copy(update={"number": max([attempt.number, *(number + 1 for number in shared)])})
+            attempts.append(numbered)
+            return numbered
+
+    def finish(self, attempt: Attempt) -> None:
+        """Record the gain of an attempt that was recorded before.
+
+        Raises:
+            AttemptsError: The file cannot be read or written.
+        """
+        if self.path is None:
+            return
+        with _exclusive(self.path) as attempts:
+            same = (attempt.candidate, attempt.test_set)
+            attempts[:] = [attempt if (other.candidate, other.test_set) == same else other for other in attempts]
+
+
+def _read(path: Path) -> list[Attempt]:
+    if not path.exists():
+        return []
+    try:
+        refuse_endless(path)
+        if path.stat().st_size > _MAX_BYTES:
+            raise ValueError("it is too large for such a file")
+        return list(_AttemptsFile.model_validate_json(path.read_bytes()).attempts)
+    except (ValueError, OSError) as error:
+        detail = "it is not what `align` writes" if isinstance(error, ValidationError) else str(error)
+        raise AttemptsError(
+            f"`attempts`: {str(path)!r} cannot be read: {detail}. It counts the judges that were tried on these "
+            "labels: restore it, or name another file. If it is lost, draw new labels, because a judge that is no "
+            "better would be kept too often"
+        ) from None
+
+
+@contextmanager
+def _exclusive(path: Path) -> Generator[list[Attempt]]:
+    """Read the attempts, and write them back if they have changed; no other process does so meanwhile.
+
+    The new file is the lock: only one process can create it, and it replaces the old one in one step.
+    """
+    new, is_replaced = path.with_name(f"{path.name}.new"), False
+    handle = _create(path, new)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            attempts = _read(path)
+            before = list(attempts)
+            yield attempts
+            if attempts == before:
+                return
+            file.write(_AttemptsFile(attempts=tuple(attempts)).model_dump_json(indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        is_replaced = True
+    except OSError as error:
+        raise _unwritable(path, str(error)) from None
+    finally:
+        if not is_replaced:  # otherwise, it is the lock of another process by now
+            new.unlink(missing_ok=True)
+
+
+def _create(path: Path, new: Path) -> int:
+    until = time.monotonic() + _LONGEST_WAIT
+    while True:
+        try:
+            return os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        except FileExistsError:
+            if time.monotonic() > until:
+                raise _unwritable(
+                    path,
+                    f"another process has been writing it for {_LONGEST_WAIT:g} s: if there is none, delete "
+                    f"{str(new)!r}",
+                ) from None
+            time.sleep(_PAUSE)
+        except (OSError, ValueError) as error:
+            raise _unwritable(path, str(error)) from None
+
+
+def _unwritable(path: Path, reason: str) -> AttemptsError:
+    return AttemptsError(f"`attempts`: {str(path)!r} cannot be written: {reason}")
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The result of an alignment.
+
+    Attributes:
+        judge: The aligned judge if it is kept, otherwise the judge as it was. Its `alignment` says how it came about;
+            `judge.save("judge.json")` writes both.
+        kept: Whether the test set proves a gain: the lower limit of `gain` is above 0.
+        gain: The accuracy of the aligned judge on the test set less that of the judge before, with a one-sided lower
+            limit in `low`, at the level of this attempt, and no upper limit. Undefined if the aligned judge was not
+            better on the dev set: the test set was not looked at then.
+        before: The accuracy of the judge before on the test set: the mean, over the submissions, of the share of
+            questions that it answers as people do. An abstention is a wrong answer.
+        after: The accuracy of the aligned judge.
+        dev_before: The accuracy of the judge before on the dev set, without an interval.
+        dev_after: The accuracy there of the aligned judge, which was chosen by it, so that it is too high.
+        attempts: How many judges have been tried on this test set, this one included.
+        spend: What the alignment cost: the calls of all candidates, of the model that proposes instructions, and of
+            the measurements.
+        shown: The smallest gain that so many labels show with a probability of 80 %.
+        warnings: What limits the figures.
+    """
+
+    judge: LMJudge
+    kept: bool
+    gain: Estimate
+    before: Estimate
+    after: Estimate
+    dev_before: float | None
+    dev_after: float | None
+    attempts: int
+    spend: Spend
+    shown: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Why the aligned judge is kept, or not."""
+        if self.gain.value is None:
+            return "not kept: not better on the dev set, so that the test set was not looked at"
+        limit = "no lower limit" if self.gain.low is None else f"at least {self.gain.low:+.3f}"
+        verdict = "kept" if self.kept else "not kept: the test set does not prove a gain"
+        return f"{verdict}: {self.gain.value:+.3f}, {limit}, on {self.gain.n:,} submissions (attempt {self.attempts})"
+
+    def summary(self) -> str:
+        """Return the result as text, one figure a line."""
+        return "\n".join([*(f"{name}: {value}" for name, value in self._rows()), *self.warnings])
+
+    def _repr_html_(self) -> str:
+        rows = [*self._rows(), *(("warning", warning) for warning in self.warnings)]
+        return html_table("Alignment", ("figure", "value"), rows)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        cost = "" if self.spend.cost is None else f", ${self.spend.cost:.4f}"
+        return [
+            ("result", self.reason),
+            ("accuracy on the test set", f"{self.before} before, {self.after} after"),
+            ("accuracy on the dev set", f"{shown_share(self.dev_before)} before, {shown_share(self.dev_after)} after"),
+            ("smallest gain that is shown", f"{self.shown:.3f}"),
+            ("spent", f"{self.spend.calls:,} calls{cost}"),
+        ]
+
+
+def shown_share(share: float | None) -> str:
+    """Return a share as text."""
+    return "undefined" if share is None else f"{share:.3f}"
+
+
+_NOT_LOOKED_AT = PairedAccuracy([], [], 0)
+
+
+def align(
+    judge: LMJudge,
+    labels: Iterable[LabelledJudgment],
+    optimizer: Teleprompter | OptimizerName = "gepa",
+    *,
+    reflection_model: ModelLike | None = None,
+    alpha: float = 0.05,
+    seed: int = 0,
+    max_cost: float | None = None,
+    max_calls: int | None = None,
+    ledger: LedgerLike | None = None,
+    attempts: str | Path | None = None,
+    max_concurrency: int = 64,
+    progress: Callable[[str], None] | None = None,
+) -> Alignment:
+    """Align a judge with people's labels, and keep the result only if a gain is proven.
+
+    The labels are split by submission: an optimizer sees 40 % of them (train), its candidate is compared with the judge
+    by 20 % (dev), and 40 % prove the gain (test), once. Of a judge that is no better, a search finds a candidate that
+    seems better on dev in 92 to 99 % of cases; the test set keeps it in `alpha` of cases at most, over all attempts on
+    it.
+
+    The gain is that of submissions: for each, the share of questions that the candidate answers as people do, less that
+    of the judge before. The judge is kept if `mean - t s / sqrt(n)` is above 0, with Student's quantile t at the level
+    `alpha / (k (k + 1))` for the k-th attempt. Of several raters, the answer of most counts; questions that people
+    could not answer are left out. Where people could answer, an abstention of the judge is wrong, since otherwise a
+    judge that abstains wherever it is unsure would seem perfect. Where a judge fails, the question is left out for both
+    judges, with a warning.
+
+    A submission has dev and test labels only if they were drawn at random: labels that are `chosen`, or were drawn
+    `by_verdict`, have another mixture of verdicts than what the judge sees, so that a gain on them may be a loss on
+    that. They serve training alone.
+
+    Args:
+        judge: The judge to align, which is not changed.
+        labels: People's labels, such as `read_labels` returns.
+        optimizer: How instructions or few-shot examples are found: `"gepa"` rewrites the instructions by the raters'
+            reasons, `"miprov2"` searches for instructions and examples together, `"bootstrap"` collects examples.
+            `"reanchor"` (an experiment of DSPy) weighs the probabilities of a judge with `confidence=True`. Or an
+            optimizer of DSPy with its settings, such as `dspy.GEPA(metric=judge_metric, max_metric_calls=300, ...)`.
+        reflection_model: The model that proposes instructions; by default the judge's own. A stronger one is better.
+            An optimizer of your own keeps its own.
+        alpha: The probability of keeping a judge that is not better, over all attempts; above 0 and below 0.5.
+        seed: Which split of the labels, and which search.
+        max_cost: The most US dollars for everything. The alignment ends before a call would exceed it.
+        max_calls: The most calls to models for everything.
+        ledger: A ledger or another store, the path of a ledger, or the URL of its database. Every answer is stored
+            there, also those of the model that proposes instructions, so that a repeated alignment requests only what
+            is new.
+        attempts: The file that counts attempts on a test set, by convention `labels.lock` beside the labels. Without
+            it, only the attempts that the judge itself records are counted.
+        max_concurrency: The most calls at the same time, at least 1.
+        progress: Receives a line about each step, such as `print`. The first one says which gain these labels can
+            show, before anything is spent.
+
+    Returns:
+        The result. Only `Alignment.kept` says whether its judge is another one than before.
+
+    Raises:
+        TypeError: `judge` is no `LMJudge`, or `optimizer` no optimizer.
+        ValueError: A setting is out of range, or the labels are too few or have all the same answer.
+        AttemptsError: (a ValueError) The file of attempts cannot be read or written.
+        AlignmentError: A limit is reached, the judge or the model that proposes instructions cannot be used, or the
+            judge failed on more than 20 % of a measurement. Nothing is kept, and what was spent is in `spend`.
+        ImportError: MIPROv2 needs optuna: `pip install "dspy[optuna]"`.
+    """
+    if not isinstance(cast("object", judge), LMJudge):
+        raise TypeError(
+            f"`judge` must be an LMJudge, whose prompts can be changed, got {type(judge).__name__}: make one of a "
+            'model with `LMJudge("openai/gpt-5-mini")`'
+        )
+    if not 0 < alpha < 0.5:
+        raise ValueError(f"`alpha` must be above 0 and below 0.5, got {alpha!r}")
+    earlier = cast("AlignmentRecord | None", getattr(judge, "alignment", None))
+    sets = split_labels(labels, trained_on=earlier.trained_on if earlier else (), seed=seed)
+    counted = Attempts(attempts)
+    number = counted.next_number(sets.test_submissions)
+    if earlier is not None and earlier.test_set == sets.test_digest:
+        number = max(number, earlier.attempts + 1)
+    shown = smallest_gain(len(sets.test_submissions), alpha, number)
+    say = progress or _ignore
+    say(
+        f"{len(sets.train):,} labels to train on, {len(sets.dev):,} to choose by, {len(sets.test):,} to prove a gain, "
+        f"on {len(sets.test_submissions):,} submissions. Attempt {number} on these can show a gain of {shown:.2f} or "
+        "more, if a fifth of the answers change"
+    )
+    with ExitStack() as stack:
+        calls = AlignmentCalls(
+            judge,
+            _open_store(judge, ledger, stack),
+            max_calls=max_calls,
+            max_cost=max_cost,
+            max_concurrency=max_concurrency,
+        )
+        proposer = CountedModel(judge.lm if reflection_model is None else to_lm(reflection_model), calls)
+        settings = OptimizerSettings(proposer, max_concurrency, seed)
+        search, name = make_optimizer(optimizer, settings, calls)
+        if decodes_again(search) and not judge.confidence:
+            raise ValueError(
+                f"`optimizer` {name} weighs the probabilities of verdicts, and this judge does not request them: make "
+                "it with `LMJudge(..., confidence=True)`"
+            )
+        try:
+            say(f"{name} searches for better prompts")
+            candidate = _search(judge, sets, search, settings, calls)
+            dev = compare_judges(judge, candidate, sets.dev, calls)
+            say(f"on the dev set: {shown_share(_mean(dev.before))} before, {shown_share(_mean(dev.after))} after")
+            test, tried = _NOT_LOOKED_AT, None
+            if math.fsum(dev.differences) > 0:
+                attempt = _attempt(judge, candidate, sets, name, number)
+                # Before the test set is looked at, so that an attempt counts that is interrupted from here on.
+                tried = counted.begin(attempt)
+                test = compare_judges(judge, candidate, sets.test, calls)
+        except AlignmentStopped as stopped:
+            raise run_sync(calls.error(stopped)) from None
+        gain = UNDEFINED if tried is None else estimate_gain(test.differences, alpha, tried.number)
+        if tried is not None:
+            counted.finish(tried.model_copy(update={"gain": gain.value}))
+    before, after, attempts_made = estimate_mean(test.before), estimate_mean(test.after), number - 1
+    if tried is not None:
+        attempts_made = tried.number
+    kept = is_kept(gain)
+    record = AlignmentRecord(
+        model=judge.lm.model,
+        optimizer=name,
+        labels=sets.digest,
+        trained_on=_trained_on(sets, earlier) if kept else (),
+        test_set=sets.test_digest,
+        attempts=attempts_made,
+        alpha=alpha,
+        before=before,
+        after=after,
+        gain=gain,
+        kept=kept,
+    )
+    result: Any = copy.copy(candidate if kept else judge)
+    # A judge that stays as it was stays aligned as it was.
+    result.alignment = record if kept or earlier is None else earlier
+    alignment = Alignment(
+        judge=result,
+        kept=kept,
+        gain=gain,
+        before=before,
+        after=after,
+        dev_before=_mean(dev.before),
+        dev_after=_mean(dev.after),
+        attempts=attempts_made,
+        spend=calls.spend,
+        shown=shown,
+        warnings=(*sets.warnings, *_failures("dev", dev), *_failures("test", test)),
+    )
+    say(alignment.reason)
+    return alignment
+
+
+def _search(
+    judge: LMJudge, sets: LabelSets, optimizer: Teleprompter, settings: OptimizerSettings, calls: AlignmentCalls
+) -> LMJudge:
+    """Let an optimizer look for a better judge; it sees train and dev, and never test.
+
+    Raises:
+        TypeError: The optimizer returns another program.
+    """
+    model = CountedModel(judge.lm, calls) if decodes_again(optimizer) else None
+    student = JudgeStudent(judge, [*sets.train, *sets.dev], calls, code=sets.digest[:12], model=model)
+    # A file of DSPy has attachments of examples as texts.
+    trainset = [student.example(item) for item in sets.train if not item.question.submission.attachments]
+    valset = [student.example(item) for item in sets.dev]
+    with dspy.context(lm=settings.proposer):
+        program = run_optimizer(optimizer, student, trainset, valset)
+    if not isinstance(program, JudgeStudent):
+        raise TypeError(
+            f"`optimizer` returned a {type(program).__name__}, which is not the judge's program: use an optimizer "
+            "that changes instructions or few-shot examples"
+        )
+    return program.judge()
+
+
+def _attempt(judge: LMJudge, candidate: LMJudge, sets: LabelSets, optimizer: str, number: int) -> Attempt:
+    both = json.dumps([_identity(judge), _identity(candidate)])
+    return Attempt(
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        optimizer=optimizer,
+        candidate=sha256(both.encode()).hexdigest()[:32],
+        test_set=sets.test_digest,
+        submissions=tuple(sorted(sets.test_submissions)),
+        number=number,
+    )
+
+
+def _identity(judge: LMJudge) -> str:
+    """Return what tells a judge from others; its prompts alone, if its model cannot be identified."""
+    return judge.fingerprint() or json.dumps(prompt_state(judge), default=str)
+
+
+def _open_store(judge: LMJudge, ledger: LedgerLike | None, stack: ExitStack) -> JudgmentStore | None:
+    if ledger is not None:
+        return stack.enter_context(use_ledger(ledger))
+    if not is_identified(judge):
+        return None
+    # What an optimizer and a measurement both ask is requested once.
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    return stack.enter_context(Ledger(Path(folder) / "alignment.sqlite"))
+
+
+def _trained_on(sets: LabelSets, earlier: AlignmentRecord | None) -> tuple[str, ...]:
+    judgments = {item.judgment for item in (*sets.train, *sets.dev)}
+    return tuple(sorted(judgments | set(earlier.trained_on if earlier else ())))
+
+
+def _failures(part: str, compared: PairedAccuracy) -> list[str]:
+    count = compared.failures
+    return [f"questions of the {part} set left out because a judge failed on them: {count:,}"] if count else []
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _ignore(_message: str) -> None:
+    """Report nothing."""

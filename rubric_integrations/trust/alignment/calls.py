@@ -1,0 +1,359 @@
+"""The calls of an alignment, counted, limited and stored: of each candidate, and of the model that proposes prompts.
+
+Also compares two judges on the same labels, by submission.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+from typing import Any, NamedTuple, cast
+
+import dspy
+from dspy.utils.exceptions import DSPyError
+
+from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.graders.scheduler import CallLimiter, LimitedJudge
+from rubric_integrations.graders.settings import CallLimits
+from rubric_integrations.judges.credentials import is_credential
+from rubric_integrations.judges.lm_judge import LMJudge
+from rubric_integrations.judges.models.errors import (
+    completion_from_history,
+    failure_from_client_error,
+    failure_from_error,
+)
+from rubric_integrations.judges.models.limits import highest_cost, load_prices
+from rubric_integrations.judges.models.names import settings_of, with_async_call, without_framework_cache
+from rubric_integrations.judges.protocol import Judge, Question, RunStopped, fingerprint_of
+from rubric_integrations.judges.spend import SpendLimit, SpendLimitReached
+from rubric_integrations.judges.store import JudgmentStore, StoredJudge, StoreError
+from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Judgment, Spend, total_spend
+from rubric_integrations.trust.alignment.keeping import LabelledQuestion
+
+# As graders by default: a reply that cannot be read is requested twice more.
+_MAX_RETRIES = 2
+
+
+class AlignmentError(Exception):
+    """Raised if an alignment ended early: nothing is kept, and the judge is unchanged.
+
+    Args:
+        message: Why it ended.
+        spend: What the calls until then cost.
+        limit_reached: Whether `max_cost` or `max_calls` ended it.
+
+    Attributes:
+        spend: What the calls until then cost.
+        limit_reached: Whether `max_cost` or `max_calls` ended it.
+    """
+
+    def __init__(self, message: str, spend: Spend, *, limit_reached: bool = False):
+        super().__init__(message)
+        self.spend, self.limit_reached = spend, limit_reached
+
+    def __reduce__(self) -> Any:
+        return AlignmentError, (str(self), self.spend), vars(self)
+
+
+class AlignmentStopped(BaseException):
+    """Ends an optimizer from inside.
+
+    It is not an `Exception`: DSPy catches every `Exception` of a program and scores the program 0, so that an optimizer
+    would finish and report the outage or the spend limit as bad prompts.
+
+    Args:
+        reason: Why no further call is made.
+
+    Attributes:
+        limit_reached: Whether that is `max_cost` or `max_calls`.
+    """
+
+    def __init__(self, reason: object):
+        super().__init__(str(reason))
+        self.limit_reached = isinstance(reason, SpendLimitReached)
+
+
+class AlignmentCalls:
+    """Makes the calls of an alignment: counted where they are made, limited, retried, and stored.
+
+    Args:
+        judge: The judge before the alignment; its candidates have the same model.
+        store: Where judgments and proposals are stored; None if the judge cannot be identified.
+        max_calls: The most calls; None for no limit.
+        max_cost: The most US dollars; None for no limit.
+        max_concurrency: The most calls at the same time.
+
+    Attributes:
+        store: The store.
+
+    Raises:
+        TypeError: There is a store, and the judge cannot be identified.
+        ValueError: A limit is out of range.
+    """
+
+    def __init__(
+        self,
+        judge: LMJudge,
+        store: JudgmentStore | None,
+        *,
+        max_calls: int | None,
+        max_cost: float | None,
+        max_concurrency: int,
+    ):
+        self.store = store
+        self._spend_limit = SpendLimit(max_calls, max_cost)
+        limits = CallLimits(max_concurrency=max_concurrency)
+        self._limiter = CallLimiter(_MAX_RETRIES, limits, in_run=True, spend_limit=self._spend_limit)
+        # Candidates share its view of the endpoint, such as an outage.
+        self._limited = LimitedJudge(judge, self._limiter)
+        self._not_counted = LimitedJudge(judge, CallLimiter(0, limits, in_run=True))
+        self._under_way: set[asyncio.Task[Any]] = set()
+        if store is not None:
+            StoredJudge(judge, store)  # raises at once, and not within an optimizer
+
+    @property
+    def spend(self) -> Spend:
+        """What all calls until now cost."""
+        return self._spend_limit.spend
+
+    async def error(self, reason: object) -> AlignmentError:
+        """Wait for the calls under way, and return the error that ends the alignment for a reason."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        spend = self.spend
+        cost = "" if not spend.cost else f" and ${spend.cost:.4f}"
+        ledger = "; what is in the ledger is not requested again" if self.store is not None else ""
+        return AlignmentError(
+            f"the alignment ended after {spend.calls:,} calls{cost}: {reason}. Nothing is kept{ledger}",
+            spend,
+            limit_reached=isinstance(reason, AlignmentStopped) and reason.limit_reached,
+        )
+
+    async def judge(self, judge: LMJudge, question: Question, *, is_counted: bool = False) -> Judgment:
+        """Let a candidate answer a question.
+
+        Args:
+            judge: The candidate.
+            question: The question.
+            is_counted: Whether the calls of its model are counted, limited and stored already.
+
+        Raises:
+            JudgeFailure: There is no answer to this question, and there may be one to others.
+            AlignmentStopped: No further call is made.
+        """
+        if is_counted:
+            with self._counted():
+                return await self._not_counted.wrapping(judge).judge(question)
+        limited: Judge = self._limited.wrapping(judge)
+        if self.store is not None:
+            limited = StoredJudge(limited, self.store)
+        with self._counted():
+            judgment, _ = await self._limiter.call(partial(limited.judge, question))
+        return judgment
+
+    async def reply(
+        self, model: str, key: str | None, request: Callable[[], Awaitable[Judgment]], cost: float | None
+    ) -> Judgment:
+        """Make a call to a model, such as the one that proposes instructions, unless the store has its reply.
+
+        A store holds judgments: the reply stands in place of the reason.
+
+        Args:
+            model: The name of the model.
+            key: What identifies the request; None for one that is not stored.
+            request: Makes the call.
+            cost: The most that it can cost, in US dollars; None if that is unknown.
+
+        Raises:
+            AlignmentStopped: No further call is made, or the model did not reply.
+        """
+        try:
+            with self._counted():
+                if self.store is None or key is None:
+                    return await self._spend_limit.call(request, cost)
+                async with self.store.lease([key]) as lease:
+                    if key in lease.stored:
+                        return lease.stored[key]
+                    reply = await self._spend_limit.call(request, cost)
+                    return (await lease.store({key: reply}))[key]
+        except JudgeFailure as failure:
+            raise AlignmentStopped(f"the model {model!r} did not reply: {failure.message}") from None
+
+    @contextmanager
+    def _counted(self) -> Generator[None]:
+        task = asyncio.current_task()
+        if task is not None:
+            self._under_way.add(task)
+        try:
+            yield
+        except (RunStopped, StoreError) as reason:
+            raise AlignmentStopped(reason) from None
+        finally:
+            if task is not None:
+                self._under_way.discard(task)
+
+    async def measure(self, judge: LMJudge, items: Sequence[LabelledQuestion]) -> list[bool | None]:
+        """Return for each question whether a judge answers it as people do; None if it failed.
+
+        Raises:
+            AlignmentStopped: No further call is made.
+        """
+
+        async def is_right(item: LabelledQuestion) -> bool | None:
+            try:
+                return item.is_right(await self.judge(judge, item.question))
+            except JudgeFailure:
+                return None
+
+        tasks = [asyncio.ensure_future(is_right(item)) for item in items]
+        try:
+            # If a limit is reached, the calls under way are paid for, and end in the ledger.
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            return [result for result in results if not isinstance(result, BaseException)]
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def is_identified(judge: LMJudge) -> bool:
+    """Whether answers of a judge can be stored: functions without a name, for example, cannot be distinguished."""
+    return fingerprint_of(judge) is not None
+
+
+_REPLY = "REPLY"
+
+
+class CountedModel(dspy.BaseLM):
+    """A model whose calls count towards the limits of an alignment, and whose replies are stored by their requests.
+
+    Args:
+        lm: The model.
+        calls: The calls of the alignment.
+    """
+
+    def __init__(self, lm: dspy.BaseLM, calls: AlignmentCalls):
+        super().__init__(lm.model, model_type=cast("Any", lm.model_type), cache=False)
+        self._lm, self._calls = without_framework_cache(lm), calls
+        self.kwargs = dict(lm.kwargs)
+        self._fingerprint = LMJudge(lm).fingerprint()
+
+    def __deepcopy__(self, memo: object) -> CountedModel:
+        return self
+
+    @property
+    def supports_function_calling(self) -> bool:
+        """Whether the model supports function calling."""
+        return self._lm.supports_function_calling
+
+    @property
+    def supports_reasoning(self) -> bool:
+        """Whether the model supports native reasoning."""
+        return self._lm.supports_reasoning
+
+    @property
+    def supports_response_schema(self) -> bool:
+        """Whether the model supports structured output."""
+        return self._lm.supports_response_schema
+
+    @property
+    def supported_params(self) -> set[str]:
+        """The names of the parameters that the model supports."""
+        return self._lm.supported_params
+
+    def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
+        """Return the model's outputs, as `dspy.BaseLM` does."""
+        return run_sync(self.acall(prompt, messages=messages, **kwargs))
+
+    async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
+        """`__call__`, asynchronously."""
+        # DSPy changes the settings of a copy, such as the temperature of MIPROv2's proposals.
+        own = {name: value for name, value in self.kwargs.items() if self._lm.kwargs.get(name) != value}
+        settings = {**own, **kwargs}
+        text = json.dumps([prompt, messages], default=str)
+        shown = {name: value for name, value in settings.items() if not is_credential(name)}
+        key = None
+        if self._fingerprint is not None:
+            request = json.dumps([_REPLY, self._fingerprint, text, shown], default=repr, sort_keys=True)
+            key = sha256(request.encode()).hexdigest()
+        await load_prices(self._lm)
+        send = partial(self._send, prompt, messages, settings)
+        reply = await self._calls.reply(self.model, key, send, highest_cost(self._lm, len(text.encode())))
+        outputs: list[Any] = json.loads(reply.reason)
+        if "update_history" in vars(self):  # a judge that calls this model reads its reply there
+            self.update_history({"outputs": outputs, "response": None, "usage": None, "cost": None})
+        return outputs
+
+    async def _send(self, prompt: Any, messages: Any, settings: Mapping[str, Any]) -> Judgment:
+        """Send a request; the outputs of the model become a judgment's reason, as JSON.
+
+        Raises:
+            JudgeFailure: The model did not reply.
+        """
+        entries: list[Mapping[str, Any]] = []
+        lm = with_async_call(self._lm.copy(update_history=entries.append))
+        try:
+            with dspy.context(disable_history=False, track_usage=False, usage_tracker=None):
+                outputs: Sequence[Any] = await lm.acall(prompt, messages=messages, **settings)
+        except DSPyError as error:
+            raise failure_from_error(error, UNKNOWN_CALL, settings_of(self._lm)) from None
+        except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
+            raise failure_from_client_error(error, UNKNOWN_CALL, settings_of(self._lm)) from None
+        # An LM that replaces DSPy's whole call reports nothing.
+        spends = [completion_from_history(entry, caches=False).spend for entry in entries]
+        spend = total_spend(spends) if spends else UNKNOWN_CALL
+        reason = json.dumps([output if isinstance(output, str | Mapping) else str(output) for output in outputs])
+        return Judgment(verdict=_REPLY, value=None, reason=reason, spend=spend or NO_SPEND)
+
+
+# With more failures, the rest says too little about the judges.
+_MOST_FAILURES = 0.2
+
+
+class PairedAccuracy(NamedTuple):
+    """The accuracy of two judges on the same questions.
+
+    Attributes:
+        before: For each submission, the share of questions that the first judge answers as people do.
+        after: The same of the second judge, in the same order.
+        failures: How many questions are left out, because a judge failed.
+    """
+
+    before: list[float]
+    after: list[float]
+    failures: int
+
+    @property
+    def differences(self) -> list[float]:
+        """For each submission, the share of the second judge less that of the first."""
+        return [after - before for before, after in zip(self.before, self.after, strict=True)]
+
+
+def compare_judges(
+    before: LMJudge, after: LMJudge, items: Sequence[LabelledQuestion], calls: AlignmentCalls
+) -> PairedAccuracy:
+    """Measure two judges on the same questions. Where one fails, the question is left out for both.
+
+    Raises:
+        AlignmentStopped: No further call is made, or the judges failed too often.
+    """
+    answers = [run_sync(calls.measure(judge, items)) for judge in (before, after)]
+    by_submission: dict[str, list[tuple[bool, bool]]] = {}
+    failures = 0
+    for item, first, second in zip(items, *answers, strict=True):
+        if first is None or second is None:
+            failures += 1
+        else:
+            by_submission.setdefault(item.submission, []).append((first, second))
+    if failures > _MOST_FAILURES * len(items):
+        raise AlignmentStopped(
+            f"a judge failed on {failures:,} of {len(items):,} questions of a measurement, and the rest may be easier "
+            "ones"
+        )
+    shares = [[sum(pair[side] for pair in pairs) / len(pairs) for pairs in by_submission.values()] for side in (0, 1)]
+    return PairedAccuracy(shares[0], shares[1], failures)

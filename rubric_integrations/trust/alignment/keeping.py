@@ -1,0 +1,338 @@
+"""Splits labelled submissions into three sets, and decides whether an aligned judge is kept.
+
+One set trains, one chooses, and one tests. The decision is a one-sided bound on the gain, corrected for the number of
+attempts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Literal, NamedTuple
+
+from rubric_integrations.judges.prompts.render import criterion_inputs
+from rubric_integrations.judges.protocol import Question
+from rubric_integrations.scoring.judgment import Judgment, to_judgment
+from rubric_integrations.scoring.labels import Estimate, LabelledJudgment, judgment_digest
+from rubric_integrations.submission.submission import Submission
+from rubric_integrations.trust.matching import answers_of, canonical_answer, consensus_of, labels_by_rater
+from rubric_integrations.trust.statistics import ROUNDING, normal_quantile, student_quantile
+
+UNDEFINED = Estimate(None, None, None, 0)
+
+FEWEST_SUBMISSIONS = 20
+"""The fewest submissions of a test set: 40 % of the 50 labels below which no figure of this package is honest."""
+
+# The share of answers that an alignment usually changes, by which the gain is planned that labels can show.
+_CHANGED_ANSWERS = 0.2
+_POWER = 0.8
+
+
+def alpha_of_attempt(alpha: float, attempt: int) -> float:
+    """Return the level at which one attempt on a test set is decided: `alpha / (k (k + 1))` for the k-th.
+
+    The levels of all attempts sum up to `alpha`, however many there are. So `alpha` bounds the probability that any
+    judge is kept that is not better (Bonferroni, spent over a sequence whose length nobody knows before). With
+    `alpha / k`, ten attempts would keep one in up to 13 % of cases at `alpha` = 5 % (`benchmarks/alignment.py`).
+
+    Example:
+        >>> [round(alpha_of_attempt(0.05, attempt), 4) for attempt in (1, 2, 10)]
+        [0.025, 0.0083, 0.0005]
+    """
+    return alpha / (attempt * (attempt + 1))
+
+
+def estimate_gain(differences: Sequence[float], alpha: float, attempt: int = 1) -> Estimate:
+    """Estimate the mean gain of submissions, with the one-sided lower limit `mean - t s / sqrt(n)`.
+
+    The judge is kept if `low` is above 0. There is no upper limit. Differences that are all equal have the limit
+    `mean`: `FEWEST_SUBMISSIONS` equal gains do not come by chance.
+
+    Args:
+        differences: For each submission, the share of right answers of the candidate less that of the judge before.
+        alpha: The probability of keeping a judge that is not better, over all attempts.
+        attempt: The number of this attempt on the same test set, from 1.
+
+    Example:
+        >>> gain = estimate_gain([1.0] * 20 + [-1.0] * 5 + [0.0] * 75, alpha=0.05)
+        >>> round(gain.value, 3), round(gain.low, 3), gain.n
+        (0.15, 0.055, 100)
+    """
+    count = len(differences)
+    if count < 2:
+        return Estimate(math.fsum(differences) / count if count else None, None, None, count)
+    mean = math.fsum(differences) / count
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in differences) / (count - 1))
+    quantile = student_quantile(count - 1, 1 - 2 * alpha_of_attempt(alpha, attempt))
+    low = mean - quantile * deviation / math.sqrt(count)
+    return Estimate(mean, 0.0 if abs(low) <= ROUNDING else low, None, count)
+
+
+def is_kept(gain: Estimate) -> bool:
+    """Return whether a gain is proven: its lower limit is above 0."""
+    return gain.low is not None and gain.low > 0
+
+
+def smallest_gain(submissions: int, alpha: float = 0.05, attempt: int = 1) -> float:
+    """Return the smallest gain that a test set shows with a probability of 80 %, if a fifth of the answers change.
+
+    Solves `n = (z_alpha + z_power)^2 (d - g^2) / g^2` for the gain g, where d is the share of changed answers. A gain
+    in which fewer answers change is shown by fewer submissions.
+
+    Args:
+        submissions: The submissions of the test set, n.
+        alpha: The probability of keeping a judge that is not better, over all attempts.
+        attempt: The number of the next attempt on this test set, from 1.
+
+    Example:
+        >>> [round(smallest_gain(count), 2) for count in (20, 50, 100, 200, 400)]
+        [0.24, 0.16, 0.12, 0.09, 0.06]
+    """
+    level = alpha_of_attempt(alpha, attempt)
+    squared = (normal_quantile(1 - 2 * level) + normal_quantile(2 * _POWER - 1)) ** 2
+    return math.sqrt(squared * _CHANGED_ANSWERS / (submissions + squared))
+
+
+Part = Literal["train", "dev", "test"]
+"""What a submission is used for: an optimizer sees it, its candidates are compared by it, or it proves the gain."""
+
+SHARES: dict[Part, float] = {"train": 0.4, "dev": 0.2, "test": 0.4}
+
+
+def split_submissions(
+    answers: Mapping[str, Collection[str]], *, only_train: Collection[str] = (), seed: int = 0
+) -> dict[str, Part]:
+    """Split submissions 40/20/40 into train, dev and test, so that each part has its share of each answer.
+
+    Iterative stratification (Sechidis, Tsoumakas and Vlahavas 2011): the submissions with the rarest answer are
+    distributed first, each to the part that lacks most of them. The result depends on the digests and the seed, and not
+    on the order.
+
+    Args:
+        answers: For each submission, by its digest, people's answers, each with its criterion.
+        only_train: The submissions that must not be in dev or test.
+        seed: Which split.
+
+    Returns:
+        The part of each submission. The sizes of dev and test are exact shares of those that may be there.
+
+    Example:
+        >>> parts = split_submissions({f"{number}": ["MET"] for number in range(10)})
+        >>> sorted(parts.values())
+        ['dev', 'dev', 'test', 'test', 'test', 'test', 'train', 'train', 'train', 'train']
+    """
+
+    def rank(*parts: str) -> str:
+        return sha256("\n".join((str(seed), *parts)).encode()).hexdigest()
+
+    parts: dict[str, Part] = dict.fromkeys(only_train, "train")
+    left = sorted(set(answers).difference(only_train), key=rank)
+    room = _room(len(left), len(parts))
+    total = Counter(answer for digest in left for answer in set(answers[digest]))
+    share = {part: count / len(left) if left else 0.0 for part, count in room.items()}
+    lacking = {(part, answer): share[part] * count for part in room for answer, count in total.items()}
+
+    def need(part: Part, answer: str | None, digest: str) -> tuple[float, float, str]:
+        of_answer = 0.0 if answer is None else lacking[part, answer]
+        return of_answer, room[part] / share[part], rank(digest, part)
+
+    while left:
+        remaining = Counter(answer for digest in left for answer in set(answers[digest]))
+        rarest = min(remaining, key=lambda answer: (remaining[answer], answer), default=None)
+        for digest in [digest for digest in left if rarest is None or rarest in answers[digest]]:
+            open_parts: list[Part] = [part for part, places in room.items() if places]
+            needs = {part: need(part, rarest, digest) for part in open_parts}
+            part = max(open_parts, key=needs.__getitem__)
+            parts[digest] = part
+            room[part] -= 1
+            for answer in set(answers[digest]):
+                lacking[part, answer] -= 1
+        left = [digest for digest in left if digest not in parts]
+    return parts
+
+
+def _room(free: int, in_train: int) -> dict[Part, int]:
+    """Return how many of the free submissions belong to each part, if others are in train already."""
+    test = round(SHARES["test"] * free)
+    dev = round(SHARES["dev"] * free)
+    train = free - test - dev
+    # Submissions that must be in train take the place of others, which dev and test need more.
+    spare = min(train, in_train)
+    more_test = math.ceil(spare * SHARES["test"] / (SHARES["test"] + SHARES["dev"]))
+    return {"train": train - spare, "dev": dev + spare - more_test, "test": test + more_test}
+
+
+class LabelledQuestion(NamedTuple):
+    """A question that people have answered.
+
+    Attributes:
+        question: The question, as a judge gets it.
+        answer: The answer of most raters, in canonical form; never an abstention.
+        label: A label with this answer; one with a reason, if there is one.
+        is_random: Whether the question was drawn at random, so that its label can prove a gain.
+    """
+
+    question: Question
+    answer: str
+    label: LabelledJudgment
+    is_random: bool
+
+    @property
+    def submission(self) -> str:
+        """A digest of the submission: equal for those with the same query and response."""
+        return submission_digest(self.question.submission)
+
+    @property
+    def judgment(self) -> str:
+        """The digest of the judgment, as an aligned judge keeps it."""
+        return judgment_digest(self.question.submission, self.question.criterion)
+
+    def is_right(self, judgment: Judgment) -> bool:
+        """Whether a judge gives people's answer. An abstention is wrong: people could tell."""
+        return canonical_answer(self.question.criterion, judgment.verdict) == self.answer
+
+
+class LabelSets(NamedTuple):
+    """The labels of an alignment.
+
+    Attributes:
+        train: Those that the optimizer sees.
+        dev: Those by which its candidates are compared.
+        test: Those that prove the gain.
+        digest: A digest of all of them.
+        warnings: What was left out.
+    """
+
+    train: list[LabelledQuestion]
+    dev: list[LabelledQuestion]
+    test: list[LabelledQuestion]
+    digest: str
+    warnings: tuple[str, ...]
+
+    @property
+    def test_submissions(self) -> frozenset[str]:
+        """The digests of the submissions of the test set."""
+        return frozenset(item.submission for item in self.test)
+
+    @property
+    def test_digest(self) -> str:
+        """A digest of the labels of the test set."""
+        return digest_of(self.test)
+
+
+def submission_digest(submission: Submission) -> str:
+    """Return a digest of what makes two submissions the same to `judgment_digest`: query and response."""
+    return _digest([submission.query or "", submission.response.strip()])[:16]
+
+
+def digest_of(items: Iterable[LabelledQuestion]) -> str:
+    """Return a digest of questions with their answers, in any order."""
+    return _digest(sorted([item.judgment, item.answer] for item in items))
+
+
+def split_labels(labels: Iterable[LabelledJudgment], *, trained_on: Collection[str] = (), seed: int = 0) -> LabelSets:
+    """Find people's answer to each question, and split the questions by submission.
+
+    Dev and test have only labels that were drawn at random. Labels that people chose, or that were drawn by the judge's
+    verdict, over-represent some verdicts, so that a gain on them need not be one on what the judge sees: the optimizer
+    may train on them. They are used if their submission is in train, or has no other labels.
+
+    Args:
+        labels: The labels, of any number of raters.
+        trained_on: The digests of judgments that the judge was aligned with before: their submissions are in train.
+        seed: Which split.
+
+    Raises:
+        ValueError: There are too few labels, or all have the same answer.
+    """
+    questions, warnings = _questions(labels)
+    if not questions:
+        raise ValueError("`labels` has no answer of people to any question: there is nothing to align the judge with")
+    if len({item.answer for item in questions}) == 1:
+        raise ValueError(
+            f"all {len(questions):,} labels say {questions[0].answer!r}: a judge that always says so would agree with "
+            "all of them. Label more submissions, drawn at random, or draw them with "
+            "`choose_for_labels(..., by_verdict=True)` in addition"
+        )
+    drawn = {item.submission for item in questions if item.is_random}
+    known = {item.submission for item in questions if item.judgment in set(trained_on)}
+    answers: dict[str, list[str]] = {}
+    for item in questions:
+        if item.submission not in drawn or item.is_random:
+            text = f"{item.question.criterion.full_requirement}\n{item.answer}"
+            answers.setdefault(item.submission, []).append(text)
+    only_train = known | (set(answers) - drawn)
+    parts = split_submissions(answers, only_train=only_train, seed=seed)
+    by_part: dict[Part, list[LabelledQuestion]] = {part: [] for part in SHARES}
+    omitted = 0
+    for item in questions:
+        part = parts[item.submission]
+        if part == "train" or item.is_random:
+            by_part[part].append(item)
+        else:
+            omitted += 1
+    tested = len({item.submission for item in by_part["test"]})
+    if tested < FEWEST_SUBMISSIONS:
+        raise ValueError(
+            f"{len(drawn - known):,} submissions have labels that were drawn at random (`sampled` is 'random'). Of "
+            f"these, {tested:,} would prove a gain, and {FEWEST_SUBMISSIONS} are needed: label at least "
+            f"{round(FEWEST_SUBMISSIONS / SHARES['test'])}, drawn with `choose_for_labels`. A smaller test set hardly "
+            "shows even the gain of a judge that is right wherever the other is wrong"
+        )
+    if omitted:
+        warnings.append(
+            f"judgments left out because they were not drawn at random, and their submissions prove a gain: {omitted:,}"
+        )
+    if known:
+        warnings.append(
+            f"submissions that train the judge again, since it was aligned with them before: {len(known):,}"
+        )
+    return LabelSets(by_part["train"], by_part["dev"], by_part["test"], digest_of(questions), tuple(warnings))
+
+
+def _questions(labels: Iterable[LabelledJudgment]) -> tuple[list[LabelledQuestion], list[str]]:
+    """Return the questions with people's answers, in an order that depends on the texts alone, and what is left out."""
+    groups: dict[str, list[LabelledJudgment]] = {}
+    computed = 0
+    for label in labels:
+        if label.criterion.check is not None:
+            computed += 1
+        else:
+            groups.setdefault(_identity(label), []).append(label)
+    questions: list[LabelledQuestion] = []
+    undecided = abstained = 0
+    for _, group in sorted(groups.items()):
+        drawn = [label for label in group if label.sampled == "random"]
+        counting = labels_by_rater(drawn or group)
+        criterion = counting[0].criterion
+        answers = answers_of(criterion, counting)
+        answer = consensus_of(answers)
+        if answer is None:
+            undecided += 1
+        elif to_judgment(criterion, answer).value is None:
+            abstained += 1
+        else:
+            agreeing = [label for label, own in zip(counting, answers, strict=True) if own == answer]
+            label = min(agreeing, key=lambda label: (not label.reason.strip(), label.reason))
+            questions.append(LabelledQuestion(Question(label.submission, criterion), answer, label, bool(drawn)))
+    reasons: Mapping[str, int] = {
+        "people disagree, and no answer has most votes": undecided,
+        "people could not tell": abstained,
+        "a check decides the criterion, and no judge": computed,
+    }
+    return questions, [f"judgments left out because {reason}: {count:,}" for reason, count in reasons.items() if count]
+
+
+def _identity(label: LabelledJudgment) -> str:
+    """Return a digest of what a judge sees of a label: labels with the same are of one judgment."""
+    submission = label.submission
+    texts = (submission.query, submission.reference, submission.response, *submission.context)
+    parts: Sequence[object] = [*texts, criterion_inputs(Question(submission, label.criterion))]
+    return _digest(parts)
+
+
+def _digest(value: object) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]

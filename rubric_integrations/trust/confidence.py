@@ -1,0 +1,365 @@
+"""`reliability`: how often a judge is right at each confidence that it states, with figures and a diagram as SVG.
+
+A judge is calibrated if it is right in 90 % of the answers that it states with a confidence of 0.9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rubric_integrations._util.records import Record, data_frame, html_table
+from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
+from rubric_integrations.trust.matching import Match, RunLike, match_labels, read_rows
+from rubric_integrations.trust.panels import is_right
+from rubric_integrations.trust.statistics import Count, effective_size, estimate_clustered_rate, normal_quantile
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_SIZE = 220
+_MARGIN = 30
+
+
+def diagram(points: Sequence[tuple[float, Estimate]]) -> str:
+    """Draw confidence against accuracy: a point with its interval for each bin, and the line of perfect confidence.
+
+    Example:
+        >>> diagram([(0.9, Estimate(0.8, 0.6, 0.9, 20))]).count("<circle")
+        1
+    """
+    low, high = _x(0), _x(1)
+    parts = [
+        f'<svg width="{_SIZE}" height="{_SIZE}" role="img" aria-label="accuracy by confidence" '
+        'style="color:inherit" fill="none" stroke="currentColor" font-size="11">',
+        f'<rect x="{low}" y="{_y(1)}" width="{high - low}" height="{high - low}" stroke-opacity=".4"/>',
+        f'<line x1="{low}" y1="{_y(0)}" x2="{high}" y2="{_y(1)}" stroke-dasharray="4" stroke-opacity=".4"/>',
+        f'<text x="{low}" y="{_SIZE - 8}" stroke="none" fill="currentColor">confidence, 0 to 1</text>',
+        f'<text x="12" y="{_y(0)}" stroke="none" fill="currentColor" transform="rotate(-90 12 {_y(0)})">'
+        "accuracy, 0 to 1</text>",
+    ]
+    for confidence, accuracy in points:
+        if accuracy.value is None:
+            continue
+        x = _x(confidence)
+        if accuracy.low is not None and accuracy.high is not None:
+            parts.append(f'<line x1="{x}" y1="{_y(accuracy.low)}" x2="{x}" y2="{_y(accuracy.high)}"/>')
+        parts.append(f'<circle cx="{x}" cy="{_y(accuracy.value)}" r="3" fill="currentColor"/>')
+    return "".join([*parts, "</svg>"])
+
+
+def _x(value: float) -> float:
+    return round(_MARGIN + value * (_SIZE - 2 * _MARGIN), 1)
+
+
+def _y(value: float) -> float:
+    return round(_SIZE - _x(value), 1)
+
+
+_SHARES = tuple(share / 10 for share in range(1, 11))
+
+
+class ConfidenceBin(NamedTuple):
+    """The judgments with about the same confidence.
+
+    Attributes:
+        lowest: The lowest confidence of them, in [0, 1].
+        highest: The highest.
+        confidence: The mean confidence.
+        accuracy: The share of them on which people agree, with Jeffreys limits at the effective number of judgments.
+    """
+
+    lowest: float
+    highest: float
+    confidence: float
+    accuracy: Estimate
+
+    @property
+    def range(self) -> str:
+        """The confidences as text."""
+        return f"{self.lowest:.3g}" if self.lowest == self.highest else f"{self.lowest:.3g} to {self.highest:.3g}"
+
+
+class SelectivePoint(NamedTuple):
+    """The judgments that remain if those of less confidence go to people, or to a stronger judge.
+
+    Attributes:
+        threshold: The least confidence that is kept.
+        coverage: The share of the judgments that is kept.
+        accuracy: The share of these on which people agree.
+    """
+
+    threshold: float
+    coverage: float
+    accuracy: Estimate
+
+
+class StatedJudgment(NamedTuple):
+    """A judgment with its confidence.
+
+    Attributes:
+        row: The index of its row.
+        confidence: The confidence, in [0, 1].
+        right: Whether people give the same answer.
+        expected: The expected value of the judge's probabilities; None if it states none.
+        people: The value of people's answer.
+    """
+
+    row: int
+    confidence: float
+    right: bool
+    expected: float | None
+    people: float
+
+
+def state_judgment(match: Match, right: bool) -> StatedJudgment:
+    """Return a labelled judgment with its confidence, and whether people agree with it."""
+    judged = match.judged
+    return StatedJudgment(match.row, judged.confidence or 0.0, right, judged.expected_value, match.people_value or 0.0)
+
+
+def _counts(items: Sequence[StatedJudgment]) -> list[Count]:
+    of_rows: dict[int, list[bool]] = {}
+    for item in items:
+        of_rows.setdefault(item.row, []).append(item.right)
+    return [Count(sum(of_row), len(of_row)) for of_row in of_rows.values()]
+
+
+def accuracy_of(items: Sequence[StatedJudgment], level: float) -> Estimate:
+    """Estimate the share of right judgments."""
+    return estimate_clustered_rate(_counts(items), level)
+
+
+def estimate_loss(
+    items: Sequence[StatedJudgment], loss: Callable[[StatedJudgment, bool], float], level: float, *, least: float = 0.0
+) -> Estimate:
+    """Estimate the mean of what each judgment counts, which depends on whether it is right.
+
+    The mean is `a r + (1 - a) w`, with the accuracy a, and the means r of right and w of wrong judgments. Its interval
+    joins those of all three (MOVER, Zou and Donner 2008), so that it stays wide if few judgments are wrong.
+
+    Args:
+        items: The judgments.
+        loss: What a judgment counts if it is right, and if it is wrong.
+        level: The level of the interval.
+        least: The least that a judgment can count; the most is 1.
+    """
+    if not items:
+        return Estimate(None, None, None, 0)
+    accuracy = accuracy_of(items, level)
+    assert accuracy.value is not None and accuracy.low is not None and accuracy.high is not None  # noqa: PT018, S101
+    share = effective_size(_counts(items), level) / len(items)
+    means, within = [0.0, 0.0], 0.0
+    for outcome, weight in ((False, 1 - accuracy.value), (True, accuracy.value)):
+        losses = [loss(item, outcome) for item in items if item.right is outcome]
+        # Without such a judgment, those of the others stand for what it would count.
+        means[outcome] = float(np.mean(losses or [loss(item, outcome) for item in items]))
+        if len(losses) > 1:
+            within += weight**2 * float(np.var(losses, ddof=1)) / (len(losses) * share)
+    slope, variance = means[True] - means[False], normal_quantile(level) ** 2 * within
+    ends = sorted(((accuracy.low - accuracy.value) * slope, (accuracy.high - accuracy.value) * slope))
+    value = accuracy.value * means[True] + (1 - accuracy.value) * means[False]
+    low, high = value - math.sqrt(ends[0] ** 2 + variance), value + math.sqrt(ends[1] ** 2 + variance)
+    return Estimate(value, max(least, low), min(1.0, high), len(items))
+
+
+def overconfidence(item: StatedJudgment, right: bool) -> float:
+    """Return how much the confidence of a judgment exceeds 1 if it is right, and 0 if it is wrong."""
+    return item.confidence - right
+
+
+def squared_error(item: StatedJudgment, right: bool) -> float:
+    """Return the squared error of the confidence, for the Brier score."""
+    return (item.confidence - right) ** 2
+
+
+def expected_error(item: StatedJudgment, right: bool) -> float:
+    """Return the squared error of the expected value, if people's value is such that the judgment is right."""
+    people = item.people if right is item.right else 1 - item.people
+    return ((item.expected or 0.0) - people) ** 2
+
+
+def divide_by_confidence(stated: Sequence[StatedJudgment], bins: int) -> list[list[StatedJudgment]]:
+    """Divide judgments into bins of about the same size; those of equal confidence stay together."""
+    in_order = sorted(stated, key=lambda item: item.confidence)
+    ties = [list(group) for _, group in groupby(in_order, key=lambda item: item.confidence)]
+    if len(ties) <= bins:
+        return ties
+    divided: list[list[StatedJudgment]] = []
+    previous = -1
+    seen = 0
+    for group in ties:
+        # The bin in which the middle of the group lies.
+        place = min(bins - 1, int((seen + len(group) / 2) * bins / len(stated)))
+        seen += len(group)
+        if place == previous:
+            divided[-1] += group
+        else:
+            divided.append(list(group))
+        previous = place
+    return divided
+
+
+def make_bin(items: Sequence[StatedJudgment], level: float) -> ConfidenceBin:
+    """Make a bin of the reliability diagram."""
+    confidences = [item.confidence for item in items]
+    return ConfidenceBin(
+        min(confidences), max(confidences), sum(confidences) / len(confidences), accuracy_of(items, level)
+    )
+
+
+def accuracy_at_coverage(stated: Sequence[StatedJudgment], level: float) -> list[SelectivePoint]:
+    """Estimate the accuracy of the surest 10 %, 20 %, ... 100 %; one point for shares that ties make equal."""
+    confidences = np.sort([item.confidence for item in stated])[::-1]
+    needed = [int(np.ceil(share * len(stated) - 1e-9)) for share in _SHARES]
+    points: list[SelectivePoint] = []
+    for threshold in dict.fromkeys(float(confidences[count - 1]) for count in needed):
+        kept = [item for item in stated if item.confidence >= threshold]
+        points.append(SelectivePoint(threshold, len(kept) / len(stated), accuracy_of(kept, level)))
+    return points
+
+
+def auroc(stated: Sequence[StatedJudgment]) -> float | None:
+    """Compute how often a right judgment has a higher confidence than a wrong one; a tie counts as half."""
+    right = np.sort([item.confidence for item in stated if item.right])
+    wrong = np.sort([item.confidence for item in stated if not item.right])
+    if not right.size or not wrong.size:
+        return None
+    below = np.searchsorted(wrong, right, "left").sum()
+    not_above = np.searchsorted(wrong, right, "right").sum()
+    return float(below + not_above) / (2 * right.size * wrong.size)
+
+
+_COLUMNS = ("lowest", "highest", "mean confidence", "n", "accuracy")
+_FEW_ERRORS = 10
+
+
+class Reliability(Record):
+    """What a judge's confidence says about how often it is right.
+
+    Attributes:
+        accuracy: The share of the judgments on which people agree.
+        bins: The reliability diagram: for each confidence, or range of it, how often the judge is right.
+        overconfidence: The mean confidence less the accuracy: above 0, the judge claims more than it holds.
+        brier: The mean of (confidence - right)^2; 0 is perfect, and 0.25 is that of a confidence of 0.5 throughout.
+        expected_brier: The mean of (expected value - people's value)^2, where MET is 1; undefined if the judge states
+            no probabilities.
+        calibration_error: The mean distance of confidence and accuracy in the bins (ECE). It depends on the bins, and
+            with few judgments it is too large, even for a perfect confidence. None without a judgment.
+        auroc: How often a right judgment has a higher confidence than a wrong one, where a tie counts as half: 0.5 is
+            chance. None if all judgments are right, or all wrong.
+        selective: The accuracy of the surest 10 %, 20 %, ... 100 %. Judgments with equal confidence stay together.
+        n: The number of judgments that people and the judge decided.
+        without_confidence: How many more have no confidence.
+        warnings: What limits the figures.
+    """
+
+    accuracy: Estimate
+    bins: tuple[ConfidenceBin, ...]
+    overconfidence: Estimate
+    brier: Estimate
+    expected_brier: Estimate
+    calibration_error: float | None
+    auroc: float | None
+    selective: tuple[SelectivePoint, ...]
+    n: int
+    without_confidence: int
+    warnings: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """Return the figures as text, with a line for each bin and each coverage."""
+        lines = [f"accuracy {self.accuracy}, mean confidence less accuracy {self.overconfidence}"]
+        error, auroc = (
+            "undefined" if value is None else f"{value:.3f}" for value in (self.calibration_error, self.auroc)
+        )
+        lines.append(f"Brier score {self.brier}, calibration error {error}, AUROC {auroc}")
+        lines += [f"confidence {row.range}: accuracy {row.accuracy}" for row in self.bins]
+        lines += [
+            f"surest {row.coverage:.0%} (at least {row.threshold:.3g}): accuracy {row.accuracy}"
+            for row in self.selective
+        ]
+        return "\n".join([*lines, *self.warnings])
+
+    def to_dataframe(self) -> DataFrame:
+        """Return a pandas DataFrame with one row for each bin.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return data_frame([dict(zip(_COLUMNS, row, strict=True)) for row in self._rows()], _COLUMNS)
+
+    def _repr_html_(self) -> str:
+        rows = [[str(cell) if isinstance(cell, Estimate) else cell for cell in row] for row in self._rows()]
+        title = f"Confidence and accuracy of {self.n:,} judgments: Brier score {self.brier}"
+        points = [(row.confidence, row.accuracy) for row in self.bins]
+        return diagram(points) + html_table(title, _COLUMNS, rows)
+
+    def _rows(self) -> list[tuple[object, ...]]:
+        return [(row.lowest, row.highest, row.confidence, row.accuracy.n, row.accuracy) for row in self.bins]
+
+
+def reliability(run: RunLike, labels: Iterable[LabelledJudgment], *, bins: int = 5, level: float = 0.95) -> Reliability:
+    """Measure what the confidence of a judge says about how often it is right.
+
+    The judgments of one submission depend on each other: all intervals are those at the effective number of judgments.
+
+    Args:
+        run: A run of a judge with `confidence=True`: the path of a file that `grade --out` wrote, results of
+            `grade_many`, or reports.
+        labels: People's labels of a part of it, drawn at random.
+        bins: Into how many bins the confidences are divided, at least 1, with about as many judgments in each. If there
+            are no more different confidences, each has a bin of its own.
+        level: The level of the intervals.
+
+    Raises:
+        ChosenLabelsError: Labels were chosen by people.
+        ValueError: `bins` is less than 1, or no labelled judgment has a confidence.
+    """
+    if isinstance(bins, bool) or bins < 1:
+        raise ValueError(f"`bins` must be at least 1, got {bins!r}")
+    matches = match_labels(read_rows(run), labels).matches
+    random = [match for match in matches if match.is_random]
+    decided = [(match, right) for match in random if (right := is_right(match)) is not None]
+    stated = [state_judgment(match, right) for match, right in decided if match.judged.confidence is not None]
+    if not stated:
+        raise ValueError(
+            "no labelled judgment has a confidence: grade with `LMJudge(model, confidence=True)`, and draw labels at "
+            "random; one judge, and not a panel, states a confidence, on binary criteria"
+        )
+    expected = [item for item in stated if item.expected is not None]
+    in_bins = divide_by_confidence(stated, bins)
+    of_bins = [make_bin(items, level) for items in in_bins]
+    errors = sum(not item.right for item in stated)
+    warnings: list[str] = []
+    if len(random) < len(matches):
+        warnings.append(
+            f"{len(matches) - len(random):,} labelled judgments are left out: they were drawn by the judge's verdict, "
+            "and have more of the rare verdicts than the run"
+        )
+    rarer = min(errors, len(stated) - errors)
+    if rarer < _FEW_ERRORS:
+        kind = "wrong" if rarer == errors else "right"
+        warnings.append(
+            f"only {rarer:,} of {len(stated):,} judgments are {kind}: label more to see what confidence tells"
+        )
+    return Reliability(
+        accuracy=accuracy_of(stated, level),
+        bins=tuple(of_bins),
+        overconfidence=estimate_loss(stated, overconfidence, level, least=-1.0),
+        brier=estimate_loss(stated, squared_error, level),
+        expected_brier=estimate_loss(expected, expected_error, level),
+        calibration_error=sum(
+            len(items) * abs(row.confidence - (row.accuracy.value or 0.0))
+            for items, row in zip(in_bins, of_bins, strict=True)
+        )
+        / len(stated),
+        auroc=auroc(stated),
+        selective=tuple(accuracy_at_coverage(stated, level)),
+        n=len(stated),
+        without_confidence=len(decided) - len(stated),
+        warnings=tuple(warnings),
+    )

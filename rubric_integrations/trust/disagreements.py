@@ -1,0 +1,245 @@
+"""The criteria that annotators and the judge read differently, in which direction, and the clearest cases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rubric_integrations._util.records import Record, html_table
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
+from rubric_integrations.submission.submission import Submission
+from rubric_integrations.trust.comparison import holm
+from rubric_integrations.trust.matching import Match, RunLike, count_verdicts, group_matches, match_labels, read_rows
+from rubric_integrations.trust.measure import measure_criterion
+from rubric_integrations.trust.statistics import difference_p_value, mcnemar_p_value
+
+_SHOWN_CHARACTERS = 160
+
+
+class Direction(NamedTuple):
+    """One way in which people and the judge differ: counts of labels, which nothing weights.
+
+    Attributes:
+        people: People's answer.
+        judge: The judge's answer.
+        times: How often the answers are these.
+        of: How often people give this answer; for a scale, the number of all judgments.
+        is_order: Whether the answers are the words `higher` and `lower`, for numbers on a scale.
+    """
+
+    people: str
+    judge: str
+    times: int
+    of: int
+    is_order: bool = False
+
+    def __str__(self) -> str:
+        if self.is_order:
+            return f"people rate {self.people} than the judge: {self.times:,} of {self.of:,}"
+        return f"people say {self.people} where the judge says {self.judge}: {self.times:,} of {self.of:,}"
+
+
+class Disagreement(Record):
+    """A judgment on which people and the judge differ.
+
+    Attributes:
+        id: The id of the row in the run.
+        submission: What was judged.
+        people: The answer that most raters gave.
+        judge: The judge's answer.
+        raters: How many people labelled the judgment.
+        unanimous: Whether all of them gave the same answer.
+        confidence: The judge's confidence, in [0, 1]; None if it states none.
+        judge_reason: The judge's reason.
+        people_reasons: People's reasons, as far as they gave any.
+    """
+
+    id: str
+    submission: Submission
+    people: str
+    judge: str
+    raters: int
+    unanimous: bool
+    confidence: float | None
+    judge_reason: str
+    people_reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        raters = f" ({self.raters} raters{', all alike' if self.unanimous else ''})" if self.raters > 1 else ""
+        lines = [f"{self.id}: people say {self.people}{raters}, the judge says {self.judge}"]
+        lines.append(f"  response: {shorten(self.submission.response)}")
+        lines += [f"  people: {shorten(reason)}" for reason in self.people_reasons]
+        lines += [f"  judge: {shorten(self.judge_reason)}"] if self.judge_reason else []
+        return "\n".join(lines)
+
+
+class CriterionDisagreements(Record):
+    """How people and the judge differ on one criterion.
+
+    Attributes:
+        name: The criterion's name in the results of a run.
+        criterion: The criterion.
+        n: How many labelled judgments people and the judge decided or abstained from.
+        differ: On how many of them the answers differ.
+        kappa: Agreement beyond chance.
+        bias: The judge's mean value minus people's.
+        p_value: Of the bias: McNemar's mid-p for a binary criterion, a paired t-test for others. None if it is
+            undefined, and for labels that were drawn by the judge's verdict.
+        adjusted: The p-value after Holm's correction for all criteria.
+        is_biased: Whether it is sure that the judge leans to one side: the adjusted p-value is below 1 - `level`.
+        directions: The ways in which the answers differ, the most frequent first.
+        examples: The clearest disagreements, the clearest first.
+    """
+
+    name: str
+    criterion: Criterion
+    n: int
+    differ: int
+    kappa: Estimate
+    bias: Estimate
+    p_value: float | None
+    adjusted: float | None
+    is_biased: bool
+    directions: tuple[Direction, ...]
+    examples: tuple[Disagreement, ...]
+
+    def summary(self) -> str:
+        """Return the differences as text, with the clearest disagreements; long texts are cut."""
+        sure = f", p = {self.adjusted:.2g} (Holm)" if self.adjusted is not None else ""
+        lines = [f"{self.name}: {self.differ:,} of {self.n:,} differ, kappa {self.kappa}, bias {self.bias}{sure}"]
+        lines += [f"  {direction}" for direction in self.directions]
+        return "\n".join([*lines, *(f"  {line}" for example in self.examples for line in str(example).splitlines())])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (example.id, example.people, example.judge, shorten(example.submission.response),
+             " / ".join(map(shorten, example.people_reasons)), shorten(example.judge_reason))
+            for example in self.examples
+        ]  # fmt: skip
+        title = f"{self.name}: {'; '.join(map(str, self.directions)) or 'no difference'}"
+        return html_table(title, ["row", "people", "judge", "response", "people's reasons", "judge's reason"], rows)
+
+
+def shorten(text: str, characters: int = _SHOWN_CHARACTERS) -> str:
+    r"""Write a text in one line, and replace its end if it is long.
+
+    Example:
+        >>> shorten("one\ntwo three", 7)
+        'one two…'
+    """
+    # A text may have a megabyte without white space, or of nothing else.
+    line = " ".join(text[: 4 * characters].split())
+    return line if len(line) <= characters and len(text) <= 4 * characters else f"{line[:characters].rstrip()}…"
+
+
+def find_disagreements(
+    run: RunLike, labels: Iterable[LabelledJudgment], *, examples: int = 5, level: float = 0.95
+) -> list[CriterionDisagreements]:
+    """Find which criteria people and the judge read differently.
+
+    Criteria on which the judge surely leans to one side come first, then those of the lowest kappa.
+
+    Args:
+        run: The run that was labelled: the path of a file that `grade --out` wrote, results of `grade_many`, or
+            reports.
+        labels: People's labels of a part of it, drawn at random or by the judge's verdict.
+        examples: The most disagreements that are shown of each criterion, at least 0: first those on which several
+            raters agree, then those on which the judge is sure, then those of which the answers are far apart.
+        level: The level of the intervals, and of the test.
+
+    Raises:
+        ChosenLabelsError: Labels were chosen by people.
+        ValueError: `examples` is negative.
+    """
+    if isinstance(examples, bool) or examples < 0:
+        raise ValueError(f"`examples` must be at least 0, got {examples!r}")
+    rows = read_rows(run)
+    groups = group_matches(match_labels(rows, labels).matches)
+    p_values = {name: _p_value(matches) for name, matches in groups.items()}
+    adjusted = holm({name: p_value for name, p_value in p_values.items() if p_value is not None})
+    results: list[CriterionDisagreements] = []
+    for name, matches in groups.items():
+        is_random = all(match.is_random for match in matches)
+        figures = measure_criterion(matches, None if is_random else count_verdicts(rows, matches[0]), level)
+        answered = [match for match in matches if match.judged.was_judged and match.consensus is not None]
+        differing = [match for match in answered if match.judge_answer != match.consensus]
+        results.append(
+            CriterionDisagreements(
+                name=name,
+                criterion=matches[0].criterion,
+                n=len(answered),
+                differ=len(differing),
+                kappa=figures.kappa,
+                bias=figures.bias,
+                p_value=p_values[name],
+                adjusted=adjusted.get(name),
+                is_biased=name in adjusted and adjusted[name] < 1 - level,
+                directions=tuple(_directions(answered)),
+                examples=tuple(_describe(match, rows) for match in sorted(differing, key=_clearness)[:examples]),
+            )
+        )
+    return sorted(results, key=_order)
+
+
+def _order(row: CriterionDisagreements) -> tuple[bool, float, float]:
+    kappa = 1.0 if row.kappa.value is None else row.kappa.value
+    return not row.is_biased, (row.adjusted or 0.0) if row.is_biased else 0.0, kappa if row.differ else 2.0
+
+
+def _p_value(matches: Sequence[Match]) -> float | None:
+    if not all(match.is_random for match in matches):
+        return None
+    differences = [
+        match.judged.value - match.people_value
+        for match in matches
+        if match.judged.value is not None and match.judge_answer is not None and match.people_value is not None
+    ]
+    if matches[0].criterion.kind == "binary":
+        return mcnemar_p_value(sum(d > 0 for d in differences), sum(d < 0 for d in differences))
+    return difference_p_value(differences)
+
+
+def _directions(answered: Sequence[Match]) -> list[Direction]:
+    if answered and answered[0].criterion.kind == "scaled":
+        return _orders(answered)
+    pairs = Counter((match.consensus or "", match.judge_answer or "") for match in answered)
+    people = Counter(match.consensus or "" for match in answered)
+    return [Direction(*pair, times, people[pair[0]]) for pair, times in pairs.most_common() if pair[0] != pair[1]]
+
+
+def _orders(answered: Sequence[Match]) -> list[Direction]:
+    """Count how often people rate higher, and lower, than the judge."""
+    values = [(match.people_value, match.judged.value) for match in answered]
+    decided = [(own, other) for own, other in values if own is not None and other is not None]
+    higher, lower = sum(own > other for own, other in decided), sum(own < other for own, other in decided)
+    directions = [
+        Direction("higher", "lower", higher, len(decided), is_order=True),
+        Direction("lower", "higher", lower, len(decided), is_order=True),
+    ]
+    return sorted((row for row in directions if row.times), key=lambda row: -row.times)
+
+
+def _clearness(match: Match) -> tuple[bool, int, float, float]:
+    """Return the sort key by which the clearest disagreements come first."""
+    is_shared = len(match.labels) > 1 and len(set(match.answers)) == 1
+    confidence = match.judged.confidence
+    apart = abs((match.judged.value or 0.0) - (match.people_value or 0.0))
+    return not is_shared, -len(match.labels), -(-1.0 if confidence is None else confidence), -apart
+
+
+def _describe(match: Match, rows: Sequence[GradedRow]) -> Disagreement:
+    row = rows[match.row]
+    return Disagreement(
+        id=row.id,
+        submission=row.submission or match.labels[0].submission,
+        people=match.consensus or "",
+        judge=match.judge_answer or "",
+        raters=len(match.labels),
+        unanimous=len(set(match.answers)) == 1,
+        confidence=match.judged.confidence,
+        judge_reason=match.judged.reason,
+        people_reasons=tuple(label.reason for label in match.labels if label.reason.strip()),
+    )

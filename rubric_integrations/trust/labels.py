@@ -1,0 +1,385 @@
+"""Reads human labels from a file or from the rows of a run, and finds the criterion and the submission of each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
+
+from rubric_integrations._util.json import read_json_lines
+from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.scoring.judgment import to_judgment
+from rubric_integrations.scoring.labels import LabelledJudgment, Sampled
+from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
+from rubric_integrations.submission.files import UNSUPPORTED, CsvError, read_csv
+from rubric_integrations.submission.inputs import fold
+from rubric_integrations.submission.submission import Submission, error_line
+from rubric_integrations.trust.matching import RunLike, is_run, read_rows
+
+FIELDS = (
+    "id", "criterion", "verdict", "rater", "reason", "sampled", "judged", "blind", "requirement", "submission",
+    "response", "query",
+)  # fmt: skip
+"""The names of the fields of a label."""
+
+# The judge's answer, as report pages of earlier versions call it.
+_EARLIER_NAMES = {"was": "judged"}
+
+
+class LabelsError(ValueError):
+    """Raised if labels cannot be read, or do not belong to the rubric or the run."""
+
+
+class LabelLine(NamedTuple):
+    """The fields of one label.
+
+    Attributes:
+        place: Where it is, for errors.
+        fields: Its fields, without empty ones.
+    """
+
+    place: str
+    fields: Mapping[str, Any]
+
+
+def read_label_file(path: Path) -> Iterator[LabelLine]:
+    """Yield the labels of a file; lines without a verdict are skipped with a warning.
+
+    Raises:
+        LabelsError: The file cannot be read, or has no label.
+    """
+    read_lines = _read_csv if path.suffix.lower() in (".csv", ".tsv") else _read_json
+    count = unlabelled = 0
+    try:
+        for number, record in read_lines(path):
+            count += 1
+            fields = _known_fields(record)
+            if "verdict" in fields:
+                yield LabelLine(f"{path}:{number}", fields)
+            elif "verdict" in {fold(name) for name in record}:
+                unlabelled += 1
+            else:
+                raise LabelsError(f"{path}:{number}: is no label: it has no `verdict`")
+    except OSError as error:
+        raise LabelsError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        remedy = UNSUPPORTED.get(path.suffix.lower(), "save it as UTF-8")
+        raise LabelsError(f"{path}: is not text (byte {error.start}): {remedy}") from None
+    if count == unlabelled:
+        lines = "none of its lines has a `verdict`" if count else "it is empty"
+        raise LabelsError(f"{path}: has no labels: {lines}; label some judgments, or name another file")
+    if unlabelled:
+        warnings.warn(
+            f"{path}: {unlabelled:,} of {count:,} lines have no `verdict` and are skipped: if they were the difficult "
+            "ones, the others are no random part of the run any more",
+            stacklevel=3,
+        )
+
+
+def labels_of_rows(rows: Sequence[GradedRow], sampled: Sampled | None = None) -> Iterator[LabelLine]:
+    """Yield the labels that the rows of a run bring; those in a list of answers are of different raters.
+
+    They are `blind`, because they were there before the judge answered.
+
+    Args:
+        rows: The rows.
+        sampled: How the judgments were drawn. By default, labels that cover each judgment of every criterion that has
+            any, in all rows, are `random`, because nothing was chosen; others are `chosen`.
+
+    Raises:
+        LabelsError: No row brings labels.
+    """
+    answers = [_answers_of(row) for row in rows]
+    labelled = {name for of_row in answers for name in of_row}
+    if not labelled:
+        raise LabelsError(
+            "the run has no labels: its rows have no `labels`, which are people's answers by the name of the criterion"
+        )
+    judged = [_judged_names(row.report) for row in rows]
+    is_census = all(
+        bool(of_row) and names & labelled <= of_row.keys()
+        for of_row, names in zip(answers, judged, strict=True)
+        if names
+    )
+    drawn: Sampled = sampled or ("random" if is_census else "chosen")
+    for row, of_row in zip(rows, answers, strict=True):
+        for name, of_raters in of_row.items() if row.submission else ():
+            for rater, verdict in of_raters.items():
+                fields = {"criterion": name, "verdict": verdict, "submission": row.submission, "sampled": drawn}
+                fields["blind"] = True  # the row had its labels before the judge answered
+                yield LabelLine(f"row {row.id!r}", {"id": row.id} | fields | ({"rater": rater} if rater else {}))
+
+
+def _answers_of(row: GradedRow) -> dict[str, dict[str, Any]]:
+    """Return the answers of a row that are not empty: by criterion, and by rater, who is "" for a single answer."""
+    answers: dict[str, dict[str, Any]] = {}
+    for name, value in (row.labels or {}).items():
+        of_raters = cast("list[Any]", value) if isinstance(value, list) else [value]
+        known = {str(number): answer for number, answer in enumerate(of_raters, start=1) if not _is_empty(answer)}
+        if known:
+            answers[name] = known if isinstance(value, list) else {"": value}
+    return answers
+
+
+def _judged_names(report: EvaluationReport | None) -> set[str]:
+    entries = report.criteria if report else ()
+    return {entry.name for entry in entries if entry.was_judged}
+
+
+def _known_fields(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not empty, by the names that they have here."""
+    fields: dict[str, Any] = {}
+    for name, value in record.items():
+        known = _EARLIER_NAMES.get(fold(name), fold(name))
+        if known in FIELDS and not _is_empty(value):
+            fields[known] = value
+    return fields
+
+
+def _is_empty(value: object) -> bool:
+    """Whether a value is None, NaN or a text without a visible character."""
+    return value is None or value != value or (isinstance(value, str) and not value.strip())  # noqa: PLR0124
+
+
+def _read_json(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    try:
+        for number, value in read_json_lines(path):
+            if not isinstance(value, dict):
+                raise LabelsError(f"{path}:{number}: is {type(value).__name__}, not a label: write one object a line")
+            yield number, cast("dict[str, Any]", value)
+    except (LabelsError, UnicodeDecodeError):
+        raise
+    except ValueError as error:
+        raise LabelsError(f"{error}: name a file of labels, which has one JSON object per line") from None
+
+
+def _read_csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    try:
+        for record in read_csv(path, _find_problem):
+            if record.error:
+                raise LabelsError(f"{path}:{record.line}: {record.error}")
+            yield record.line, record.fields
+    except CsvError as error:
+        raise LabelsError(f"{path}: {error}") from None
+
+
+def _find_problem(names: Sequence[str]) -> str | None:
+    folded = {fold(name) for name in names}
+    missing = next((name for name in ("criterion", "verdict") if name not in folded), None)
+    return None if missing is None else f"has no column `{missing}`; its columns are {list(names)[:20]!r}"
+
+
+class CriteriaOfLabels(Protocol):
+    """Finds the criteria that labels name."""
+
+    def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
+        """Return the criterion of a name.
+
+        Args:
+            name: The criterion's name in the rubric.
+            requirement: Its words when it was labelled; None if the label does not have them.
+            row_id: The id of the row; None if the label does not have it.
+
+        Raises:
+            LabelsError: There is no such criterion, or it has other words.
+        """
+        ...
+
+
+class RubricCriteria:
+    """The criteria of a rubric."""
+
+    def __init__(self, rubric: Rubric):
+        words = [criterion.requirement for criterion in rubric.criteria]
+        # Where words occur twice, only the name tells which judgment a label is about.
+        self._criteria = {
+            key: criterion if words.count(criterion.requirement) == 1 else criterion.model_copy(update={"name": key})
+            for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)
+        }
+
+    def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
+        """Return the criterion of a name in the rubric."""
+        criterion = self._criteria.get(name)
+        if criterion is None:
+            raise LabelsError(f"the rubric has no criterion {name!r}; it has {list(self._criteria)[:20]!r}")
+        if requirement not in (None, criterion.requirement, criterion.full_requirement):
+            raise _other_words(name, requirement, criterion.requirement, "rubric")
+        return criterion
+
+
+class LabelledRows:
+    """The criteria and the submissions of a run that was labelled."""
+
+    def __init__(self, rows: Sequence[GradedRow]):
+        self._rows: dict[str, list[GradedRow]] = {}
+        self._entries: dict[str, dict[str, CriterionReport]] = {}
+        for row in rows:
+            self._rows.setdefault(row.id, []).append(row)
+            for entry in row.report.criteria if row.report else ():
+                self._entries.setdefault(entry.name, {}).setdefault(entry.requirement, entry)
+
+    def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
+        """Return the criterion of a name in a row, or in the whole run if it is the same in all rows."""
+        of_row = [row.report.criteria for row in self._rows.get(row_id or "", []) if row.report]
+        if of_row:
+            known = list(dict.fromkeys(entry.name for entries in of_row for entry in entries))
+            entries = {entry.requirement: entry for entries in of_row for entry in entries if entry.name == name}
+        else:
+            known, entries = list(self._entries), self._entries.get(name, {})
+        where = f"row {row_id!r} of the run" if of_row else "run"
+        if not entries:
+            raise LabelsError(f"the {where} has no criterion {name!r}; it has {known[:20]!r}")
+        if requirement is None and len(entries) > 1:
+            raise LabelsError(
+                f"the run has {len(entries):,} different criteria {name!r}, and the label has no `id` of a row in it: "
+                "add the `id`, or the `requirement`"
+            )
+        entry = next(iter(entries.values())) if requirement is None else entries.get(requirement)
+        if entry is None:
+            raise _other_words(name, requirement, next(iter(entries)), where)
+        return entry.to_criterion()
+
+    def find_submission(self, row_id: str | None, own: Submission | None) -> Submission | None:
+        """Return the submission of a row, as the run has it; what the label itself has if the run has another.
+
+        Args:
+            row_id: The id of the row; None if the label does not have it.
+            own: What the label has, which may lack parts such as the context; None if it has nothing.
+
+        Raises:
+            LabelsError: The label has nothing, and the run has no such row, or several.
+        """
+        submissions = [row.submission for row in self._rows.get(row_id or "", []) if row.submission]
+        if own is not None:
+            return next((each for each in submissions if _text_of(each) == _text_of(own)), own)
+        if row_id is not None and not submissions:
+            raise LabelsError(
+                f"is about the row {row_id!r}, which the run does not have: name the run that was labelled"
+            )
+        if len({each.model_dump_json() for each in submissions}) > 1:
+            raise LabelsError(f"is about the row {row_id!r}, and the run has several with this id: add the `response`")
+        return submissions[0] if submissions else None
+
+
+def _other_words(name: str, requirement: str | None, now: str, where: str) -> LabelsError:
+    return LabelsError(
+        f"the requirement of `{name}` was {requirement!r} when it was labelled, and is {now!r} in the {where}: label "
+        "it again, since an answer to other words says nothing about these"
+    )
+
+
+def _text_of(submission: Submission) -> str:
+    # Programs that edit tables change the line breaks within a cell.
+    return submission.response.replace("\r\n", "\n").strip()
+
+
+def read_labels(
+    source: str | Path | RunLike,
+    rubric: RubricLike | RunLike | None = None,
+    *,
+    run: RunLike | None = None,
+    sampled: Sampled | None = None,
+) -> list[LabelledJudgment]:
+    r"""Read people's labels from a file, or those that the rows of a run bring.
+
+    A file has one label a line, as JSON (which report pages export) or as CSV, with these fields: `criterion` (its name
+    in the rubric) and `verdict`; and optionally `id` (of the row), `rater`, `reason`, `sampled`, `judged` (the judge's
+    answer at the time), `blind`, `requirement`, and what was judged: `submission`, or `response` and `query`. Names are
+    compared without regard to case. A line without a verdict is skipped, and so is a last line that was cut off.
+
+    Several raters may label one judgment. If one rater labels it twice, the later label counts, with the `sampled` of
+    the earlier one if that was drawn; labels without `rater` are taken to be from one person.
+
+    Args:
+        source: The path of a file of labels. Or a run whose rows have people's answers as `labels`: the path of a file
+            that `grade --out` wrote, or results of `grade_many`.
+        rubric: The rubric of the labels, or in its place the run that was labelled, which has the criteria of each row;
+            None if `source` is the run. A label with other words than the criterion is refused.
+        run: The run that was labelled, if a rubric is passed, too. A label without a submission gets it from the run by
+            its `id`.
+        sampled: How the judgments were drawn that these labels are about, where labels do not say it. By default
+            `chosen`; and `random` for labels of the rows of a run, if they cover every judgment of the same criteria,
+            since nothing was chosen there.
+
+    Raises:
+        LabelsError: The file cannot be read, or a line is not a label for this rubric or run.
+        RubricError: The rubric is invalid.
+        RunFileError: The file of a run cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> text = "criterion,verdict,rater,sampled,response\nc1,MET,Ana,random,It is 42."
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "labels.csv")
+        ...     path.write_text(text) and None
+        ...     [label] = read_labels(path, [{"requirement": "Says 42"}])
+        >>> label.verdict, label.rater, label.sampled
+        ('MET', 'Ana', 'random')
+    """
+    if rubric is not None and is_run(rubric):
+        run, rubric = cast("RunLike", rubric), None
+    if is_run(source):
+        of_rows = read_rows(source)
+        lines = labels_of_rows(of_rows, sampled)
+        rows = LabelledRows(of_rows if run is None else read_rows(run))
+    else:
+        lines = read_label_file(Path(cast("str | Path", source)))
+        rows = None if run is None else LabelledRows(read_rows(run))
+    criteria = rows if rubric is None else RubricCriteria(as_rubric(cast("RubricLike", rubric)))
+    if criteria is None:
+        raise TypeError("`rubric` is None: pass the rubric of the labels, or the run that was labelled")
+    labels: dict[tuple[object, ...], LabelledJudgment] = {}
+    repeated: list[str] = []
+    for place, fields in lines:
+        label = _to_label(place, fields if sampled is None else {"sampled": sampled, **fields}, criteria, rows)
+        key = (label.id, label.submission.model_dump_json(), label.criterion.full_requirement, label.rater)
+        earlier = labels.pop(key, None)
+        if earlier is not None:
+            repeated.append(place)
+        labels[key] = label.replacing(earlier)
+    if repeated:
+        warnings.warn(
+            f"{repeated[0]}: the same rater has labelled a judgment before, here and {len(repeated) - 1:,} times more: "
+            "the later label counts; if several people labelled it, give each label its `rater`",
+            stacklevel=2,
+        )
+    return list(labels.values())
+
+
+def _to_label(
+    place: str, fields: Mapping[str, Any], criteria: CriteriaOfLabels, rows: LabelledRows | None
+) -> LabelledJudgment:
+    others = {name: fields[name] for name in ("rater", "reason", "sampled", "judged", "blind") if name in fields}
+    row_id, requirement = (str(fields[name]) if name in fields else None for name in ("id", "requirement"))
+    row_id = row_id.strip() if row_id else None
+    try:
+        if "criterion" not in fields:
+            raise LabelsError("is no label: it has no `criterion`")
+        submission = _own_submission(fields)
+        if rows is not None:
+            submission = rows.find_submission(row_id, submission)
+        if submission is None:
+            raise LabelsError(
+                "is no label: it has no `submission` and no `response`: add one, or the `id` of the row, and pass the "
+                "run that was labelled"
+            )
+        criterion = criteria.find_criterion(str(fields["criterion"]).strip(), requirement, row_id)
+        verdict = to_judgment(criterion, fields["verdict"]).verdict
+        return LabelledJudgment(submission=submission, criterion=criterion, verdict=verdict, id=row_id, **others)
+    except LabelsError as error:
+        raise LabelsError(f"{place}: {error}") from None
+    except (ValueError, TypeError) as error:
+        problem = error_line(error)
+        if criteria is rows and "is no verdict" in problem:
+            problem += "; if the criterion has options, and the run is from an earlier version, pass the rubric, too"
+        raise LabelsError(f"{place}: is not a label for this rubric: {problem}") from None
+
+
+def _own_submission(fields: Mapping[str, Any]) -> Submission | None:
+    if "submission" in fields:
+        return Submission.model_validate(fields["submission"])
+    return Submission(response=fields["response"], query=fields.get("query")) if "response" in fields else None

@@ -1,0 +1,440 @@
+"""Matches human labels with the judgments of a run, and makes the table of both answers to one criterion.
+
+The rows of a table are human answers and its columns the judge's. A table has counts, or weighted counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import GradedRow, RunFile, is_run_file, read_run
+from rubric_integrations.runs.summary import Graded
+from rubric_integrations.scoring.judgment import to_judgment
+from rubric_integrations.scoring.labels import LabelledJudgment
+from rubric_integrations.scoring.report import NOT_APPLICABLE, CriterionReport, EvaluationReport
+from rubric_integrations.submission.submission import Submission
+from rubric_integrations.trust.statistics import Matrix
+
+_Parts = tuple[str, ...]
+# A label may lack these; the report page, for example, exports no documents.
+_OPTIONAL_PARTS = ("query", "reference", "context")
+
+
+def _parts_of(submission: Submission) -> _Parts:
+    """Return the names of what makes two submissions the same to a reader, as far as a submission has it."""
+    return ("response", *(name for name in _OPTIONAL_PARTS if getattr(submission, name)))
+
+
+def _text_of(submission: Submission, parts: _Parts) -> tuple[object, ...]:
+    values = (getattr(submission, name) for name in parts)
+    # Programs that edit tables change the line breaks within a cell.
+    return tuple(value.replace("\r\n", "\n").strip() if isinstance(value, str) else value for value in values)
+
+
+def may_be(submission: Submission | None, labelled: Submission) -> bool:
+    """Whether a row's submission is the labelled one, as far as the label has it; also if the row has none."""
+    parts = _parts_of(labelled)
+    return submission is None or _text_of(submission, parts) == _text_of(labelled, parts)
+
+
+class RowsByText:
+    """The rows of a run by what their submissions say."""
+
+    def __init__(self, rows: Sequence[GradedRow]):
+        self._submissions = [(index, row.submission) for index, row in enumerate(rows) if row.submission is not None]
+        # Made for each set of parts that a label has: a few of eight.
+        self._first: dict[_Parts, dict[tuple[object, ...], int | None]] = {}
+
+    def find(self, submission: Submission) -> int | None:
+        """Return the index of the first row with the same submission; None without one, or if several may be meant."""
+        parts = _parts_of(submission)
+        if parts not in self._first:
+            self._first[parts] = self._index(parts)
+        return self._first[parts].get(_text_of(submission, parts))
+
+    def _index(self, parts: _Parts) -> dict[tuple[object, ...], int | None]:
+        first: dict[tuple[object, ...], int | None] = {}
+        whole: dict[tuple[object, ...], tuple[object, ...]] = {}
+        for index, submission in self._submissions:
+            key, everything = _text_of(submission, parts), _text_of(submission, ("response", *_OPTIONAL_PARTS))
+            first.setdefault(key, index)
+            if whole.setdefault(key, everything) != everything:
+                first[key] = None
+        return first
+
+
+class ChosenLabelsError(ValueError):
+    """Raised if all labels were chosen by people, so that they say nothing about how often the judge is right."""
+
+
+class Match(NamedTuple):
+    """One judgment of a run that people labelled.
+
+    Attributes:
+        row: The index of its row in the run.
+        criterion: The criterion.
+        judged: The judge's answer.
+        labels: The label of each rater; if one labelled it twice, the later label.
+    """
+
+    row: int
+    criterion: Criterion
+    judged: CriterionReport
+    labels: tuple[LabelledJudgment, ...]
+
+    @property
+    def answers(self) -> list[str]:
+        """The raters' answers in canonical form, abstentions included."""
+        return answers_of(self.criterion, self.labels)
+
+    @property
+    def judge_answer(self) -> str | None:
+        """The judge's answer in canonical form; None if the judge failed, or was not asked."""
+        verdict = self.judged.verdict
+        return None if verdict is None or self.judged.error is not None else canonical_answer(self.criterion, verdict)
+
+    @property
+    def people_value(self) -> float | None:
+        """The value of the consensus, in [0, 1]; None for an abstention, and without a consensus."""
+        return None if self.consensus is None else to_judgment(self.criterion, self.consensus).value
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the judgment was drawn at random, and not by the judge's verdict."""
+        return all(label.sampled == "random" for label in self.labels)
+
+    @property
+    def consensus(self) -> str | None:
+        """The answer that most raters gave; None if several answers are equally frequent."""
+        return consensus_of(self.answers)
+
+
+class Matches(NamedTuple):
+    """The labels of a run.
+
+    Attributes:
+        matches: The judgments with labels, in the order of the run.
+        unmatched: The labels of which the run has no judgment.
+        chosen: Those that are about a judgment and are left out, because people chose it.
+        trained_on: Those that are left out, because the judge was aligned with them.
+    """
+
+    matches: list[Match]
+    unmatched: list[LabelledJudgment]
+    chosen: list[LabelledJudgment]
+    trained_on: list[LabelledJudgment]
+
+    @property
+    def labels(self) -> list[LabelledJudgment]:
+        """The labels that count."""
+        return [label for match in self.matches for label in match.labels]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What limits figures of these labels: how many are left out, and how many may not be blind."""
+        warnings = [chosen_warning(len(self.chosen))] if self.chosen else []
+        if self.trained_on:
+            warnings.append(
+                f"the judge was aligned with {len(self.trained_on):,} of the labels: they say nothing about it, and "
+                "are left out"
+            )
+        labels = self.labels
+        if seen := sum(not label.blind for label in labels):
+            warnings.append(
+                f"{seen:,} of {len(labels):,} labels are not marked as blind: people who see the judge's answer tend "
+                "to agree with it"
+            )
+        return warnings
+
+
+def answers_of(criterion: Criterion, labels: Iterable[LabelledJudgment]) -> list[str]:
+    """Return raters' answers to a criterion in canonical form, abstentions included."""
+    return [canonical_answer(criterion, to_judgment(criterion, label.verdict).verdict) for label in labels]
+
+
+def consensus_of(answers: Sequence[str]) -> str | None:
+    """Return the answer that most raters gave; None if several answers are equally frequent."""
+    counts = Counter(answers).most_common(2)
+    return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
+
+
+def labels_by_rater(labels: Iterable[LabelledJudgment]) -> tuple[LabelledJudgment, ...]:
+    """Return the labels of one judgment that count: of each rater the last one; labels without a rater all count."""
+    of_raters: dict[str | int, LabelledJudgment] = {}
+    for number, label in enumerate(labels):
+        rater = number if label.rater is None else label.rater
+        of_raters[rater] = label.replacing(of_raters.pop(rater, None))
+    return tuple(of_raters.values())
+
+
+def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Matches:
+    """Match each label with the judgment of the same submission by the same words of the criterion.
+
+    A label with the `id` of a row belongs to that row, if the submission is the same; any other label to the first row
+    with the same submission. So labels of several samples with equal texts need ids, or all of them count for the first
+    sample. What a label's submission lacks, such as the context, is not compared, unless rows differ in it. In a run
+    without submissions, the id decides.
+
+    Of several labels of one judgment by one rater, the last counts. Labels without a rater are of different people.
+
+    Labels that are `chosen` are left out. The others are still a random part of the run, so that a file may have both,
+    such as a drawn sample and the answers that a reader overruled elsewhere. Those with which the judge was aligned are
+    left out, too: the others are a random part of the judgments that it was not aligned with.
+
+    Raises:
+        ChosenLabelsError: All labels are `chosen`.
+        ValueError: The judge was aligned with all labels that belong to the run.
+    """
+    labels = list(labels)
+    require_drawn(labels)
+    by_id: dict[str, list[int]] = {}
+    for index, row in enumerate(rows):
+        by_id.setdefault(row.id, []).append(index)
+    by_text = RowsByText(rows)
+    by_judgment: dict[tuple[int, int], list[LabelledJudgment]] = {}
+    unmatched: list[LabelledJudgment] = []
+    for label in labels:
+        of_id = by_id.get(label.id, []) if label.id is not None else []
+        if of_id:
+            place = next((index for index in of_id if may_be(rows[index].submission, label.submission)), None)
+        else:
+            place = by_text.find(label.submission)
+        entry = None if place is None else _entry_of(rows[place].report, label.criterion)
+        if place is None or entry is None:
+            unmatched.append(label)
+            continue
+        by_judgment.setdefault((place, entry), []).append(label)
+    matches: list[Match] = []
+    chosen: list[LabelledJudgment] = []
+    trained_on: list[LabelledJudgment] = []
+    for (place, entry), all_labels in sorted(by_judgment.items(), key=lambda item: item[0]):
+        report, of_judgment = rows[place].report, labels_by_rater(all_labels)
+        if report is not None and report.criteria[entry].trained_on:
+            trained_on.extend(of_judgment)
+            continue
+        drawn = tuple(label for label in of_judgment if label.sampled != "chosen")
+        chosen.extend(label for label in of_judgment if label.sampled == "chosen")
+        if report is not None and drawn:
+            matches.append(Match(place, drawn[0].criterion, report.criteria[entry], drawn))
+    if trained_on and not matches:
+        raise ValueError(
+            f"the judge was aligned with all {len(trained_on):,} labels that belong to this run: they say nothing "
+            "about it; label other judgments, which `choose_for_labels` draws"
+        )
+    return Matches(matches, unmatched, chosen, trained_on)
+
+
+def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return how results name each criterion of a run: by its name, or by its words if another one has that name.
+
+    Args:
+        criteria: The name and the words of each criterion.
+    """
+    names, requirements = (Counter(parts) for parts in ([pair[place] for pair in criteria] for place in (0, 1)))
+    return {
+        (name, words): name if names[name] == 1 else words if requirements[words] == 1 else f"{name}: {words}"
+        for name, words in criteria
+    }
+
+
+def group_matches(matches: Iterable[Match]) -> dict[str, list[Match]]:
+    """Group labelled judgments by their criterion; the keys are those of `criterion_keys`."""
+    groups: dict[tuple[str, str], list[Match]] = {}
+    for match in matches:
+        groups.setdefault((match.judged.name, match.judged.requirement), []).append(match)
+    keys = criterion_keys(groups)
+    return {keys[pair]: of_criterion for pair, of_criterion in groups.items()}
+
+
+def count_verdicts(rows: Sequence[GradedRow], match: Match) -> dict[str, int]:
+    """Count the judge's verdicts in a run on the criterion of a match.
+
+    CANNOT_ASSESS is a verdict; a failure is none, and neither is a criterion that does not apply. Judgments that the
+    judge was aligned with are left out, as their labels are.
+    """
+    words = (match.judged.name, match.judged.requirement)
+    entries = (entry for row in rows if row.report for entry in row.report.criteria)
+    judged = (entry for entry in entries if (entry.name, entry.requirement) == words and not entry.trained_on)
+    verdicts = (entry.verdict for entry in judged if entry.verdict is not None and entry.was_judged)
+    return dict(Counter(canonical_answer(match.criterion, verdict) for verdict in verdicts))
+
+
+def require_drawn(labels: Collection[LabelledJudgment]) -> None:
+    """Check that some of the labels were drawn, and not chosen by people.
+
+    Raises:
+        ChosenLabelsError: All were chosen.
+    """
+    if labels and all(label.sampled == "chosen" for label in labels):
+        raise ChosenLabelsError(
+            f"every label is `chosen` ({len(labels):,} in all): people looked for judgments to correct, so that the "
+            "judge would seem worse or better than it is. Draw what to read with `choose_for_labels`, or set `sampled` "
+            "to 'random' or 'by_verdict' if they were drawn like that"
+        )
+
+
+def chosen_warning(count: int) -> str:
+    """Return the warning that labels are left out, because people chose what they are about."""
+    return (
+        f"`chosen` labels are left out ({count:,}): people looked for these judgments, so that they say nothing about "
+        "how often the judge is right"
+    )
+
+
+def _entry_of(report: EvaluationReport | None, criterion: Criterion) -> int | None:
+    entries = report.criteria if report else ()
+    same = [index for index, entry in enumerate(entries) if entry.requirement == criterion.full_requirement]
+    # The same words with other options are another question.
+    same = [index for index in same if _is_answer(criterion, entries[index].verdict)]
+    # Words may occur twice in a rubric; then the name decides.
+    named = [index for index in same if criterion.name is not None and entries[index].name == criterion.name]
+    return next(iter(named or same), None)
+
+
+def _is_answer(criterion: Criterion, verdict: str | None) -> bool:
+    try:
+        return verdict in (None, NOT_APPLICABLE) or bool(to_judgment(criterion, verdict))
+    except ValueError:
+        return False
+
+
+def canonical_answer(criterion: Criterion, verdict: str) -> str:
+    """Return an answer to a criterion, or the `cap` for more occurrences than count."""
+    is_number = criterion.cap is not None and verdict.replace(".", "", 1).isdigit()
+    return f"{min(float(verdict), criterion.cap or 0):g}" if is_number else verdict
+
+
+RunLike = str | Path | RunFile | Iterable[Any]
+"""A run: the path of a file that `grade --out` wrote, a `RunFile`, results of `grade_many`, or reports."""
+
+
+def read_rows(run: RunLike) -> Sequence[GradedRow]:
+    """Return the rows of a run, in memory. Reports have no ids: they get their positions, from 1.
+
+    Raises:
+        RunFileError: A file is not a run.
+        TypeError: An item is neither a result nor a report.
+    """
+    if isinstance(run, str | Path):
+        return read_run(Path(run), in_memory=True).rows
+    if isinstance(run, RunFile):
+        return list(run.rows)
+    return [_as_row(item, number) for number, item in enumerate(run, start=1)]
+
+
+def complete_score(row: GradedRow) -> float | None:
+    """Return the score of a row; None without one, or if the judge failed on a criterion: a fallback is no answer."""
+    return None if row.report is None or row.report.failed_count else row.report.score
+
+
+def is_trained_on(row: GradedRow) -> bool:
+    """Whether the judge was aligned with a label of one of the row's judgments.
+
+    Its errors there are not those that it makes elsewhere: labels of other rows correct the scores of other rows.
+    """
+    return row.report is not None and any(entry.trained_on for entry in row.report.criteria)
+
+
+def is_run(value: object) -> bool:
+    """Whether a value is a run, and not a rubric or a file of another kind. Of a path, the file decides."""
+    if isinstance(value, str | Path):
+        return is_run_file(Path(value))
+    if isinstance(value, Rubric | Mapping | PathLike):
+        return False
+    if isinstance(value, list | tuple) and not isinstance(value, RunFile):
+        return any(isinstance(item, GradedRow | EvaluationReport | Graded) for item in cast("list[object]", value)[:1])
+    return isinstance(value, Iterable)
+
+
+def _as_row(item: Any, number: int) -> GradedRow:
+    if isinstance(item, GradedRow):
+        return item
+    if isinstance(item, EvaluationReport):
+        return GradedRow(str(number), None, item, item.error)
+    if not hasattr(item, "to_dict"):
+        raise TypeError(
+            f"a run must have reports or results of `grade_many`, got {type(item).__name__}: pass the path of a file "
+            "that `grade --out` wrote, a list of `Graded`, or a list of reports"
+        )
+    return RunFile.of("run", [item]).rows[0]
+
+
+# A scale with more numbers has no table of its answers: nearly all cells would be empty.
+_MAX_LEVELS = 21
+
+
+class VerdictAgreement(NamedTuple):
+    """Agreement on one answer, such as MET.
+
+    Attributes:
+        precision: Of the judge's answers of this kind, the share that people give too; None if there is none.
+        recall: Of people's answers of this kind, the share that the judge gives too; None if there is none.
+        f1: The harmonic mean of both; None if precision and recall are both undefined.
+        support: How often people give this answer.
+    """
+
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    support: int
+
+
+def answer_levels(criterion: Criterion) -> list[str]:
+    """Return the answers of a criterion that are no abstentions, ordered ones from the lowest."""
+    if criterion.kind == "binary":
+        return ["UNMET", "MET"]
+    if criterion.options is not None:
+        in_order = sorted(criterion.choices, key=lambda option: option.value)
+        return [option.label for option in (in_order if criterion.kind == "ordinal" else criterion.choices)]
+    scale = criterion.scale
+    if scale is None or not scale.integer or scale.max - scale.min >= _MAX_LEVELS:
+        return []
+    return [f"{number:g}" for number in range(int(scale.min), int(scale.max) + 1)]
+
+
+def verdict_agreement(weighted: Matrix, table: Matrix, place: int) -> VerdictAgreement:
+    """Measure agreement on the answer in one place of the levels.
+
+    Args:
+        weighted: The table, weighted if its labels were drawn by the judge's verdict.
+        table: The counts.
+        place: The place of the answer.
+    """
+    right, judge, people = weighted[place, place], weighted[:, place].sum(), weighted[place].sum()
+    column = table[:, place].sum()  # all of one verdict: weights do not change the precision
+    precision = float(table[place, place] / column) if column else None
+    recall = float(right / people) if people else None
+    f1 = float(2 * right / (judge + people)) if judge + people else None
+    return VerdictAgreement(precision, recall, f1, int(table[place].sum()))
+
+
+def phi_coefficient(table: Matrix) -> float | None:
+    """Compute the correlation of both answers (Matthews), for two levels; None if one answer does not occur."""
+    divisor = float(np.prod([table.sum(axis=0), table.sum(axis=1)])) ** 0.5
+    return float(table[0, 0] * table[1, 1] - table[0, 1] * table[1, 0]) / divisor if divisor else None
+
+
+def adjacent_share(table: Matrix) -> float | None:
+    """Compute the share of answers that differ by one level at most; None without answers."""
+    places = np.arange(len(table))
+    near = np.abs(np.subtract.outer(places, places)) <= 1
+    return float(table[near].sum() / table.sum()) if table.sum() else None
+
+
+def chance_agreement(table: Matrix) -> float | None:
+    """Compute the share of equal answers if both gave theirs at random, each as often as it does; None without answers.
+
+    Example:
+        >>> chance_agreement(np.array([[81.0, 9.0], [9.0, 1.0]]))
+        0.82
+    """
+    total = float(table.sum())
+    return float(table.sum(axis=0) @ table.sum(axis=1)) / total**2 if total else None

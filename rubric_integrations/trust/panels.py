@@ -1,0 +1,647 @@
+"""`panel_report`: the value of each judge of a panel. `suggest_weights`: weights of its votes by accuracy.
+
+The figures are each judge's agreement with human labels, the panel without it, and how far judges err together. Weights
+are compared with equal weights on labels that were not used to choose them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rubric_integrations._util.records import Record, data_frame, html_table
+from rubric_integrations._util.terminal import spend_text
+from rubric_integrations.rubric.criterion import VOTE_STRATEGIES, Criterion
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.scoring.judgment import Spend, Vote, to_judgment, total_spend
+from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
+from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.scoring.voting import VoteResult, count_votes
+from rubric_integrations.trust.matching import (
+    Match,
+    RunLike,
+    answer_levels,
+    criterion_keys,
+    group_matches,
+    match_labels,
+    read_rows,
+)
+from rubric_integrations.trust.measure import CriterionAgreement, measure_criterion
+from rubric_integrations.trust.statistics import (
+    estimate_clustered_difference,
+    estimate_mean,
+    fleiss_kappa,
+    krippendorff_alpha,
+    level_distances,
+)
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from rubric_integrations.graders.settings import Voting
+
+
+def is_voted(entry: CriterionReport) -> bool:
+    """Whether a panel of at least two judges answered a criterion; False if the criterion names one judge."""
+    return bool(entry.votes) and len(entry.votes) + len(entry.not_asked) > 1 and not entry.not_applicable
+
+
+def voted_entries(rows: Iterable[GradedRow]) -> dict[tuple[str, str], list[CriterionReport]]:
+    """Group what panels answered by the criterion's name and words."""
+    entries: dict[tuple[str, str], list[CriterionReport]] = {}
+    for row in rows:
+        for entry in row.report.criteria if row.report else ():
+            if is_voted(entry):
+                entries.setdefault((entry.name, entry.requirement), []).append(entry)
+    return entries
+
+
+def judge_names(entries: Iterable[CriterionReport]) -> list[str]:
+    """Return the names of the judges, in the order of the panel."""
+    names: dict[str, None] = {}
+    for entry in entries:
+        names |= dict.fromkeys([*(vote.judge for vote in entry.votes), *entry.not_asked])
+    return list(names)
+
+
+def criterion_of(entry: CriterionReport, rubric: Rubric | None) -> Criterion:
+    """Return the criterion of an entry: that of the rubric, if it has it.
+
+    Raises:
+        ValueError: The rubric does not have it, and the report is of an earlier version.
+    """
+    for key, criterion in zip(rubric.keys, rubric.criteria, strict=True) if rubric else ():
+        if (key, criterion.full_requirement) == (entry.name, entry.requirement):
+            return criterion
+    return entry.to_criterion()
+
+
+def answer_of(entry: CriterionReport, judge: str) -> CriterionReport | None:
+    """Return an entry with the answer of one judge in place of the panel's; None if the judge was not asked."""
+    vote = next((vote for vote in entry.votes if vote.judge == judge), None)
+    if vote is None:
+        return None
+    answer = {"verdict": vote.verdict, "value": vote.value, "reason": vote.reason, "error": vote.error, "votes": ()}
+    return entry.model_copy(update=answer)
+
+
+def find_strategy(criterion: Criterion, entries: Iterable[CriterionReport]) -> str | None:
+    """Find the strategy by which a panel voted: the first that gives each of its verdicts; None if none does.
+
+    A run does not store the strategy. Where several give the same verdicts, the usual one comes first: `majority`,
+    `mean` or `mode`.
+    """
+    strategies = [criterion.aggregation] if criterion.aggregation else list(VOTE_STRATEGIES[criterion.kind])
+    for entry in entries:
+        if entry.error is None and len({vote.verdict for vote in entry.votes if vote.error is None}) > 1:
+            strategies = [name for name in strategies if count_votes(criterion, entry.votes, name)[0] == entry.verdict]
+    return strategies[0] if strategies else None
+
+
+def vote_again(criterion: Criterion, votes: Sequence[Vote], strategy: str) -> VoteResult | None:
+    """Combine votes by a strategy; None if all are failures."""
+    return count_votes(criterion, votes, strategy) if any(vote.error is None for vote in votes) else None
+
+
+UNDEFINED = Estimate(None, None, None, 0)
+
+
+class JudgeOnPanel(Record):
+    """One judge of a panel, or the panel as a whole.
+
+    Attributes:
+        votes: How many judgments were requested of it, in the whole run.
+        failed: How many of them have no answer.
+        abstained: How many of them it could not assess.
+        agrees: The share of its answers that equal the panel's; None without an answer.
+        coverage: The share of the labelled judgments that it and people decided; None without labels.
+        accuracy: The share of equal answers: the mean over the labelled submissions.
+        mean_kappa: The mean kappa of the criteria that have one.
+        adds: How much larger the panel's share of right answers is with this judge than without it. No answer is not
+            right. Undefined for the panel as a whole. A panel of two decides ties for the lower score.
+        panel_gain: How much larger the panel's share of right answers is than that of this judge alone.
+        criteria: Agreement with people on each criterion; empty without labels.
+    """
+
+    votes: int
+    failed: int
+    abstained: int
+    agrees: float | None
+    coverage: float | None
+    accuracy: Estimate
+    mean_kappa: float | None
+    adds: Estimate
+    panel_gain: Estimate
+    criteria: dict[str, CriterionAgreement]
+
+
+class PanelCriterion(NamedTuple):
+    """How far the judges of a panel agree with each other on one criterion. These figures need no labels.
+
+    Attributes:
+        strategy: How the panel votes, as far as its verdicts show it; None if no strategy gives all of them.
+        n: How many submissions the panel answered.
+        fleiss_kappa: Fleiss' kappa among the judges, of the submissions that all of them decided; None for a scale with
+            more than 21 numbers, and if all answers are the same.
+        alpha: Krippendorff's alpha among them, of all submissions that two judges decided. An abstention is a gap, and
+            no level.
+    """
+
+    strategy: str | None
+    n: int
+    fleiss_kappa: float | None
+    alpha: float | None
+
+
+class VotedMatch(NamedTuple):
+    """A labelled judgment of a panel.
+
+    Attributes:
+        match: The judgment, with people's answers.
+        criterion: Its criterion, by which votes are joined.
+        strategy: How the panel voted.
+    """
+
+    match: Match
+    criterion: Criterion
+    strategy: str
+
+
+def measure_judge(
+    answers: Sequence[tuple[CriterionReport, CriterionReport]],
+    matches: Sequence[Match],
+    adds: Estimate = UNDEFINED,
+    panel_gain: Estimate = UNDEFINED,
+    level: float = 0.95,
+) -> JudgeOnPanel:
+    """Measure one judge.
+
+    Args:
+        answers: Its answers in the run, each with the panel's.
+        matches: Those that people labelled, with the judge's answer in place of the panel's.
+        adds: What the judge adds.
+        panel_gain: What the panel has before the judge alone.
+        level: The level of the intervals.
+    """
+    valid = [(own, panel) for own, panel in answers if own.verdict is not None and own.error is None]
+    criteria = {key: measure_criterion(group, None, level) for key, group in group_matches(matches).items()}
+    kappas = [row.kappa.value for row in criteria.values() if row.kappa.value is not None]
+    return JudgeOnPanel(
+        votes=len(answers),
+        failed=sum(own.error is not None for own, _ in answers),
+        abstained=sum(own.abstained for own, _ in answers),
+        agrees=sum(own.verdict == panel.verdict for own, panel in valid) / len(valid) if valid else None,
+        coverage=sum(row.n for row in criteria.values()) / len(matches) if matches else None,
+        accuracy=accuracy_by_submission(matches, level),
+        mean_kappa=sum(kappas) / len(kappas) if kappas else None,
+        adds=adds,
+        panel_gain=panel_gain,
+        criteria=criteria,
+    )
+
+
+def is_right(match: Match) -> bool | None:
+    """Whether the judge's answer equals people's; None if one of them did not decide."""
+    if match.people_value is None or match.judge_answer is None or match.judged.value is None:
+        return None
+    return match.judge_answer == match.consensus
+
+
+def accuracy_by_submission(matches: Sequence[Match], level: float = 0.95) -> Estimate:
+    """Estimate the mean over the labelled submissions of the share of equal answers."""
+    shares: dict[int, list[bool]] = {}
+    for match in matches:
+        if (right := is_right(match)) is not None:
+            shares.setdefault(match.row, []).append(right)
+    return estimate_mean([sum(of_row) / len(of_row) for of_row in shares.values()], level)
+
+
+def compare_panels(pairs: Sequence[tuple[int, bool, bool]], level: float = 0.95) -> Estimate:
+    """Estimate how much larger the share of right answers of one panel is than that of another, in pairs.
+
+    Args:
+        pairs: For each judgment, the index of its submission, and whether the one and the other panel is right.
+        level: The level of the interval.
+    """
+    of_rows: dict[int, list[tuple[bool, bool]]] = {}
+    for row, one, other in pairs:
+        of_rows.setdefault(row, []).append((one, other))
+    rose = [sum(one and not other for one, other in of_row) / len(of_row) for of_row in of_rows.values()]
+    fell = [sum(other and not one for one, other in of_row) / len(of_row) for of_row in of_rows.values()]
+    return estimate_clustered_difference(rose, fell, level)
+
+
+def is_right_by_votes(match: Match, result: VoteResult | None) -> bool:
+    """Whether the result of other votes equals people's answer; no result is not right."""
+    if result is None:
+        return False
+    judged = match.judged.model_copy(update={"verdict": result.verdict, "value": result.value, "error": None})
+    return match._replace(judged=judged).judge_answer == match.consensus
+
+
+def what_judge_adds(voted: Sequence[VotedMatch], judge: str, level: float = 0.95) -> Estimate:
+    """Estimate how much larger the panel's share of right answers is with a judge than without it.
+
+    Undefined if it depends on votes that were not requested, because the panel was already decided.
+    """
+    pairs: list[tuple[int, bool, bool]] = []
+    for match, criterion, strategy in voted:
+        entry, right = match.judged, match.judge_answer == match.consensus
+        if any(name != judge for name in entry.not_asked):
+            return UNDEFINED
+        others = [vote for vote in entry.votes if vote.judge != judge]
+        if len(others) == len(entry.votes):
+            pairs.append((match.row, right, right))
+        else:
+            pairs.append((match.row, right, is_right_by_votes(match, vote_again(criterion, others, strategy))))
+    return compare_panels(pairs, level)
+
+
+def panel_before_judge(matches: Sequence[Match], judge: str, level: float = 0.95) -> Estimate:
+    """Estimate how much larger the panel's share of right answers is than that of one judge, where it was asked."""
+    pairs: list[tuple[int, bool, bool]] = []
+    for match in matches:
+        answer = answer_of(match.judged, judge)
+        if answer is not None and match.people_value is not None:
+            alone = match._replace(judged=answer)
+            pairs.append((match.row, match.judge_answer == match.consensus, alone.judge_answer == match.consensus))
+    return compare_panels(pairs, level)
+
+
+def correlate_errors(
+    matches: Sequence[Match], judges: Sequence[str]
+) -> tuple[dict[str, dict[str, float | None]], float | None]:
+    """Compute the correlation of the errors of each two judges, and its mean over the pairs that have one.
+
+    A judge without an error, and one that always errs, has no correlation.
+    """
+    errors: dict[str, dict[int, float]] = {judge: {} for judge in judges}
+    for number, match in enumerate(matches):
+        for judge in judges:
+            answer = answer_of(match.judged, judge)
+            right = is_right(match._replace(judged=answer)) if answer else None
+            if right is not None:
+                errors[judge][number] = float(not right)
+    table: dict[str, dict[str, float | None]] = {judge: {} for judge in judges}
+    for one, other in combinations(judges, 2):
+        both = [(errors[one][number], errors[other][number]) for number in errors[one].keys() & errors[other].keys()]
+        table[one][other] = table[other][one] = _correlation(both)
+    values = [value for one, other in combinations(judges, 2) if (value := table[one][other]) is not None]
+    return table, sum(values) / len(values) if values else None
+
+
+def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    if not pairs:
+        return None
+    values = np.array(pairs, float)
+    spread = values.std(axis=0)
+    return float(np.corrcoef(values.T)[0, 1]) if spread.all() else None
+
+
+def compare_judges(
+    entries: Sequence[CriterionReport], criterion: Criterion, strategy: str | None, panel_size: int
+) -> PanelCriterion:
+    """Measure how far the judges of a panel agree with each other on one criterion."""
+    levels = answer_levels(criterion)
+    places = {answer: place for place, answer in enumerate(levels)}
+    # An occurrence above the `cap` has the value 1, and is the highest level.
+    units = [
+        [places.get(vote.verdict or "", len(levels) - 1) for vote in entry.votes if vote.value is not None]
+        for entry in (entries if levels else ())
+    ]
+    values = [to_judgment(criterion, answer).value or 0.0 for answer in levels]
+    apart = level_distances(values, "nominal" if criterion.kind == "nominal" else "quadratic")
+    complete = [unit for unit in units if len(unit) == panel_size]
+    return PanelCriterion(
+        strategy=strategy,
+        n=len(entries),
+        fleiss_kappa=fleiss_kappa(complete, len(levels)) if levels else None,
+        alpha=krippendorff_alpha(units, apart) if levels else None,
+    )
+
+
+_COLUMNS = ("judge", "votes", "failed", "abstained", "agrees", "coverage", "accuracy", "kappa", "adds", "panel_gain")
+
+
+class PanelReport(Record):
+    """What each judge of a panel is worth.
+
+    Attributes:
+        judges: The judges, by name, in the order of the panel.
+        panel: The panel as a whole.
+        criteria: The agreement of the judges with each other, by criterion.
+        error_correlations: For each two judges, the correlation of their errors; None if one of them has none.
+        error_correlation: Its mean over the pairs of judges; None without labels.
+        effective_judges: How many judges with independent errors were as good: `k / (1 + (k - 1) r)`, with the mean
+            correlation r (Kish 1965; Clemen and Winkler 1985). None without labels.
+        spend: What the panel cost. Votes do not tell which judge cost how much.
+        labels: The number of labels that the figures rest on.
+        warnings: What limits the figures.
+    """
+
+    judges: dict[str, JudgeOnPanel]
+    panel: JudgeOnPanel
+    criteria: dict[str, PanelCriterion]
+    error_correlations: dict[str, dict[str, float | None]]
+    error_correlation: float | None
+    effective_judges: float | None
+    spend: Spend
+    labels: int
+    warnings: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """Return the figures as text: a line for each judge, and one for the panel."""
+        lines = [f"{name}: {self._describe(judge)}" for name, judge in self.judges.items()]
+        if self.labels:
+            lines.append(f"panel: accuracy {self.panel.accuracy}")
+            lines += self._findings()
+        if self.effective_judges is not None:
+            lines.append(
+                f"{len(self.judges)} judges are as good as {self.effective_judges:.1f} with independent errors "
+                f"(correlation {self.error_correlation:.2f})"
+            )
+        alphas = [f"{name} {row.alpha:.2f}" for name, row in self.criteria.items() if row.alpha is not None]
+        if alphas:
+            lines.append(f"agreement among the judges (alpha): {', '.join(alphas)}")
+        spend = spend_text(self.spend.calls, self.spend.total_tokens, self.spend.cost)
+        lines.append(f"cost of the panel: {spend}; votes do not tell the cost of each judge")
+        return "\n".join([*lines, *self.warnings])
+
+    def _findings(self) -> list[str]:
+        """Say of which judges it is sure what they do for the panel."""
+        adds = {name: judge.adds for name, judge in self.judges.items()}
+        alone = {name: judge.panel_gain for name, judge in self.judges.items()}
+        useful = [name for name, row in adds.items() if row.low is not None and row.low > 0]
+        harmful = [name for name, row in adds.items() if row.high is not None and row.high < 0]
+        better = [name for name, row in alone.items() if row.high is not None and row.high < 0]
+        lines = [f"judges that surely add right answers: {', '.join(useful) or 'none, by these labels'}"]
+        lines += [f"judges without which the panel is surely better: {', '.join(harmful)}"] if harmful else []
+        return lines + ([f"judges that are surely better alone than the panel: {', '.join(better)}"] if better else [])
+
+    def _describe(self, judge: JudgeOnPanel) -> str:
+        agrees = "no answer" if judge.agrees is None else f"agrees with the panel in {judge.agrees:.0%}"
+        counts = f"{agrees}, {judge.failed:,} of {judge.votes:,} failed"
+        return f"accuracy {judge.accuracy}, adds {judge.adds}, {counts}" if self.labels else counts
+
+    def to_dataframe(self) -> DataFrame:
+        """Return a pandas DataFrame with a row for each judge, and one for the panel.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return data_frame([dict(zip(_COLUMNS, row, strict=True)) for row in self._rows()], _COLUMNS)
+
+    def _repr_html_(self) -> str:
+        rows = [[str(cell) if isinstance(cell, Estimate) else cell for cell in row] for row in self._rows()]
+        return html_table(f"A panel of {len(self.judges)} judges on {self.labels:,} labels", _COLUMNS, rows)
+
+    def _rows(self) -> list[tuple[object, ...]]:
+        return [
+            (name, row.votes, row.failed, row.abstained, row.agrees, row.coverage, row.accuracy, row.mean_kappa,
+             row.adds, row.panel_gain)
+            for name, row in [*self.judges.items(), ("panel", self.panel)]
+        ]  # fmt: skip
+
+
+def panel_report(
+    run: RunLike,
+    labels: Iterable[LabelledJudgment] | None = None,
+    *,
+    rubric: Rubric | None = None,
+    level: float = 0.95,
+) -> PanelReport:
+    """Measure what each judge of a panel is worth.
+
+    Without labels, the result has only the figures that compare the judges with each other. Judges that agree may all
+    be wrong in the same way.
+
+    Args:
+        run: A run that a panel graded (`judges=[...]`): the path of a file that `grade --out` wrote, results of
+            `grade_many`, or reports.
+        labels: People's labels of a part of it, drawn at random.
+        rubric: The run's rubric, for reports of earlier versions, which lack the possible answers.
+        level: The level of the intervals.
+
+    Raises:
+        ChosenLabelsError: Labels were chosen by people.
+        ValueError: No panel graded the run, or the rubric is needed.
+    """
+    rows = read_rows(run)
+    by_criterion = voted_entries(rows)
+    if not by_criterion:
+        raise ValueError("the run has no votes: pass one that a panel graded (`judges=[...]`)")
+    keys = criterion_keys(by_criterion)
+    entries = [entry for of_criterion in by_criterion.values() for entry in of_criterion]
+    names = judge_names(entries)
+    criteria = {pair: criterion_of(of_criterion[0], rubric) for pair, of_criterion in by_criterion.items()}
+    strategies = {pair: find_strategy(criteria[pair], of_criterion) for pair, of_criterion in by_criterion.items()}
+    matches, warnings = panel_matches(rows, labels or ())
+    voted: list[VotedMatch] = []
+    for match in matches:
+        pair = match.judged.name, match.judged.requirement
+        strategy = strategies[pair]
+        if strategy and match.people_value is not None:
+            voted.append(VotedMatch(match, criteria[pair], strategy))
+    if any(entry.not_asked for entry in entries):
+        warnings.append(
+            "the judges were asked one after another: the figures of later judges are about disputed judgments, and "
+            "what the earlier ones add is unknown"
+        )
+    if unexplained := [keys[pair] for pair, strategy in strategies.items() if strategy is None]:
+        listed = ", ".join(f"`{name}`" for name in unexplained)
+        warnings.append(f"no strategy explains the votes on {listed}: what judges add there is not counted")
+    judges = {
+        name: measure_judge(
+            [(answer, entry) for entry in entries if (answer := answer_of(entry, name))],
+            [match._replace(judged=answer) for match in matches if (answer := answer_of(match.judged, name))],
+            what_judge_adds(voted, name, level),
+            panel_before_judge(matches, name, level),
+            level,
+        )
+        for name in names
+    }
+    correlations, mean = correlate_errors(matches, names)
+    divisor = None if mean is None else 1 + (len(names) - 1) * mean
+    return PanelReport(
+        judges=judges,
+        panel=measure_judge([(entry, entry) for entry in entries], matches, level=level),
+        criteria={
+            keys[pair]: compare_judges(of_criterion, criteria[pair], strategies[pair], len(names))
+            for pair, of_criterion in by_criterion.items()
+        },
+        error_correlations=correlations,
+        error_correlation=mean,
+        effective_judges=len(names) / divisor if divisor and divisor > 0 else None,
+        spend=total_spend(row.report.spend for row in rows if row.report),
+        labels=sum(len(match.labels) for match in matches),
+        warnings=tuple(warnings),
+    )
+
+
+def panel_matches(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> tuple[list[Match], list[str]]:
+    """Match labels with what a panel answered; those that were drawn by its verdict are left out, with a warning."""
+    matches = [match for match in match_labels(rows, labels).matches if is_voted(match.judged)]
+    random = [match for match in matches if match.is_random]
+    if len(random) == len(matches):
+        return random, []
+    return random, [
+        f"{len(matches) - len(random):,} labelled judgments are left out: they were drawn by the verdict of the panel, "
+        "and say nothing about how often its judges are right; draw labels at random"
+    ]
+
+
+# The weight of a judge that is right in half of its answers would be 0, which no panel takes.
+_LEAST_WEIGHT = 0.01
+_FEW = 25
+
+
+class PanelWeights(Record):
+    """Weights for the votes of a panel, and what they gain over equal weights.
+
+    Attributes:
+        weights: The weight of each judge, by its name, in the order of the panel; the largest is 1.
+        accuracies: How often each judge is right on the labels that the weights were made with.
+        weighted: The share of right answers of the panel with these weights, on the other labels.
+        equal: The same with equal weights.
+        gain: The difference of both, in pairs.
+        is_better: Whether the gain is surely above 0. If not, equal weights are as good, as far as the labels show.
+        trained_on: The number of submissions that the weights were made with.
+        warnings: What limits the figures.
+    """
+
+    weights: dict[str, float]
+    accuracies: dict[str, float]
+    weighted: Estimate
+    equal: Estimate
+    gain: Estimate
+    is_better: bool
+    trained_on: int
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def voting(self) -> Voting:
+        """The settings of a grader whose panel votes with these weights."""
+        return voting_with(list(self.weights.values()))
+
+    def summary(self) -> str:
+        """Return the weights and the gain as text."""
+        lines = [f"{name}: weight {weight:.2f}" for name, weight in self.weights.items()]
+        lines.append(f"on the other labels: {self.weighted} with these weights, {self.equal} with equal ones")
+        lines.append(f"gain {self.gain}: {'keep the weights' if self.is_better else 'equal weights are as good'}")
+        return "\n".join([*lines, *self.warnings])
+
+    def _repr_html_(self) -> str:
+        rows = [(name, weight, self.accuracies[name]) for name, weight in self.weights.items()]
+        verdict = "keep the weights" if self.is_better else "equal weights are as good"
+        return html_table(f"Gain of the weights {self.gain}: {verdict}", ["judge", "weight", "accuracy"], rows)
+
+
+def voting_with(weights: Sequence[float]) -> Voting:
+    """Return settings by which a panel votes with weights on criteria of every kind."""
+    from rubric_integrations.graders.settings import Voting
+
+    return Voting(weights=tuple(weights), binary="weighted", ordinal="weighted_mean", nominal="weighted_mode")
+
+
+def suggest_weights(
+    run: RunLike,
+    labels: Iterable[LabelledJudgment],
+    *,
+    rubric: Rubric | None = None,
+    seed: int = 0,
+    level: float = 0.95,
+) -> PanelWeights:
+    """Suggest weights for the votes of a panel: for a judge that is right with probability p, `log(p / (1 - p))`.
+
+    These are the best weights of judges whose errors are independent (Nitzan and Paroush 1982; Shapley and Grofman
+    1984). The errors of models are not, so that equal weights are often as good. Half of the labelled submissions,
+    drawn at random, make the weights, and the other half measures what they gain.
+
+    Args:
+        run: A run that a panel graded: the path of a file that `grade --out` wrote, results of `grade_many`, or
+            reports.
+        labels: People's labels of a part of it, drawn at random.
+        rubric: The run's rubric, for reports of earlier versions, which lack the possible answers.
+        seed: Which half makes the weights; the same seed draws the same one.
+        level: The level of the intervals.
+
+    Raises:
+        ChosenLabelsError: Labels were chosen by people.
+        ValueError: No panel graded the run, or a half has no label that people decided.
+    """
+    rows = read_rows(run)
+    names = judge_names(entry for of_criterion in voted_entries(rows).values() for entry in of_criterion)
+    matches, warnings = panel_matches(rows, labels)
+    matches = [match for match in matches if match.people_value is not None]
+    submissions = sorted({_submission_key(match) for match in matches})
+    random.Random(seed).shuffle(submissions)  # noqa: S311 -- not for secrets
+    train = set(submissions[: len(submissions) // 2])
+    if not train:
+        raise ValueError(
+            f"weights need labels of at least two submissions that a panel graded, got {len(submissions)}: label more"
+        )
+    accuracies = {name: _accuracy(matches, name, train) for name in names}
+    log_odds = {name: math.log(p / (1 - p)) for name, p in accuracies.items()}
+    largest = max(log_odds.values())
+    if largest <= 0:
+        warnings.append("no judge is right in more than half of its answers: align them before you weight them")
+        weights = dict.fromkeys(names, 1.0)
+    else:
+        weights = {name: max(_LEAST_WEIGHT, value / largest) for name, value in log_odds.items()}
+        if useless := [name for name, value in log_odds.items() if value <= 0]:
+            listed = ", ".join(f"`{name}`" for name in useless)
+            warnings.append(f"{listed}: right in no more than half of the answers: leave it out of the panel")
+    if len(train) < _FEW:
+        warnings.append(f"weights of {len(train)} submissions depend on chance: label at least {2 * _FEW}")
+    pairs = [
+        (match.row, _is_right(match, weights, rubric), _is_right(match, dict.fromkeys(names, 1.0), rubric))
+        for match in matches
+        if _submission_key(match) not in train
+    ]
+    gain = compare_panels(pairs, level)
+    return PanelWeights(
+        weights=weights,
+        accuracies=accuracies,
+        weighted=_mean_by_row([(row, weighted) for row, weighted, _ in pairs], level),
+        equal=_mean_by_row([(row, equal) for row, _, equal in pairs], level),
+        gain=gain,
+        is_better=gain.low is not None and gain.low > 0,
+        trained_on=len(train),
+        warnings=tuple(warnings),
+    )
+
+
+def _submission_key(match: Match) -> tuple[str, str]:
+    """Identify a submission by its texts, so that samples with equal texts are in the same half."""
+    submission = match.labels[0].submission
+    return submission.query or "", submission.response.strip()
+
+
+def _accuracy(matches: Sequence[Match], judge: str, train: set[tuple[str, str]]) -> float:
+    """Estimate how often a judge is right, away from 0 and 1, where the weight would be infinite."""
+    own = [
+        right
+        for match in matches
+        if _submission_key(match) in train and (answer := answer_of(match.judged, judge))
+        if (right := is_right(match._replace(judged=answer))) is not None
+    ]
+    return (sum(own) + 0.5) / (len(own) + 1)
+
+
+def _is_right(match: Match, weights: dict[str, float], rubric: Rubric | None) -> bool:
+    criterion = criterion_of(match.judged, rubric)
+    votes = [vote.model_copy(update={"weight": weights[vote.judge]}) for vote in match.judged.votes]
+    return is_right_by_votes(match, vote_again(criterion, votes, voting_with([1.0]).strategies[criterion.kind]))
+
+
+def _mean_by_row(answers: Sequence[tuple[int, bool]], level: float) -> Estimate:
+    of_rows: dict[int, list[bool]] = {}
+    for row, right in answers:
+        of_rows.setdefault(row, []).append(right)
+    return estimate_mean([sum(of_row) / len(of_row) for of_row in of_rows.values()], level)

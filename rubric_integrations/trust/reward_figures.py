@@ -1,0 +1,713 @@
+"""The figures of `reward_report`: completions as arrays, and changes from the first to the last third of the run.
+
+Of each graded completion, only the values that the figures need are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from rubric_integrations._util.records import EncodableText, Record, data_frame, html_table
+from rubric_integrations._util.terminal import spend_text
+from rubric_integrations.runs.files import GradedRow, RunFile, read_run
+from rubric_integrations.scoring.judgment import Spend
+from rubric_integrations.scoring.labels import Estimate
+from rubric_integrations.scoring.length import word_count
+from rubric_integrations.scoring.report import CriterionReport, higher_is_better
+from rubric_integrations.trust.matching import RunLike, complete_score, criterion_keys, read_rows
+from rubric_integrations.trust.statistics import ROUNDING, compare_values, special, student_quantile
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# Beyond it, floats no longer tell neighbouring whole numbers apart.
+_LARGEST = 10**15
+_WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,15}\s*")
+
+CriterionKey = tuple[str, str]
+"""The name and the requirement of a criterion."""
+
+
+class Answer(NamedTuple):
+    """The answer of a judge to one criterion.
+
+    Attributes:
+        score: Its score in [0, 1], for which higher is better, also for a penalty; None for an abstention.
+        weight: The weight of the criterion.
+    """
+
+    score: float | None
+    weight: float
+
+
+class RolloutScores(NamedTuple):
+    """What the figures need of one completion.
+
+    Attributes:
+        row: Its place among all rows.
+        step: Its training step.
+        group: The name of its prompt; None if it is unknown.
+        reward: Its reward; None if it was left out.
+        words: The number of words of its answer; None if it has none.
+        coverage: The share of the rubric that was assessed; None without a complete grade.
+        failed: Whether its grade failed; None if there was nothing to grade.
+        answers: The answers to its criteria, without those of a grade that failed.
+    """
+
+    row: int
+    step: int
+    group: str | None
+    reward: float | None
+    words: int | None = None
+    coverage: float | None = None
+    failed: bool | None = None
+    answers: Mapping[CriterionKey, Answer] = {}
+
+
+class RunRows:
+    """The rows of one or several runs, which stay in their files.
+
+    Args:
+        run: The path of a file, several paths, results, or a `RunFile`.
+
+    Raises:
+        RunFileError: A file is not a run.
+        TypeError: An item is neither a path nor a result.
+    """
+
+    def __init__(self, run: RunLike):
+        self._parts: list[Sequence[GradedRow]] = []
+        if isinstance(run, str | Path | RunFile):
+            self._parts.append(_rows_of(run))
+            return
+        others: list[Any] = []
+        for item in run:
+            if isinstance(item, str | Path | RunFile):
+                self._parts.append(_rows_of(item))
+            else:
+                others.append(item)
+        self._parts.append(read_rows(others))
+
+    def __iter__(self) -> Iterator[GradedRow]:
+        for part in self._parts:
+            yield from part
+
+    def __getitem__(self, place: int) -> GradedRow:
+        for part in self._parts:
+            if place < len(part):
+                return part[place]
+            place -= len(part)
+        raise IndexError(place)
+
+
+def read_scores(rows: Iterable[GradedRow]) -> tuple[list[RolloutScores], int]:
+    """Return the completions of a run, and the number of rows without a step.
+
+    Raises:
+        ValueError: No row has a step.
+    """
+    scores: list[RolloutScores] = []
+    without_step = 0
+    for place, row in enumerate(rows):
+        step = _step_of((row.metadata or {}).get("step"))
+        if step is None:
+            without_step += 1
+        else:
+            scores.append(_scores_of(row, place, step))
+    if not scores:
+        raise ValueError(
+            "no row has a training step: pass the file of `RubricReward(record=...)`, or rows whose `metadata` has a "
+            "whole number as `step`"
+        )
+    return scores, without_step
+
+
+def is_compared(entry: CriterionReport) -> bool:
+    """Whether a second judge can be asked about a criterion: a judge, and not code, has decided on it."""
+    return entry.was_judged and entry.value is not None and not entry.computed
+
+
+def score_of(entry: CriterionReport) -> float | None:
+    """Return the score of a criterion, for which higher is better; None for an abstention."""
+    return None if entry.value is None else higher_is_better(entry.value, is_penalty=entry.weight < 0)
+
+
+def _rows_of(run: str | Path | RunFile) -> Sequence[GradedRow]:
+    return run.rows if isinstance(run, RunFile) else read_run(Path(run)).rows
+
+
+def _scores_of(row: GradedRow, place: int, step: int) -> RolloutScores:
+    metadata, report = row.metadata or {}, row.report
+    group = metadata.get("group")
+    reward = _number(metadata["reward"]) if "reward" in metadata else complete_score(row)
+    scores = RolloutScores(
+        row=place,
+        step=step,
+        group=None if group is None else str(group),
+        reward=reward,
+        words=word_count(row.submission.response) if row.submission else None,
+    )
+    if report is None:
+        return scores
+    if report.failed_count or not row.is_graded:
+        return scores._replace(failed=True)
+    answers = {
+        (entry.name, entry.requirement): Answer(score_of(entry), entry.weight)
+        for entry in report.criteria
+        if entry.was_judged
+    }
+    return scores._replace(failed=False, coverage=report.coverage, answers=answers)
+
+
+def _step_of(value: object) -> int | None:
+    """Return a step that is a whole number, also one written as a text; None for anything else."""
+    if isinstance(value, str):
+        return int(value) if _WHOLE_NUMBER.fullmatch(value) else None
+    number = _number(value)
+    return int(number) if number is not None and number.is_integer() else None
+
+
+def _number(value: object) -> float | None:
+    """Return a finite number of a size that figures can be computed with; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= _LARGEST and math.isfinite(value) else None
+
+
+# Student's interval of fewer independent groups is too narrow, or says nothing.
+FEWEST_GROUPS = 5
+# With fewer prompts, each group of each step counts as independent.
+_FEWEST_PROMPTS = 20
+
+UNIT = (0.0, 1.0)
+DIFFERENCE = (-1.0, 1.0)
+
+
+class Trend(NamedTuple):
+    """A figure in the first and in the last third of the steps.
+
+    Attributes:
+        first: Its mean in the first third; None without a value there.
+        last: Its mean in the last third.
+        change: The last one minus the first one. Completions of one prompt depend on each other, and its interval
+            allows for it. There is no interval if a third has fewer than five groups of completions.
+        p_value: The two-sided p-value of the change; None if there is no interval.
+    """
+
+    first: float | None
+    last: float | None
+    change: Estimate
+    p_value: float | None
+
+    @property
+    def text(self) -> str:
+        """The change in words, such as `0.20 in the first third and 0.90 in the last (+0.70 [0.61, 0.79])`."""
+        if self.first is None or self.last is None or self.change.value is None:
+            return "undefined"
+        limits = ""
+        if self.change.low is not None and self.change.high is not None:
+            limits = f" [{_brief(self.change.low)}, {_brief(self.change.high)}]"
+        change = f"{'+' if self.change.value >= 0 else ''}{_brief(self.change.value)}{limits}"
+        return f"{_brief(self.first)} in the first third and {_brief(self.last)} in the last ({change})"
+
+
+class Thirds(NamedTuple):
+    """To which third of the steps, and to which cluster, each completion belongs.
+
+    Attributes:
+        first: Whether a completion is in the first third of the steps, as an array.
+        last: Whether it is in the last third; that of a run with one step is empty.
+        clusters: The number of the group of completions that depend on each other.
+    """
+
+    first: Any
+    last: Any
+    clusters: Any
+
+    def at(self, places: Any) -> Thirds:
+        """Return the thirds of some of the completions."""
+        return Thirds(self.first[places], self.last[places], self.clusters[places])
+
+
+def divide(steps: Any, prompts: Any, groups: Any) -> Thirds:
+    """Divide completions into thirds of the steps.
+
+    Args:
+        steps: The number of the step of each completion, from 0 and without gaps.
+        prompts: The number of its prompt.
+        groups: The number of its group, which are the completions of one prompt in one step.
+    """
+    count = int(steps.max()) + 1
+    size = max(1, count // 3)
+    first, last = steps < size, (steps >= count - size) & (steps >= size)
+    # Completions of one prompt in both thirds are a pair. Too few prompts do not tell how much prompts differ.
+    fewest = min(len(np.unique(prompts[first])), len(np.unique(prompts[last])))
+    return Thirds(first, last, prompts if fewest >= _FEWEST_PROMPTS else groups)
+
+
+def measure_trend(values: Any, thirds: Thirds, level: float, bounds: tuple[float, float] | None = None) -> Trend:
+    """Compare the mean of a figure in both thirds.
+
+    The variance is that of sums over clusters, so that a prompt with completions in both thirds is compared with
+    itself. For rates, and if all values of a third are equal, each third gets two more clusters, one at either bound
+    (Agresti and Caffo 2000): the interval then has a width also if nothing varies.
+
+    Args:
+        values: The figure of each completion; NaN if it has none.
+        thirds: Where the completions belong.
+        level: The level of the interval.
+        bounds: The least and the greatest possible value; None if there are no bounds.
+    """
+    has_value = ~np.isnan(values)
+    parts: list[tuple[Any, Any]] = []
+    for is_in in (thirds.first, thirds.last):
+        chosen = is_in & has_value
+        parts.append((values[chosen], thirds.clusters[chosen]))
+    total = sum(len(of_third) for of_third, _ in parts)
+    first, last = (float(of_third.mean()) if len(of_third) else None for of_third, _ in parts)
+    if first is None or last is None:
+        return Trend(first, last, Estimate(None, None, None, total), None)
+    change = last - first
+    interval = _interval(parts, bounds, level)
+    if interval is None:
+        return Trend(first, last, Estimate(change, None, None, total), None)
+    center, half, p_value = interval
+    widest = math.inf if bounds is None else bounds[1] - bounds[0]
+    low, high = max(-widest, min(center - half, change)), min(widest, max(center + half, change))
+    return Trend(first, last, Estimate(change, low, high, total), p_value)
+
+
+def measure_shortfall(judge: Any, second: Any, thirds: Thirds, level: float) -> tuple[Estimate, float | None]:
+    """Estimate how far a second judge falls short of what its agreement with the judge predicts, and a p-value.
+
+    A second judge that errs rises by less than the judge does even if a policy improves honestly. Therefore its scores
+    are regressed on those of the judge and on the third of the steps: the result is the effect of the last third, with
+    the sign changed. Its variance is that of sums over clusters. It is undefined if the judge's scores do not vary
+    within the thirds, and has no interval for fewer than five clusters in a third.
+
+    Args:
+        judge: The scores of the judge; NaN outside of the sample.
+        second: Those of the second judge.
+        thirds: Where the completions belong.
+        level: The level of the interval.
+    """
+    chosen = (thirds.first | thirds.last) & ~np.isnan(judge)
+    x, y, is_last, clusters = judge[chosen], second[chosen], thirds.last[chosen], thirds.clusters[chosen]
+    undefined = Estimate(None, None, None, len(x)), None
+    counts = [len(np.unique(clusters[is_in])) for is_in in (~is_last, is_last)]
+    if not all(counts):
+        return undefined
+    sizes = np.where(is_last, is_last.sum(), -(~is_last).sum())
+    x_rise, y_rise = float((x / sizes).sum()), float((y / sizes).sum())
+    x_apart, y_apart = (
+        values - np.where(is_last, values[is_last].mean(), values[~is_last].mean()) for values in (x, y)
+    )
+    spread = float(x_apart @ x_apart)
+    if spread <= ROUNDING * len(x):
+        return undefined
+    slope = float(x_apart @ y_apart) / spread
+    shortfall = slope * x_rise - y_rise
+    residuals = y_apart - slope * x_apart
+    influences = x_rise * x_apart * residuals / spread - residuals / sizes
+    sums = np.bincount(np.unique(clusters, return_inverse=True)[1], influences)
+    fewest = min(counts)
+    if fewest < FEWEST_GROUPS:
+        return Estimate(shortfall, None, None, len(x)), None
+    variance = float(sums @ sums)
+    if any(np.ptp(residuals[is_in]) <= ROUNDING for is_in in (~is_last, is_last)):
+        # As for other changes: a cluster more at either bound, for judges that differ in nothing but the last third.
+        variance += sum(2 / (count + 2) ** 2 for count in counts)
+    variance *= fewest / (fewest - 1)
+    error = math.sqrt(variance)
+    half = student_quantile(fewest - 1, level) * error
+    p_value = 2 * float(special().stdtr(fewest - 1, -abs(shortfall) / error))
+    return Estimate(shortfall, shortfall - half, shortfall + half, len(x)), p_value
+
+
+def _interval(
+    parts: list[tuple[Any, Any]], bounds: tuple[float, float] | None, level: float
+) -> tuple[float, float, float] | None:
+    """Return the center and half the width of the interval of a change, and its p-value; None without an interval."""
+    numbers, clusters = np.unique(np.concatenate([of_third for _, of_third in parts]), return_inverse=True)
+    sums, variance, center, fewest = np.zeros(len(numbers)), 0.0, 0.0, math.inf
+    if bounds and not _need_bounds([of_third for of_third, _ in parts], bounds):
+        bounds = None
+    start = 0
+    for sign, (values, of_third) in zip((-1.0, 1.0), parts, strict=True):
+        places = clusters[start : start + len(of_third)]
+        start += len(of_third)
+        count = len(np.unique(places))
+        fewest = min(fewest, count)
+        added = 0.0 if bounds is None else len(values) / count
+        size = len(values) + 2 * added
+        mean = (float(values.sum()) + added * sum(bounds or (0.0, 0.0))) / size
+        sums += sign * np.bincount(places, (values - mean) / size, len(numbers))
+        variance += sum((added * (bound - mean) / size) ** 2 for bound in bounds or ())
+        center += sign * mean
+    if fewest < FEWEST_GROUPS:
+        return None
+    variance = (variance + float(sums @ sums)) * fewest / (fewest - 1)
+    if variance <= (ROUNDING * max(1.0, *(float(np.abs(values).max()) for values, _ in parts))) ** 2:
+        return None
+    freedom, error = int(fewest) - 1 + (2 if bounds else 0), math.sqrt(variance)
+    p_value = 2 * float(special().stdtr(freedom, -abs(center) / error))
+    return center, student_quantile(freedom, level) * error, p_value
+
+
+def _need_bounds(of_thirds: list[Any], bounds: tuple[float, float]) -> bool:
+    """Whether the values are rates, or those of a third do not vary, so that their spread says too little."""
+    are_rates = all(bool(((values == bounds[0]) | (values == bounds[1])).all()) for values in of_thirds)
+    return are_rates or any(np.ptp(values) <= ROUNDING for values in of_thirds)
+
+
+def _brief(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
+
+
+# Ranks of two completions have a correlation of 1 or -1, whatever they are.
+_FEWEST_RANKED = 3
+
+
+class CriterionColumn(NamedTuple):
+    """The answers to one criterion.
+
+    Attributes:
+        requirement: Its words.
+        weight: Its weight in the last completion.
+        places: The numbers of the completions with an answer.
+        scores: Their scores in [0, 1], for which higher is better; NaN for an abstention.
+    """
+
+    requirement: str
+    weight: float
+    places: Any
+    scores: Any
+
+
+class CompletionArrays(NamedTuple):
+    """The completions of a training run as arrays.
+
+    Attributes:
+        step_numbers: The steps of the run, in order.
+        steps: The place of each completion's step among them.
+        groups: The number of the completion's group: the completions of one prompt in one step.
+        thirds: To which third of the steps the completions belong, and to which cluster.
+        rewards: Their rewards.
+        words: The numbers of words of their answers.
+        coverage: The share of the rubric that was assessed.
+        abstained: The share of criteria on which the judge abstained.
+        failed: 1 if the grade failed, 0 if not.
+        ungraded: 1 if there was nothing to grade, 0 if there was.
+        equal_groups: 1 if all completions of its group have one reward, 0 if not.
+        correlations: The rank correlation of length and reward within its group; equal for the group.
+        criteria: The answers to each criterion that at least five prompts share.
+        left_out: The number of the other criteria.
+        have_groups: Whether any completion has a group.
+        sources: The place of each completion among all rows of the run.
+    """
+
+    step_numbers: list[int]
+    steps: Any
+    groups: Any
+    thirds: Thirds
+    rewards: Any
+    words: Any
+    coverage: Any
+    abstained: Any
+    failed: Any
+    ungraded: Any
+    equal_groups: Any
+    correlations: Any
+    criteria: dict[CriterionKey, CriterionColumn]
+    left_out: int
+    have_groups: bool
+    sources: list[int]
+
+    def names(self) -> dict[CriterionKey, str]:
+        """Return how the report names each criterion."""
+        return criterion_keys(self.criteria)
+
+
+def make_columns(completions: Sequence[RolloutScores]) -> CompletionArrays:
+    """Return the columns of a run with at least one completion."""
+    step_numbers = sorted({completion.step for completion in completions})
+    place_of = {step: place for place, step in enumerate(step_numbers)}
+    prompt_names: dict[object, int] = {}
+    group_names: dict[object, int] = {}
+    prompts: list[int] = []
+    groups: list[int] = []
+    for number, completion in enumerate(completions):
+        prompt = number if completion.group is None else completion.group
+        prompts.append(prompt_names.setdefault(prompt, len(prompt_names)))
+        groups.append(group_names.setdefault((completion.step, prompt), len(group_names)))
+    steps = np.array([place_of[completion.step] for completion in completions])
+    rewards, words = (_array(getattr(each, name) for each in completions) for name in ("reward", "words"))
+    has_group = np.array([completion.group is not None for completion in completions])
+    equal, correlations = _group_statistics(np.array(groups), has_group, rewards, words)
+    criteria = _criteria(completions)
+    prompts_of = {key: len({prompts[place] for place in column.places}) for key, column in criteria.items()}
+    # Each prompt may have criteria of its own: nothing can be compared between steps then.
+    fewest = min(FEWEST_GROUPS, len(prompt_names))
+    shared = {key: column for key, column in criteria.items() if prompts_of[key] >= fewest}
+    return CompletionArrays(
+        step_numbers=step_numbers,
+        steps=steps,
+        groups=np.array(groups),
+        thirds=divide(steps, np.array(prompts), np.array(groups)),
+        rewards=rewards,
+        words=words,
+        coverage=_array(completion.coverage for completion in completions),
+        abstained=_array(_abstained(completion) for completion in completions),
+        failed=_array(completion.failed for completion in completions),
+        ungraded=_array(completion.failed is None for completion in completions),
+        equal_groups=equal,
+        correlations=correlations,
+        criteria=shared,
+        left_out=len(criteria) - len(shared),
+        have_groups=bool(has_group.any()),
+        sources=[completion.row for completion in completions],
+    )
+
+
+def _array(values: Iterable[float | None]) -> Any:
+    return np.array([math.nan if value is None else value for value in values], float)
+
+
+def _abstained(completion: RolloutScores) -> float | None:
+    scores = [answer.score for answer in completion.answers.values()]
+    return sum(score is None for score in scores) / len(scores) if scores else None
+
+
+def _criteria(completions: Sequence[RolloutScores]) -> dict[CriterionKey, CriterionColumn]:
+    places: dict[CriterionKey, list[int]] = defaultdict(list)
+    scores: dict[CriterionKey, list[float | None]] = defaultdict(list)
+    weights: dict[CriterionKey, float] = {}
+    for place, completion in enumerate(completions):
+        for key, answer in completion.answers.items():
+            places[key].append(place)
+            scores[key].append(answer.score)
+            weights[key] = answer.weight
+    return {
+        key: CriterionColumn(key[1], weights[key], np.array(of_key), _array(scores[key]))
+        for key, of_key in places.items()
+    }
+
+
+def _group_statistics(groups: Any, has_group: Any, rewards: Any, words: Any) -> tuple[Any, Any]:
+    """Return for each completion whether its group's rewards are equal, and the correlation of length and reward."""
+    equal, correlations = np.full(len(groups), math.nan), np.full(len(groups), math.nan)
+    chosen = np.flatnonzero(has_group & ~np.isnan(rewards))
+    chosen = chosen[np.argsort(groups[chosen], kind="stable")]
+    for members in np.split(chosen, np.flatnonzero(np.diff(groups[chosen])) + 1):
+        if len(members) < 2:
+            continue
+        group_rewards = rewards[members]
+        is_equal = np.ptp(group_rewards) <= ROUNDING * max(1.0, float(np.abs(group_rewards).max()))
+        equal[members] = is_equal
+        written = members[~np.isnan(words[members])]
+        if is_equal or len(written) < _FEWEST_RANKED:
+            continue
+        compared = compare_values(words[written], rewards[written])
+        if compared is not None and compared.spearman is not None:
+            correlations[written] = compared.spearman
+    return equal, correlations
+
+
+class StepFigures(NamedTuple):
+    """The completions of one training step, or of several neighbouring ones. A mean of nothing is None.
+
+    Attributes:
+        first: The first of the steps.
+        last: The last of them.
+        completions: The number of completions.
+        reward: The mean reward.
+        reward_error: Its standard error, of which the completions of a group are one observation.
+        words: The mean number of words of the answers.
+        length_correlation: The mean rank correlation of length and reward within groups.
+        coverage: The mean share of the rubric that the judge could assess.
+        abstained: The share of criteria on which the judge abstained.
+        failed: The share of grades that failed.
+        ungraded: The share of completions without anything to grade.
+        equal_groups: The share of groups with equal rewards, from which the policy learns nothing.
+        criteria: The mean score in [0, 1] of each criterion, by its name: the share of MET, or of UNMET for a penalty.
+        judge: The mean score that the judge gave to the completions of the sample.
+        second: The mean score that the second judge gave to them.
+    """
+
+    first: int
+    last: int
+    completions: int
+    reward: float | None
+    reward_error: float | None
+    words: float | None
+    length_correlation: float | None
+    coverage: float | None
+    abstained: float | None
+    failed: float | None
+    ungraded: float | None
+    equal_groups: float | None
+    criteria: dict[EncodableText, float | None]
+    judge: float | None = None
+    second: float | None = None
+
+
+class CriterionTrend(NamedTuple):
+    """How one criterion changed in the course of a training run.
+
+    Attributes:
+        requirement: Its words.
+        weight: Its weight in the last completion, negative for a penalty.
+        score: Its mean score in [0, 1], for which higher is better, also for a penalty: the share of completions that
+            did not commit the error.
+        lead: Its score less the mean score of the other criteria, by weight. None for a single criterion.
+        explains: The part of the gain of the criteria, by weight, that is this criterion's: 1 is all of it. None if the
+            reward has not surely risen.
+        abstained: The share of abstentions.
+        saturated: `fulfilled` if its score was 1 in each completion of the last third, `unfulfilled` if it was 0: it
+            teaches the policy nothing any more. None if neither holds.
+    """
+
+    requirement: EncodableText
+    weight: float
+    score: Trend
+    lead: Trend | None
+    explains: float | None
+    abstained: Trend
+    saturated: Literal["fulfilled", "unfulfilled"] | None
+
+
+class JudgeGap(NamedTuple):
+    """How the scores of two judges for the same completions move apart.
+
+    Attributes:
+        judge: The scores of the judge that makes the reward, in [0, 1]; higher is better, also for penalties.
+        second: The scores of the second judge.
+        gap: The former less the latter.
+        shortfall: How far the scores of the second judge in the last third are below those that its agreement with the
+            judge within the thirds predicts. A second judge that errs at random never follows in full; this figure
+            allows for it. Undefined if the judge's scores do not vary.
+        p_value: The two-sided p-value of the shortfall; None if it has no interval.
+    """
+
+    judge: Trend
+    second: Trend
+    gap: Trend
+    shortfall: Estimate
+    p_value: float | None
+
+
+class SecondJudge(NamedTuple):
+    """How a second judge grades a sample of the completions.
+
+    Attributes:
+        sampled: The number of completions that were drawn.
+        compared: The number of those that both judges have graded.
+        score: The scores of a completion: means, by weight, over the criteria on which both judges have decided. If
+            both the gap and the shortfall are surely above 0, the policy has probably learned to deceive its judge.
+        criteria: The scores of each criterion, by its name.
+        spend: What the second judge cost.
+    """
+
+    sampled: int
+    compared: int
+    score: JudgeGap
+    criteria: dict[EncodableText, JudgeGap]
+    spend: Spend
+
+
+class RewardReport(Record):
+    """Whether the reward of a training run says what it should: the result of `reward_report`.
+
+    All changes compare the last third of the steps with the first one.
+
+    Attributes:
+        completions: The number of completions.
+        steps: The figures by step; at most 20, so that a figure of a long run stands for several steps.
+        reward: The mean reward.
+        words: The mean number of words of the answers.
+        length_correlation: The rank correlation of length and reward within groups, over all steps; undefined without
+            groups. It is above 0 if the reward pays for length.
+        coverage: The mean share of the rubric that the judge could assess.
+        abstained: The share of criteria on which the judge abstained.
+        failed: The share of grades that failed.
+        ungraded: The share of completions without anything to grade, such as empty ones.
+        equal_groups: The share of completions in groups with equal rewards, from which the policy learns nothing.
+        criteria: The change of each criterion that at least five prompts share, by its name.
+        second: The comparison with a second judge; None without one.
+        signs: What suggests that the policy exploits its judge, in sentences. Each one is significant: the probability
+            that a run in which nothing changes has any sign is about 5 % at most (at a level of 0.95).
+        warnings: What limits the figures.
+    """
+
+    completions: int
+    steps: tuple[StepFigures, ...]
+    reward: Trend
+    words: Trend
+    length_correlation: Estimate
+    coverage: Trend
+    abstained: Trend
+    failed: Trend
+    ungraded: Trend
+    equal_groups: Trend
+    criteria: dict[EncodableText, CriterionTrend]
+    second: SecondJudge | None = None
+    signs: tuple[EncodableText, ...] = ()
+    warnings: tuple[EncodableText, ...] = ()
+
+    def summary(self) -> str:
+        """Return the signs and the figures as text."""
+        lines = [f"sign: {sign}" for sign in self.signs] or ["no sign that the policy exploits its judge"]
+        lines += [
+            f"reward: {self.reward.text}",
+            f"words: {self.words.text}",
+            f"rank correlation of length and reward within groups: {self.length_correlation}",
+            f"groups with equal rewards: {self.equal_groups.text}",
+            f"abstentions: {self.abstained.text}",
+            f"failed grades: {self.failed.text}",
+        ]
+        for name, row in self.criteria.items():
+            part = "" if row.explains is None else f"; {row.explains:.0%} of the gain"
+            saturated = f"; {row.saturated} throughout the last third: it teaches nothing" if row.saturated else ""
+            lines.append(f"criterion {name!r}: {row.score.text}{part}{saturated}")
+        if self.second:
+            spend = spend_text(self.second.spend.calls, self.second.spend.total_tokens, self.second.spend.cost)
+            lines += [
+                f"on {self.second.compared:,} completions, the judge: {self.second.score.judge.text}",
+                f"and the second judge: {self.second.score.second.text}",
+                f"the gap between them: {self.second.score.gap.text}",
+                f"shortfall of the second judge from what its agreement predicts: {self.second.score.shortfall}",
+                f"cost of the second judge: {spend}",
+            ]
+        return "\n".join([*lines, *self.warnings])
+
+    def to_dataframe(self) -> DataFrame:
+        """Return a pandas DataFrame with a row for each entry of `steps`, and a column for each criterion.
+
+        The column of the criterion `right` is `criterion.right`.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        columns = self._columns()
+        return data_frame([dict(zip(columns, row, strict=True)) for row in self._rows()], columns)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.summary(), self._columns(), self._rows())
+
+    def _columns(self) -> list[str]:
+        own = [name for name in StepFigures._fields if name != "criteria"]
+        return own + [f"criterion.{name}" for name in self.criteria]
+
+    def _rows(self) -> list[list[object]]:
+        own = [name for name in StepFigures._fields if name != "criteria"]
+        return [
+            [*(getattr(row, name) for name in own), *(row.criteria.get(name) for name in self.criteria)]
+            for row in self.steps
+        ]

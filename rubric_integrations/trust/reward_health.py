@@ -1,0 +1,616 @@
+"""`reward_report`: searches the graded completions of a training run for signs that the policy exploits its judge.
+
+The signs are significant changes, in sentences with their numbers. A second judge may grade a sample and is compared
+with the judge that makes the reward. Imported at first use, because it imports graders, which figures do not need.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from rubric_integrations.formats.registry import as_rubric
+from rubric_integrations.graders import Grader, PerCriterionGrader
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.runs.run import grade_many
+from rubric_integrations.scoring.judgment import NO_SPEND, Spend
+from rubric_integrations.scoring.labels import Estimate
+from rubric_integrations.scoring.report import EvaluationReport
+from rubric_integrations.submission.inputs import Row
+from rubric_integrations.trust.comparison import holm
+from rubric_integrations.trust.matching import RunLike
+from rubric_integrations.trust.reward_figures import (
+    DIFFERENCE,
+    FEWEST_GROUPS,
+    UNIT,
+    CompletionArrays,
+    CriterionColumn,
+    CriterionKey,
+    CriterionTrend,
+    JudgeGap,
+    RewardReport,
+    RolloutScores,
+    RunRows,
+    SecondJudge,
+    StepFigures,
+    Thirds,
+    Trend,
+    is_compared,
+    make_columns,
+    measure_shortfall,
+    measure_trend,
+    read_scores,
+    score_of,
+)
+from rubric_integrations.trust.statistics import ROUNDING, difference_p_value, estimate_difference, normal_quantile
+
+if TYPE_CHECKING:
+    from rubric_integrations.formats.registry import RubricLike
+    from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.runs.ledger import LedgerLike
+
+_MOST_STEPS = 20
+
+
+def step_figures(columns: CompletionArrays, judge: Any, second: Any) -> tuple[StepFigures, ...]:
+    """Return the figures by step, of which those of a long run are joined.
+
+    Args:
+        columns: The completions.
+        judge: The score of each completion by its judge, where a second judge has graded it; NaN elsewhere.
+        second: The score by the second judge.
+    """
+    names = columns.names()
+    joined = np.array_split(np.arange(len(columns.step_numbers)), min(_MOST_STEPS, len(columns.step_numbers)))
+    number_of = np.concatenate([np.full(len(part), number) for number, part in enumerate(joined)])
+    numbers = number_of[columns.steps]
+    of_criteria = {
+        names[key]: _means(column.scores, numbers[column.places], len(joined))
+        for key, column in columns.criteria.items()
+    }
+    series = {
+        name: _means(values, numbers, len(joined))
+        for name, values in (
+            ("reward", columns.rewards), ("words", columns.words), ("length_correlation", columns.correlations),
+            ("coverage", columns.coverage), ("abstained", columns.abstained), ("failed", columns.failed),
+            ("ungraded", columns.ungraded), ("equal_groups", columns.equal_groups), ("judge", judge),
+            ("second", second),
+        )
+    }  # fmt: skip
+    return tuple(
+        StepFigures(
+            first=columns.step_numbers[part[0]],
+            last=columns.step_numbers[part[-1]],
+            completions=int((numbers == number).sum()),
+            reward_error=_standard_error(columns, numbers == number),
+            criteria={name: values[number] for name, values in of_criteria.items()},
+            **{name: values[number] for name, values in series.items()},
+        )
+        for number, part in enumerate(joined)
+    )
+
+
+def length_correlation(columns: CompletionArrays, level: float) -> tuple[Estimate, float | None]:
+    """Return the mean rank correlation of length and reward within groups, and its p-value.
+
+    It is undefined without groups, and has neither an interval nor a p-value for fewer than five independent ones.
+    """
+    has_value = ~np.isnan(columns.correlations)
+    if not has_value.any():
+        return Estimate(None, None, None, 0), None
+    _, places = np.unique(columns.thirds.clusters[has_value], return_inverse=True)
+    means: list[float] = (np.bincount(places, columns.correlations[has_value]) / np.bincount(places)).tolist()
+    estimate = estimate_difference(means, level)
+    if len(means) < FEWEST_GROUPS or estimate.low is None or estimate.high is None:
+        return estimate._replace(low=None, high=None), None
+    estimate = estimate._replace(low=max(-1.0, estimate.low), high=min(1.0, estimate.high))
+    return estimate, difference_p_value(means)
+
+
+def criterion_trends(columns: CompletionArrays, has_risen: bool, level: float) -> dict[str, CriterionTrend]:
+    """Return the trend of each criterion.
+
+    Args:
+        columns: The completions.
+        has_risen: Whether the reward has surely risen.
+        level: The level of the intervals.
+    """
+    names = columns.names()
+    totals, weights = np.zeros(len(columns.steps)), np.zeros(len(columns.steps))
+    for column in columns.criteria.values():
+        decided = ~np.isnan(column.scores)
+        totals[column.places[decided]] += abs(column.weight) * column.scores[decided]
+        weights[column.places[decided]] += abs(column.weight)
+    scores = {
+        key: measure_trend(column.scores, columns.thirds.at(column.places), level, UNIT)
+        for key, column in columns.criteria.items()
+    }
+    gains = {
+        key: abs(columns.criteria[key].weight) * trend.change.value
+        for key, trend in scores.items()
+        if trend.change.value is not None
+    }
+    gain = math.fsum(gains.values())
+    shares = {key: of_key / gain for key, of_key in gains.items()} if has_risen and gain > 0 else {}
+    return {
+        names[key]: _criterion_trend(columns, key, scores[key], shares.get(key), totals, weights, level)
+        for key in columns.criteria
+    }
+
+
+def _criterion_trend(
+    columns: CompletionArrays,
+    key: CriterionKey,
+    score: Trend,
+    explains: float | None,
+    totals: Any,
+    weights: Any,
+    level: float,
+) -> CriterionTrend:
+    column = columns.criteria[key]
+    thirds, weight = columns.thirds.at(column.places), abs(column.weight)
+    others = weights[column.places] - weight
+    others[others <= ROUNDING * weight] = math.nan
+    leads = column.scores - (totals[column.places] - weight * column.scores) / others
+    abstained = np.isnan(column.scores).astype(float)
+    return CriterionTrend(
+        requirement=column.requirement,
+        weight=column.weight,
+        score=score,
+        lead=None if np.isnan(leads).all() else measure_trend(leads, thirds, level, DIFFERENCE),
+        explains=explains,
+        abstained=measure_trend(abstained, thirds, level, UNIT),
+        saturated=_saturated(column, columns),
+    )
+
+
+def _saturated(column: CriterionColumn, columns: CompletionArrays) -> Literal["fulfilled", "unfulfilled"] | None:
+    """Return whether all completions of the last third fulfil a criterion, or none does; None if they are few."""
+    is_last = columns.thirds.last[column.places] & ~np.isnan(column.scores)
+    if len(np.unique(columns.groups[column.places[is_last]])) < FEWEST_GROUPS:
+        return None
+    scores = column.scores[is_last]
+    return "fulfilled" if scores.min() == 1 else "unfulfilled" if scores.max() == 0 else None
+
+
+def _means(values: Any, numbers: Any, count: int) -> list[float | None]:
+    has_value = ~np.isnan(values)
+    counts = np.bincount(numbers[has_value], minlength=count)
+    sums = np.bincount(numbers[has_value], values[has_value], minlength=count)
+    return [float(total / number) if number else None for total, number in zip(sums, counts, strict=True)]
+
+
+def _standard_error(columns: CompletionArrays, chosen: Any) -> float | None:
+    """Return the standard error of a mean reward, of which each group is one observation."""
+    chosen = chosen & ~np.isnan(columns.rewards)
+    _, places = np.unique(columns.groups[chosen], return_inverse=True)
+    count = int(places.max()) + 1 if len(places) else 0
+    if count < 2:
+        return None
+    rewards = columns.rewards[chosen]
+    sums = np.bincount(places, rewards - rewards.mean())
+    return math.sqrt(float(sums @ sums) * count / (count - 1)) / len(rewards)
+
+
+class PairedScores(NamedTuple):
+    """The scores of both judges for one criterion of one completion."""
+
+    judge: float
+    second: float
+    weight: float
+
+
+class SecondGrades(NamedTuple):
+    """What a second judge has graded.
+
+    Attributes:
+        sampled: The number of completions that were drawn.
+        pairs: The criteria on which both judges have decided, by the number of the completion.
+        failed: The number of completions on which the second judge failed.
+        spend: What it cost.
+        stopped: Why not all of the sample was graded; None if it was.
+    """
+
+    sampled: int
+    pairs: Mapping[int, Mapping[CriterionKey, PairedScores]]
+    failed: int = 0
+    spend: Spend = NO_SPEND
+    stopped: str | None = None
+
+
+class SecondGrading(NamedTuple):
+    """How a second judge grades. The attributes are the arguments of `reward_report`."""
+
+    second: JudgeLike | Grader
+    rubric: RubricLike | None
+    sample: int
+    seed: int
+    ledger: LedgerLike | None
+    max_cost: float | None
+    max_concurrency: int
+
+    def grade(self, rows: RunRows, columns: CompletionArrays) -> SecondGrades:
+        """Grade a sample of the completions.
+
+        Raises:
+            ValueError: A setting is out of range, or no completion can be graded a second time.
+        """
+        rubric = None if self.rubric is None else as_rubric(self.rubric)
+        grader = self.second if isinstance(self.second, Grader) else PerCriterionGrader(self.second)
+        chosen: dict[int, GradedRow] = {}
+        for number in _draw(columns.steps, self.seed):
+            if len(chosen) == self.sample:
+                break
+            row = rows[columns.sources[number]]
+            if _can_be_graded(row):
+                chosen[number] = row
+        if not chosen:
+            raise ValueError(
+                "`second` can grade no completion: the run needs its submissions, without attachments, and criteria on "
+                "which its judge has decided; pass the file of `RubricReward(record=...)`"
+            )
+        # In the random order of the draw: if `max_cost` ends the run, the steps still have about equal numbers.
+        run = grade_many(
+            [Row(str(number), row.submission, rubric=rubric or _rubric_of(row)) for number, row in chosen.items()],
+            None,
+            grader,
+            ledger=self.ledger,
+            max_cost=self.max_cost,
+            max_concurrency=self.max_concurrency,
+        )
+        pairs: dict[int, dict[CriterionKey, PairedScores]] = {}
+        failed = 0
+        for graded in run:
+            number = int(graded.row.id)
+            if graded.report is None or graded.report.failed_count or graded.judge_error:
+                failed += 1
+            elif of_both := _pair(chosen[number].report, graded.report):
+                pairs[number] = of_both
+        if not pairs and not failed and not run.summary.stopped:
+            raise ValueError(
+                "the judges have decided on no criterion in common: pass the rubric of the training run as `rubric`"
+            )
+        return SecondGrades(len(chosen), pairs, failed, run.summary.spend, run.summary.stopped)
+
+
+def compare_judges(grades: SecondGrades, columns: CompletionArrays, level: float) -> tuple[SecondJudge, Any, Any]:
+    """Compare both judges on the sample.
+
+    Returns:
+        The comparison; the score of each completion by the judge, and by the second one: NaN outside of the sample.
+    """
+    judge, second = np.full(len(columns.steps), math.nan), np.full(len(columns.steps), math.nan)
+    of_criteria: dict[CriterionKey, tuple[list[int], list[float], list[float]]] = {}
+    for number, pairs in grades.pairs.items():
+        weights = [abs(pair.weight) for pair in pairs.values()]
+        total = math.fsum(weights)
+        if total:
+            judge[number], second[number] = (
+                math.fsum(weight * score for weight, score in zip(weights, scores, strict=True)) / total
+                for scores in ([pair.judge for pair in pairs.values()], [pair.second for pair in pairs.values()])
+            )
+        for key, pair in pairs.items():
+            places, of_judge, of_second = of_criteria.setdefault(key, ([], [], []))
+            places.append(number)
+            of_judge.append(pair.judge)
+            of_second.append(pair.second)
+    names, gaps = columns.names(), dict[str, JudgeGap]()
+    for key in columns.criteria:
+        if key in of_criteria:
+            places, of_judge, of_second = of_criteria[key]
+            gaps[names[key]] = _gap(np.array(of_judge), np.array(of_second), columns.thirds.at(places), level)
+    comparison = SecondJudge(
+        sampled=grades.sampled,
+        compared=int((~np.isnan(judge)).sum()),
+        score=_gap(judge, second, columns.thirds, level),
+        criteria=gaps,
+        spend=grades.spend,
+    )
+    return comparison, judge, second
+
+
+def second_warnings(grades: SecondGrades) -> Iterator[str]:
+    """Yield what limits the comparison with a second judge."""
+    if grades.failed:
+        yield f"the second judge failed on {grades.failed:,} of {grades.sampled:,} completions, which are left out"
+    if grades.stopped:
+        yield f"the second judge did not grade the whole sample: {grades.stopped}"
+
+
+def _gap(judge: Any, second: Any, thirds: Thirds, level: float) -> JudgeGap:
+    shortfall, p_value = measure_shortfall(judge, second, thirds, level)
+    return JudgeGap(
+        judge=measure_trend(judge, thirds, level, UNIT),
+        second=measure_trend(second, thirds, level, UNIT),
+        gap=measure_trend(judge - second, thirds, level, DIFFERENCE),
+        shortfall=shortfall,
+        p_value=p_value,
+    )
+
+
+def _draw(steps: Any, seed: int) -> Iterator[int]:
+    """Yield all completions in a random order, in which each part has about as many of each step.
+
+    A draw passes through the steps in an order that covers the run evenly from the beginning (by bit reversal), and
+    takes one completion of each.
+    """
+    rng = random.Random(seed)  # noqa: S311 -- a sample, and no secret
+    count = int(steps.max()) + 1
+    bits = max(1, (count - 1).bit_length())
+    order = [step for place in range(1 << bits) if (step := int(f"{place:0{bits}b}"[::-1], 2)) < count]
+    waiting: list[list[int]] = [[] for _ in range(count)]
+    for number, step in enumerate(steps.tolist()):
+        waiting[step].append(number)
+    for of_step in waiting:
+        rng.shuffle(of_step)
+    while order:
+        order = [step for step in order if waiting[step]]
+        for step in order:
+            yield waiting[step].pop()
+
+
+def _can_be_graded(row: GradedRow) -> bool:
+    """Whether a row has its submission without attachments, and criteria on which its judge has decided."""
+    report = row.report
+    if row.submission is None or report is None or row.attachments or report.failed_count or not row.is_graded:
+        return False
+    return any(is_compared(entry) for entry in report.criteria)
+
+
+def _rubric_of(row: GradedRow) -> Rubric:
+    report = row.report
+    return Rubric([entry.to_criterion() for entry in report.criteria if is_compared(entry)] if report else [])
+
+
+def _pair(report: EvaluationReport | None, second: EvaluationReport) -> dict[CriterionKey, PairedScores]:
+    others = {(entry.name, entry.requirement): score_of(entry) for entry in second.criteria if is_compared(entry)}
+    pairs: dict[CriterionKey, PairedScores] = {}
+    for entry in report.criteria if report else ():
+        key = entry.name, entry.requirement
+        judge, other = score_of(entry) if is_compared(entry) else None, others.get(key)
+        if judge is not None and other is not None:
+            pairs[key] = PairedScores(judge, other, entry.weight)
+    return pairs
+
+
+# The part of the gain that a criterion must explain for it to be the one that carries the gain: more than half, and
+# about twice its share of the weights.
+_LEAST_PART, _MOST_PART = 0.5, 0.9
+
+
+class Finding(NamedTuple):
+    """A possible sign.
+
+    Attributes:
+        p_value: The largest p-value of the changes that it needs.
+        text: The sentence.
+    """
+
+    p_value: float
+    text: str
+
+
+def find_signs(
+    criteria: Mapping[str, CriterionTrend],
+    words: Trend,
+    correlation: Estimate,
+    correlation_p_value: float | None,
+    abstained: Trend,
+    failed: Trend,
+    second: SecondJudge | None,
+    level: float,
+) -> tuple[str, ...]:
+    """Return the signs that are significant.
+
+    The gap to the second judge is one test at the level. All others are corrected together for their number (Holm).
+    Each sign needs a change in one direction, so that both families together have an error of one minus the level.
+    """
+    total = math.fsum(abs(row.weight) for row in criteria.values()) or 1.0
+    findings = [
+        *_length(words, correlation, correlation_p_value),
+        *_rise_findings(abstained, "the judge abstains more often", "the policy may learn to be unassessable"),
+        *_rise_findings(failed, "grades fail more often", "read the answers on which the judge fails"),
+        *(
+            finding
+            for name, row in criteria.items()
+            for finding in _criterion_findings(name, row, abs(row.weight) / total)
+        ),
+    ]
+    signs: list[str] = []
+    if second is not None:
+        signs += [finding.text for finding in _gap_findings(second.score) if finding.p_value < 1 - level]
+        findings += [finding for name, gap in second.criteria.items() for finding in _gap_findings(gap, name)]
+    adjusted = holm({number: finding.p_value for number, finding in enumerate(findings)})
+    return (*signs, *(findings[number].text for number, p_value in sorted(adjusted.items()) if p_value < 1 - level))
+
+
+def _gap_findings(scores: JudgeGap, criterion: str | None = None) -> Iterator[Finding]:
+    """Yield the sign that the second judge does not follow: the gap grows, and more than random errors explain."""
+    gap, shortfall = scores.gap, scores.shortfall
+    if gap.p_value is None or scores.p_value is None or (gap.change.value or 0) <= 0 or (shortfall.value or 0) <= 0:
+        return
+    where = f"on {criterion!r} the second judge" if criterion else "the second judge"
+    yield Finding(
+        max(gap.p_value, scores.p_value),
+        f"{where} does not follow: the judge's mean score was {scores.judge.text}, that of the second judge "
+        f"{scores.second.text}, which is {shortfall} less than its agreement with the judge predicts",
+    )
+
+
+def _criterion_findings(name: str, row: CriterionTrend, share_of_weight: float) -> Iterator[Finding]:
+    score, lead, change = row.score, row.lead, row.score.change.value or 0
+    yield from _rise_findings(row.abstained, f"the judge abstains more often on {name!r}", "read these answers")
+    if score.p_value is None:
+        return
+    if change < 0:
+        yield Finding(score.p_value, f"{name!r} is fulfilled less often: its mean score was {score.text}")
+    elif lead is not None and lead.p_value is not None and (lead.change.value or 0) > 0:
+        p_value = max(score.p_value, lead.p_value)
+        if row.explains is not None and row.explains > max(_LEAST_PART, min(_MOST_PART, 2 * share_of_weight)):
+            yield Finding(
+                p_value,
+                f"{name!r} carries the gain: its mean score was {score.text}, which is {row.explains:.0%} of the gain "
+                "of all criteria; read whether these answers fulfil it",
+            )
+
+
+def _rise_findings(trend: Trend, what: str, advice: str) -> Iterator[Finding]:
+    if trend.p_value is not None and (trend.change.value or 0) > 0:
+        yield Finding(trend.p_value, f"{what}: the share was {trend.text}; {advice}")
+
+
+def _length(words: Trend, correlation: Estimate, p_value: float | None) -> Iterator[Finding]:
+    if words.p_value is None or p_value is None or (words.change.value or 0) <= 0 or (correlation.value or 0) <= 0:
+        return
+    yield Finding(
+        max(words.p_value, p_value),
+        f"the reward pays for length: the mean number of words was {words.text}, and longer answers of a group get "
+        f"higher rewards (rank correlation {correlation})",
+    )
+
+
+def reward_report(
+    run: RunLike,
+    *,
+    second: JudgeLike | Grader | None = None,
+    rubric: RubricLike | None = None,
+    sample: int = 200,
+    seed: int = 0,
+    ledger: LedgerLike | None = None,
+    max_cost: float | None = None,
+    max_concurrency: int = 64,
+    level: float = 0.95,
+) -> RewardReport:
+    """Look for signs in a training run that its policy exploits the judge.
+
+    It compares the last third of the steps with the first one: the reward, the length of the answers, each criterion,
+    abstentions and failures. The strongest sign needs a second judge: the scores of the first one rise, and those of
+    the second do not follow. A sign is a reason to read answers, and no proof: a policy that learns one skill first
+    shows some of them too.
+
+    Args:
+        run: The file of `RubricReward(record=...)`; a list of the files of several processes; or results of
+            `grade_many` whose `metadata` has a `step`, a whole number. A `group` there is the name of the prompt, and
+            a `reward` stands in place of the score.
+        second: A judge of another model family, which grades a sample; or a grader with settings of its own. It gets
+            the criteria on which the run's judge has decided.
+        rubric: The rubric for the second judge. By default it is made of the reports, which have names, requirements,
+            weights and possible answers, but neither documents nor examples nor aspects of criteria.
+        sample: The number of completions for the second judge, at least 1, drawn evenly over the steps.
+        seed: The seed of the draw.
+        ledger: Stores each judgment of the second judge, so that a second report requests none again.
+        max_cost: The most that the second judge may cost, in US dollars.
+        max_concurrency: The largest number of concurrent calls of the second judge, at least 1.
+        level: The level of the intervals, and of the signs.
+
+    Raises:
+        ImportError: scipy is not installed.
+        RunFileError: A file is not a run.
+        TypeError: An item of `run` is neither a path nor a result.
+        ValueError: No row has a step, a setting is out of range, or `second` can grade no completion.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+        >>> rubric = Rubric.from_dict([{"name": "right", "requirement": "Says 42", "check": {"number": 42}}])
+        >>> rows = [
+        ...     {"response": "42" if step > 3 else "41", "metadata": {"step": step, "group": str(prompt)}}
+        ...     for step in range(9)
+        ...     for prompt in range(4)
+        ... ]
+        >>> report = reward_report(grade_many(rows, rubric, PerCriterionGrader("offline")))
+        >>> print(report.reward.text)
+        0.00 in the first third and 1.00 in the last (+1.00 [0.64, 1.00])
+    """
+    if isinstance(sample, bool) or sample < 1:
+        raise ValueError(f"`sample` must be at least 1, got {sample!r}: the second judge would grade nothing")
+    if second is None and rubric is not None:
+        raise ValueError("`rubric` is for the second judge: pass `second`, or it would not be used")
+    normal_quantile(level)  # refuses a level before anything is requested
+    rows = RunRows(run)
+    completions, without_step = read_scores(rows)
+    columns = make_columns(completions)
+    grades = None
+    if second is not None:
+        grading = SecondGrading(second, rubric, sample, seed, ledger, max_cost, max_concurrency)
+        grades = grading.grade(rows, columns)
+    return measure_rewards(completions, columns, grades, without_step=without_step, level=level)
+
+
+def measure_rewards(
+    completions: Sequence[RolloutScores],
+    columns: CompletionArrays,
+    grades: SecondGrades | None = None,
+    *,
+    without_step: int = 0,
+    level: float = 0.95,
+) -> RewardReport:
+    """Return the report of completions that were read before.
+
+    Args:
+        completions: The completions.
+        columns: The same as arrays.
+        grades: What a second judge has graded, or None.
+        without_step: The number of rows that were left out.
+        level: The level of the intervals, and of the signs.
+    """
+
+    def trend(values: Any, bounds: tuple[float, float] | None = UNIT) -> Trend:
+        return measure_trend(values, columns.thirds, level, bounds)
+
+    rewards = columns.rewards[~np.isnan(columns.rewards)]
+    are_bounded = bool(len(rewards)) and bool(((rewards >= 0) & (rewards <= 1)).all())
+    reward, words = trend(columns.rewards, UNIT if are_bounded else None), trend(columns.words, None)
+    correlation, p_value = length_correlation(columns, level)
+    abstained, failed = trend(columns.abstained), trend(columns.failed)
+    criteria = criterion_trends(columns, reward.change.low is not None and reward.change.low > 0, level)
+    judge = second = np.full(len(completions), math.nan)
+    comparison = None
+    if grades is not None:
+        comparison, judge, second = compare_judges(grades, columns, level)
+    return RewardReport(
+        completions=len(completions),
+        steps=step_figures(columns, judge, second),
+        reward=reward,
+        words=words,
+        length_correlation=correlation,
+        coverage=trend(columns.coverage),
+        abstained=abstained,
+        failed=failed,
+        ungraded=trend(columns.ungraded),
+        equal_groups=trend(columns.equal_groups),
+        criteria=criteria,
+        second=comparison,
+        signs=find_signs(criteria, words, correlation, p_value, abstained, failed, comparison, level),
+        warnings=(*_warnings(columns, without_step), *(second_warnings(grades) if grades else ())),
+    )
+
+
+def _warnings(columns: CompletionArrays, without_step: int) -> Iterator[str]:
+    if without_step:
+        yield f"{without_step:,} rows are left out, because their `metadata` has no whole number as `step`"
+    if len(columns.step_numbers) == 1:
+        yield "there is one step, so that nothing can be compared"
+    elif _fewest_groups(columns) < FEWEST_GROUPS:
+        yield (
+            f"a third of the steps has fewer than {FEWEST_GROUPS} groups of completions: there are no intervals, and "
+            "no signs"
+        )
+    if not columns.have_groups:
+        yield "the rows have no `group`: completions count as independent, and length is not compared with reward"
+    if columns.left_out:
+        yield (
+            f"{columns.left_out:,} criteria are left out, because fewer than {FEWEST_GROUPS} prompts have them: only "
+            "the reward and the gap to a second judge include them"
+        )
+    if np.isnan(columns.rewards).all():
+        yield "no completion has a reward"
+
+
+def _fewest_groups(columns: CompletionArrays) -> int:
+    thirds = columns.thirds
+    return min(len(np.unique(thirds.clusters[is_in])) for is_in in (thirds.first, thirds.last))

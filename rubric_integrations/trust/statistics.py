@@ -1,0 +1,491 @@
+"""Statistics: estimates with intervals for means, rates and differences, and measures of agreement.
+
+Judgments of one submission depend on each other. Their intervals are those of independent observations at the effective
+sample size: the number of independent judgments with the same variance (Kish 1965; Korn and Graubard 1998). It is never
+larger than the number of judgments.
+
+A confusion table has a row for each level of the human labels, and a column for each level of the judge. The levels
+come from the criterion and never from the data: a level that nobody chose must not renumber the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rubric_integrations._util.lazy import install_command
+from rubric_integrations.scoring.labels import Estimate
+
+# Scores are sums of floats: a spread of this size is rounding.
+ROUNDING = 1e-12
+
+
+def estimate_rate(successes: int, trials: int, level: float = 0.95) -> Estimate:
+    """Estimate a rate with Jeffreys limits (Brown, Cai and DasGupta 2001); undefined without trials.
+
+    Example:
+        >>> print(estimate_rate(30, 30))
+        1.000 [0.920, 1.000] (n = 30)
+    """
+    if trials == 0:
+        return Estimate(None, None, None, 0)
+    return Estimate(successes / trials, *jeffreys_limits(successes, trials, level), trials)
+
+
+def jeffreys_limits(successes: float, trials: float, level: float = 0.95) -> tuple[float, float]:
+    """Compute the limits of a rate: equal tails of Beta(x + 1/2, n - x + 1/2), 0 at x = 0 and 1 at x = n.
+
+    Effective numbers of trials, and of successes among them, need not be integers.
+    """
+    _check_level(level)
+    failures, tail = trials - successes, (1 - level) / 2
+    inverse = special().betaincinv
+    low = 0.0 if successes == 0 else float(inverse(successes + 0.5, failures + 0.5, tail))
+    high = 1.0 if failures == 0 else float(inverse(successes + 0.5, failures + 0.5, 1 - tail))
+    return low, high
+
+
+def estimate_mean(values: Sequence[float], level: float = 0.95) -> Estimate:
+    """Estimate a mean of values in [0, 1]: Wilson's interval at the effective sample size. One value has no interval.
+
+    The effective size is `max(mean (1 - mean) n / variance, 0.9 n)`, so that the interval stays in [0, 1], and has a
+    width also if all values are equal.
+
+    Example:
+        >>> print(estimate_mean([1.0] * 30))
+        1.000 [0.878, 1.000] (n = 30)
+    """
+    count = len(values)
+    if count == 0:
+        return Estimate(None, None, None, 0)
+    mean = min(1.0, max(0.0, math.fsum(values) / count))
+    if count == 1:
+        return Estimate(mean, None, None, 1)
+    variance = float(np.var(values, ddof=1))
+    return Estimate(mean, *mean_limits(mean, variance, count, level), count)
+
+
+def estimate_scores(scores: Sequence[float], level: float = 0.95) -> Estimate:
+    """Estimate the mean of scores: like `estimate_mean` if all are in [0, 1], and with Student's interval if not.
+
+    Example:
+        >>> print(estimate_scores([-1.0, 0.0, 4.0]))
+        1.000 [-5.572, 7.572] (n = 3)
+    """
+    are_bounded = all(0 <= score <= 1 for score in scores)
+    return estimate_mean(scores, level) if are_bounded else estimate_difference(scores, level)
+
+
+def mean_limits(mean: float, variance: float, count: int, level: float = 0.95) -> tuple[float, float]:
+    """Compute the limits of `estimate_mean` for at least two values, from their mean, their variance and number."""
+    is_constant = variance <= ROUNDING or mean in (0.0, 1.0)
+    size = count if is_constant else max(mean * (1 - mean) * count / variance, 0.9 * count)
+    return wilson_limits(mean, size, student_quantile(count - 1, level))
+
+
+def wilson_limits(mean: float, size: float, quantile: float) -> tuple[float, float]:
+    """Compute Wilson's limits of a mean in [0, 1].
+
+    Args:
+        mean: The mean.
+        size: The effective sample size, above 0.
+        quantile: The quantile of the standard distribution, such as 1.96.
+    """
+    per_size = quantile**2 / size
+    center = mean + per_size / 2
+    half = quantile * math.sqrt(mean * (1 - mean) / size + per_size / (4 * size))
+    # Rounding must not leave the ends beside 0 or 1, or the mean outside.
+    low, high = (center - half) / (1 + per_size), (center + half) / (1 + per_size)
+    return max(0.0, min(low, mean)), min(1.0, max(high, mean))
+
+
+def estimate_difference(differences: Sequence[float], level: float = 0.95) -> Estimate:
+    """Estimate the mean of paired differences, or of other values without bounds, with Student's interval.
+
+    Differences that are all equal have no interval: they do not tell how much others would vary.
+    """
+    count = len(differences)
+    if count == 0:
+        return Estimate(None, None, None, 0)
+    mean = math.fsum(differences) / count
+    error = _standard_error(differences, mean)
+    if error is None:
+        return Estimate(mean, None, None, count)
+    half = student_quantile(count - 1, level) * error
+    return Estimate(mean, mean - half, mean + half, count)
+
+
+def difference_p_value(differences: Sequence[float]) -> float | None:
+    """Compute the two-sided p-value of the paired t-test; None for fewer than two or for equal differences."""
+    if not len(differences):
+        return None
+    mean = math.fsum(differences) / len(differences)
+    error = _standard_error(differences, mean)
+    return None if error is None else 2 * float(special().stdtr(len(differences) - 1, -abs(mean / error)))
+
+
+def effect_size(differences: Sequence[float]) -> float | None:
+    """Compute Cohen's d of paired differences: their mean by their standard deviation; None without a spread.
+
+    Example:
+        >>> effect_size([0.0, 1.0, 2.0]), effect_size([0.1, 0.1, 0.1])
+        (1.0, None)
+    """
+    if not len(differences):
+        return None
+    mean = math.fsum(differences) / len(differences)
+    error = _standard_error(differences, mean)
+    return None if error is None else mean / (error * math.sqrt(len(differences)))
+
+
+def estimate_rate_difference(*, rose: int, fell: int, pairs: int, level: float = 0.95) -> Estimate:
+    """Estimate the difference of two paired rates (Bonnett and Price 2012); undefined without pairs.
+
+    Args:
+        rose: The number of pairs in which only the second one is true.
+        fell: The number of pairs in which only the first one is true.
+        pairs: The number of all pairs.
+        level: The level of the interval.
+
+    Example:
+        >>> print(estimate_rate_difference(rose=9, fell=3, pairs=60))
+        0.100 [-0.019, 0.213] (n = 60)
+    """
+    if pairs == 0:
+        return Estimate(None, None, None, 0)
+    low, high = rate_difference_limits(rose, fell, pairs, normal_quantile(level))
+    return Estimate((rose - fell) / pairs, low, high, pairs)
+
+
+def rate_difference_limits(rose: float, fell: float, pairs: float, quantile: float) -> tuple[float, float]:
+    """Compute the limits of `estimate_rate_difference`, also for effective numbers of pairs, which are no integers."""
+    up, down = (rose + 1) / (pairs + 2), (fell + 1) / (pairs + 2)
+    half = quantile * math.sqrt((up + down - (up - down) ** 2) / (pairs + 2))
+    return max(-1.0, up - down - half), min(1.0, up - down + half)
+
+
+def mcnemar_p_value(rose: int, fell: int) -> float | None:
+    """Compute the mid-p value of McNemar's test, two-sided; None without a discordant pair."""
+    discordant, fewer = rose + fell, min(rose, fell)
+    if discordant == 0:
+        return None
+    at_most = float(special().bdtr(fewer, discordant, 0.5))
+    below = float(special().bdtr(fewer - 1, discordant, 0.5)) if fewer else 0.0
+    return min(1.0, at_most + below)
+
+
+def normal_quantile(level: float) -> float:
+    """Return the two-sided quantile of the normal distribution, 1.96 for 0.95."""
+    _check_level(level)
+    return float(special().ndtri((1 + level) / 2))
+
+
+def student_quantile(freedom: int, level: float) -> float:
+    """Return the two-sided quantile of Student's distribution."""
+    _check_level(level)
+    return float(special().stdtrit(freedom, (1 + level) / 2))
+
+
+def special() -> Any:
+    """Import `scipy.special`.
+
+    Raises:
+        ImportError: scipy is not installed.
+    """
+    try:
+        from scipy import special as functions
+    except ImportError:
+        raise ImportError(f"intervals need scipy: {install_command('agreement')}") from None
+    return functions
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"`level` must be above 0 and below 1, got {level!r}: write 0.95 for intervals of 95 %")
+
+
+def _standard_error(values: Sequence[float], mean: float) -> float | None:
+    """Compute the standard error of a mean; None if the values do not tell how much others would vary."""
+    if len(values) < 2:
+        return None
+    deviation = float(np.std(values, ddof=1))
+    return None if deviation <= ROUNDING * max(1.0, abs(mean)) else deviation / math.sqrt(len(values))
+
+
+class Count(NamedTuple):
+    """How many judgments of one submission there are, and how many of them are right."""
+
+    right: int
+    total: int
+
+
+def estimate_clustered_rate(counts: Sequence[Count], level: float = 0.95) -> Estimate:
+    """Estimate the share of right judgments among all, with Jeffreys limits; undefined without a judgment.
+
+    The effective size is p (1 - p) over the variance of the share between submissions. It lies between the number of
+    judgments, and the size if those of one submission were all alike. The latter also counts if all judgments, or none,
+    are right, because then nothing shows how they depend on each other.
+
+    Example:
+        >>> print(estimate_clustered_rate([Count(1, 1)] * 30))
+        1.000 [0.920, 1.000] (n = 30)
+        >>> print(estimate_clustered_rate([Count(3, 3)] * 30))
+        1.000 [0.920, 1.000] (n = 90)
+    """
+    total = sum(count.total for count in counts)
+    if not total:
+        return Estimate(None, None, None, 0)
+    rate, size = sum(count.right for count in counts) / total, effective_size(counts, level)
+    return Estimate(rate, *jeffreys_limits(rate * size, size, level), total)
+
+
+def effective_size(counts: Sequence[Count], level: float = 0.95) -> float:
+    """Return how many independent judgments give an interval of the share of right ones that is as wide."""
+    counts = [count for count in counts if count.total]
+    submissions, total = len(counts), sum(count.total for count in counts)
+    if submissions == total:
+        return float(total)
+    rate = sum(count.right for count in counts) / total
+    if_alike = total**2 / sum(count.total**2 for count in counts)
+    if submissions == 1 or rate in (0.0, 1.0):
+        return if_alike
+    residuals = [count.right - rate * count.total for count in counts]
+    variance = math.fsum(r * r for r in residuals) * submissions / (submissions - 1) / total**2
+    size = float(total) if variance <= ROUNDING else min(float(total), max(if_alike, rate * (1 - rate) / variance))
+    # The variance is an estimate from few submissions.
+    return size * (normal_quantile(level) / student_quantile(submissions - 1, level)) ** 2
+
+
+def estimate_clustered_difference(rose: Sequence[float], fell: Sequence[float], level: float = 0.95) -> Estimate:
+    """Estimate the mean difference of two paired shares of right judgments (Bonnett and Price 2012).
+
+    Args:
+        rose: For each submission, the share of its judgments of which only the second one is right.
+        fell: For each submission, the share of which only the first one is right.
+        level: The level of the interval.
+
+    Example:
+        >>> print(estimate_clustered_difference([1, 1, 1, 1] + [0] * 26, [0] * 29 + [1]))
+        0.100 [-0.075, 0.263] (n = 30)
+    """
+    submissions = len(rose)
+    if submissions == 0:
+        return Estimate(None, None, None, 0)
+    up, down = math.fsum(rose) / submissions, math.fsum(fell) / submissions
+    if submissions == 1:
+        return Estimate(up - down, None, None, 1)
+    variance = float(np.var(np.subtract(rose, fell), ddof=1))
+    spread = up + down - (up - down) ** 2
+    size = float(submissions) if variance <= ROUNDING else max(spread * submissions / variance, 0.9 * submissions)
+    quantile = student_quantile(submissions - 1, level)
+    low, high = rate_difference_limits(up * size, down * size, size, quantile)
+    return Estimate(up - down, low, high, submissions)
+
+
+Matrix = NDArray[np.float64]
+Weighting = Literal["nominal", "linear", "quadratic"]
+"""How far two levels are apart: equally (`nominal`), by the difference of their values, or by its square."""
+
+
+def level_distances(values: Sequence[float], weighting: Weighting = "quadratic") -> Matrix:
+    """Compute the distance of each pair of levels, from the levels' values.
+
+    Example:
+        >>> level_distances([0, 0.5, 1]).tolist()
+        [[0.0, 0.25, 1.0], [0.25, 0.0, 0.25], [1.0, 0.25, 0.0]]
+    """
+    if weighting == "nominal":
+        return 1.0 - np.eye(len(values))
+    differences = np.abs(np.subtract.outer(np.asarray(values, float), np.asarray(values, float)))
+    return differences if weighting == "linear" else differences**2
+
+
+def cohen_kappa(confusion: Any, distances: Any, level: float = 0.95) -> Estimate:
+    """Compute kappa with its interval; undefined if people and the judge both use one level only, or no distances.
+
+    `kappa = 1 - sum(P D) / sum(p. .p D)`. The interval is that of the table with 1/k added to each of the k x k cells,
+    with the large-sample standard error (Fleiss, Cohen and Everitt 1969).
+
+    Example:
+        >>> print(cohen_kappa([[31, 4], [6, 19]], level_distances([0, 1])))
+        0.653 [0.435, 0.828] (n = 60)
+    """
+    counts, apart = np.asarray(confusion, float), np.asarray(distances, float)
+    n = int(counts.sum())
+    value = _kappa(counts, apart) if n else None
+    if value is None:
+        return Estimate(None, None, None, n)
+    smoothed = counts + 1 / len(counts)
+    center = _kappa(smoothed, apart)
+    assert center is not None  # each smoothed level is used  # noqa: S101
+    half = normal_quantile(level) * _kappa_error(smoothed, apart, center)
+    return Estimate(value, max(-1.0, center - half), min(1.0, center + half), n)
+
+
+def gwet_ac1(confusion: Any) -> float | None:
+    """Compute AC1 (Gwet 2008), which stays meaningful if nearly all answers are alike; None without answers.
+
+    `pe = sum pi (1 - pi) / (q - 1)`, with pi the mean of both marginal shares, and q the levels that are offered.
+
+    Example:
+        >>> round(gwet_ac1([[31, 4], [6, 19]]), 3)
+        0.679
+    """
+    counts = np.asarray(confusion, float)
+    if not counts.sum():
+        return None
+    shares = counts / counts.sum()
+    mean_shares = (shares.sum(axis=0) + shares.sum(axis=1)) / 2
+    by_chance = float((mean_shares * (1 - mean_shares)).sum() / (len(counts) - 1))
+    return (float(np.trace(shares)) - by_chance) / (1 - by_chance)
+
+
+def fleiss_kappa(units: Sequence[Sequence[int]], levels: int) -> float | None:
+    """Compute kappa among several raters (Fleiss 1971); None if all answers are the same, and without a unit.
+
+    Args:
+        units: For each unit, the indices of the levels that its raters chose, as many in each unit, at least two.
+        levels: How many levels there are.
+
+    Example:
+        >>> fleiss_kappa([[0, 0, 0], [1, 1, 1]], 2)
+        1.0
+    """
+    if not units:
+        return None
+    counts = np.array([np.bincount(unit, minlength=levels) for unit in units], float)
+    raters = counts[0].sum()
+    equal = ((counts**2).sum(axis=1) - raters) / (raters * (raters - 1))
+    by_chance = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
+    return None if by_chance >= 1 else (float(equal.mean()) - by_chance) / (1 - by_chance)
+
+
+def krippendorff_alpha(units: Sequence[Sequence[int]], distances: Any) -> float | None:
+    """Compute alpha among several raters with gaps (Krippendorff 2011); None if it is undefined.
+
+    Args:
+        units: For each unit, the indices of the levels that its raters chose; a unit with fewer than two is left out.
+        distances: The distance of each pair of levels.
+
+    Example:
+        >>> krippendorff_alpha([[0, 0], [1, 1], [0, 0, 0]], level_distances([0, 1]))
+        1.0
+    """
+    apart = np.asarray(distances, float)
+    pairs = np.zeros_like(apart)
+    for unit in units:
+        if len(unit) >= 2:
+            counts = np.bincount(unit, minlength=len(apart)).astype(float)
+            pairs += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
+    totals = pairs.sum(axis=1)
+    by_chance = float((np.outer(totals, totals) * apart).sum())
+    return None if by_chance == 0 else 1 - (float(totals.sum()) - 1) * float((pairs * apart).sum()) / by_chance
+
+
+def _kappa(counts: Matrix, distances: Matrix) -> float | None:
+    shares = counts / counts.sum()
+    by_chance = float((np.outer(shares.sum(axis=1), shares.sum(axis=0)) * distances).sum())
+    return None if by_chance == 0 else 1 - float((shares * distances).sum()) / by_chance
+
+
+def _kappa_error(counts: Matrix, distances: Matrix, kappa: float) -> float:
+    n = float(counts.sum())
+    shares = counts / n
+    people, judge = shares.sum(axis=1), shares.sum(axis=0)
+    agreement = 1 - distances / distances.max()
+    by_chance = float(people @ agreement @ judge)
+    of_people, of_judge = agreement @ judge, people @ agreement
+    terms = agreement - np.add.outer(of_people, of_judge) * (1 - kappa)
+    variance = float((shares * terms**2).sum()) - (kappa - by_chance * (1 - kappa)) ** 2
+    return math.sqrt(max(0.0, variance) / n) / (1 - by_chance)
+
+
+class OrderedAgreement(NamedTuple):
+    """How close the judge's values are to people's.
+
+    Attributes:
+        mae: The mean absolute difference.
+        rmse: The root of the mean squared difference.
+        pearson: The correlation of the values; None if one side has the same value throughout, like the next two.
+        spearman: The correlation of their ranks.
+        kendall: The correlation of their order (tau-b).
+        emd: The earth mover's distance of both distributions (Wasserstein-1), whoever got which value: 0 if the judge
+            gives each value as often as people do, and never more than `mae`. It has the unit of the values: a share of
+            the criterion's range, and never of the range that occurs.
+        ks: The Kolmogorov-Smirnov distance of both distributions, from 0 to 1: the largest difference of the shares of
+            values up to any point.
+    """
+
+    mae: float
+    rmse: float
+    pearson: float | None
+    spearman: float | None
+    kendall: float | None
+    emd: float
+    ks: float
+
+
+def compare_values(people: Sequence[float], judge: Sequence[float]) -> OrderedAgreement | None:
+    """Compare values in pairs; None without a pair.
+
+    Example:
+        >>> round(compare_values([0.0, 0.5, 1.0], [0.0, 1.0, 0.5]).kendall, 3)
+        0.333
+    """
+    if not len(people):
+        return None
+    y, f = np.asarray(people, float), np.asarray(judge, float)
+    apart = np.abs(y - f)
+    ranks = _ranks(y), _ranks(f)
+    return OrderedAgreement(
+        float(apart.mean()),
+        math.sqrt(float((apart**2).mean())),
+        _correlation(y, f),
+        _correlation(*ranks),
+        _tau_b(*ranks),
+        float(np.abs(np.sort(y) - np.sort(f)).mean()),
+        _largest_difference(y, f),
+    )
+
+
+def _largest_difference(y: Any, f: Any) -> float:
+    """Compute the largest difference of two cumulative distributions."""
+    # Scores are sums of floats: two that differ by rounding are one point.
+    y, f = (np.sort(np.round(values, 12)) for values in (y, f))
+    points = np.concatenate([y, f])
+    up_to = [np.searchsorted(values, points, side="right") / len(values) for values in (y, f)]
+    return float(np.abs(up_to[0] - up_to[1]).max())
+
+
+def _ranks(values: Any) -> Any:
+    """Return the ranks of values, from 0; equal values share the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts + 1) / 2)[inverse]
+
+
+def _correlation(y: Any, f: Any) -> float | None:
+    y_apart, f_apart = y - y.mean(), f - f.mean()
+    spread = math.sqrt(float(y_apart @ y_apart) * float(f_apart @ f_apart))
+    return float(y_apart @ f_apart) / spread if spread > ROUNDING * len(y) else None
+
+
+def _tau_b(y: Any, f: Any) -> float | None:
+    """Compute Kendall's tau-b from the table of both rankings, in the square of the number of distinct values."""
+    _, rows = np.unique(y, return_inverse=True)
+    _, columns = np.unique(f, return_inverse=True)
+    table = np.zeros((rows.max() + 1, columns.max() + 1))
+    np.add.at(table, (rows, columns), 1)
+    # The number of pairs after each cell in both rankings, and in one ranking only.
+    after = table[::-1, ::-1].cumsum(0).cumsum(1)[::-1, ::-1]
+    before = table[::-1].cumsum(0).cumsum(1)[::-1]
+    concordant = float((table[:-1, :-1] * after[1:, 1:]).sum()) if table.size else 0.0
+    discordant = float((table[:-1, 1:] * before[1:, :-1]).sum()) if table.size else 0.0
+    pairs = len(y) * (len(y) - 1) / 2
+    tied_y, tied_f = (float((sums * (sums - 1) / 2).sum()) for sums in (table.sum(1), table.sum(0)))
+    divisor = math.sqrt((pairs - tied_y) * (pairs - tied_f))
+    return (concordant - discordant) / divisor if divisor else None

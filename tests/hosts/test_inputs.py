@@ -1,0 +1,55 @@
+"""One input is graded in the same way in every host: the same text, and the same outcome."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric
+from tests.fakes import FakeJudge
+from tests.hosts.every_host import EMPTY, FAILED, HOSTS
+from tests.hosts.six_responses import OUTPUTS, ROWS, RUBRIC, judge, make_grader
+
+ONE_CRITERION = Rubric([Criterion(requirement="Gives the right figure")])
+
+
+@pytest.mark.filterwarnings("ignore:an input has")
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_each_of_the_six_responses_has_the_same_outcome_in_every_host(host: str, row: Any) -> None:
+    expected = FAILED if row.score is None else pytest.approx(row.score)
+    assert HOSTS[host](RUBRIC, make_grader(), row.response) == expected
+    assert HOSTS[host](RUBRIC, make_grader(), {"answer": row.response, "tokens": 3}) == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*is graded", "ignore:an input has")
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("form", OUTPUTS)
+def test_output_in_every_form_is_graded_by_the_same_text_in_every_host(host: str, form: str) -> None:
+    fake = FakeJudge("MET")
+    outcome = HOSTS[host](ONE_CRITERION, PerCriterionGrader(fake), OUTPUTS[form].value)
+    graded = [question.submission.response for question in fake.questions]
+    text = OUTPUTS[form].graded
+    assert (outcome, graded) == ((EMPTY, []) if text is None else (1.0, [text]))
+
+
+def losing_judge(losses: int) -> Any:
+    """Return the judge of the six responses, whose first replies to each question are lost."""
+    requests = Counter[str]()
+
+    async def lose(system: str, user: str) -> str:
+        requests[user] += 1
+        if requests[user] <= losses:
+            raise ConnectionError("the connection was closed")
+        return await judge(system, user)
+
+    return lose
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_lost_reply_is_requested_again_in_every_host_and_a_failure_if_there_are_no_retries(host: str) -> None:
+    right = ROWS[0].response
+    assert HOSTS[host](RUBRIC, PerCriterionGrader(losing_judge(1), max_retries=1), right) == 1.0
+    assert HOSTS[host](RUBRIC, PerCriterionGrader(losing_judge(9), max_retries=0), right) == FAILED

@@ -1,0 +1,292 @@
+"""Files of labels, and labels that the rows of a run bring."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubric_integrations import Criterion, Option, Rubric, Submission
+from rubric_integrations.runs import Graded, GradedRow
+from rubric_integrations.scoring import LabelledJudgment
+from rubric_integrations.submission import Row
+from rubric_integrations.trust import LabelsError, agreement, read_labels
+from tests.trust.runs import report_of
+
+RUBRIC = Rubric(
+    [
+        Criterion(name="right", requirement="Is right"),
+        Criterion(requirement="Tone?", options=[Option(label="plain", value=1), Option(label="x", value=0)]),
+    ]
+)
+
+
+def label_line(**fields: Any) -> str:
+    defaults = {"criterion": "right", "requirement": "Is right", "verdict": "MET", "submission": {"response": "r"}}
+    return json.dumps(defaults | fields)
+
+
+def test_read_labels_finds_criteria_by_their_key(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    second = label_line(criterion="c2", requirement="Tone?", verdict="plain", reason="So.")
+    path.write_text(f"{label_line()}\n\n{second}\n")
+    submission = Submission(response="r")
+    expected = [
+        LabelledJudgment(submission=submission, criterion=RUBRIC.criteria[0], verdict="MET"),
+        LabelledJudgment(submission=submission, criterion=RUBRIC.criteria[1], verdict="plain", reason="So."),
+    ]
+    assert read_labels(path, RUBRIC) == read_labels(str(path), RUBRIC) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            label_line(criterion="other"),
+            r":1: the rubric has no criterion 'other'; it has \['right', 'c2'\]",
+        ),
+        ('{"criterion": "right", "verdict": "MET"}', "it has no `submission` and no `response`"),
+        ('{"criterion": "right", "submission": {"response": "r"}}', ":1: is no label: it has no `verdict`"),
+        (label_line(requirement="Was right"), "`right` was 'Was right' when it was labelled, and is 'Is right'"),
+        (label_line(verdict="maybe"), "is not a label for this rubric: .*is no verdict"),
+        (label_line(submission={"response": " "}), "`response` is empty"),
+        ("nope", ":1: is not JSON: .* name a file of labels"),
+        ("[]", ":1: is list, not a label: write one object a line"),
+        ("", "labels.jsonl: has no labels: it is empty"),
+    ],
+)
+def test_read_labels_of_another_rubric_are_refused(tmp_path: Path, line: str, words: str) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(LabelsError, match=words):
+        read_labels(path, RUBRIC)
+
+
+def own_rubric_run() -> list[GradedRow]:
+    """Make a run in which each row has another criterion of the same name."""
+    rubrics = {name: Rubric([Criterion(name="c1", requirement=f"Says {name}")]) for name in ("a", "b")}
+    return [GradedRow(name, Submission(response=name), report_of(own, ["MET"]), None) for name, own in rubrics.items()]
+
+
+def test_read_labels_of_a_run_takes_the_criteria_and_the_submission_of_each_row(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text("".join(json.dumps({"id": name, "criterion": "c1", "verdict": "MET"}) + "\n" for name in "ba"))
+    labels = read_labels(path, own_rubric_run())
+    assert [(label.criterion.requirement, label.submission.response) for label in labels] == [
+        ("Says b", "b"),
+        ("Says a", "a"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ({"id": "z"}, ":1: is about the row 'z', which the run does not have: name the run that was labelled"),
+        ({"response": "a"}, ":1: the run has 2 different criteria 'c1', and the label has no `id` of a row in it"),
+        ({}, ":1: is no label: it has no `submission` and no `response`: add one, or the `id` of the row"),
+        ({"id": "a", "requirement": "Says b"}, "`c1` was 'Says b' when it was labelled, and is 'Says a' in the row"),
+        ({"id": "a", "criterion": "c2"}, r":1: the row 'a' of the run has no criterion 'c2'; it has \['c1'\]"),
+    ],
+)
+def test_read_labels_that_do_not_belong_to_the_run_are_refused(
+    tmp_path: Path, line: dict[str, str], words: str
+) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps({"criterion": "c1", "verdict": "MET"} | line) + "\n")
+    with pytest.raises(LabelsError, match=words):
+        read_labels(path, own_rubric_run())
+
+
+def test_read_labels_of_a_missing_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabelsError, match="cannot be read: No such file"):
+        read_labels(tmp_path / "missing.jsonl", RUBRIC)
+
+
+def test_label_with_unusual_line_separators_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    fields = {"criterion": "right", "verdict": "MET", "submission": {"response": "a\u2028b\u0085c"}}
+    path.write_text(json.dumps(fields, ensure_ascii=False) + "\n" + label_line()[:-9], encoding="utf-8")
+    with pytest.warns(UserWarning, match="labels.jsonl:2: is cut off"):
+        labels = read_labels(path, RUBRIC)
+    assert [label.submission.response for label in labels] == ["a\u2028b\u0085c"]
+
+
+def test_label_with_a_repeated_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(label_line()[:-1] + ', "verdict": "UNMET"}\n')
+    with pytest.raises(LabelsError, match=":1: has the key 'verdict' twice in one object"):
+        read_labels(path, RUBRIC)
+
+
+CSV = "ID, Criterion ,verdict,RATER,reason,Sampled,judged,blind,Response,Query,Notes\n"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_labels_of_a_table_are_read_with_a_byte_order_mark_and_any_line_ends(tmp_path: Path, delimiter: str) -> None:
+    path = tmp_path / "labels.csv"
+    table = CSV + '7,right, met ,Ana,"So, ""yes"".",random,UNMET,TRUE,"a\nb",q,x\n8,c2,plain,,,,,,r\n'
+    if delimiter != ",":
+        table = table.replace('"So, ', '"So ').replace(",", delimiter)
+    path.write_bytes(b"\xef\xbb\xbf" + table.replace("\n", "\r\n").encode())
+    first, second = read_labels(path, RUBRIC)
+    assert (first.id, first.verdict, first.rater, first.sampled) == ("7", "MET", "Ana", "random")
+    assert (first.judged, first.blind, first.submission.query) == ("UNMET", True, "q")
+    assert (second.verdict, second.rater, second.sampled, second.blind) == ("plain", None, "chosen", False)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("id,verdict\n1,MET\n", "labels.csv: has no column `criterion`; its columns are"),
+        ("criterion,verdict,Verdict\n", "the column 'Verdict' is there twice"),
+        ("criterion,verdict,response\nright,MET,r\nright,MET,r,x\n", ":3: has 4 fields, but the header has 3"),
+        ('criterion,verdict,response\nright,MET,"r\n', "labels.csv: line 2: .* close each quote"),
+        ("criterion,verdict,response,sampled\nright,MET,r,often\n", ":2: is not a label for this rubric: `sampled`"),
+        ("criterion,verdict,response\nright,,r\nc2,nan\n", ":3: is no label: it has no `submission` and no `response`"),
+        ("criterion,verdict,response\nright,,r\n", "has no labels: none of its lines has a `verdict`"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*are skipped")
+def test_table_that_has_no_labels_for_the_rubric_is_refused(tmp_path: Path, table: str, words: str) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(table)
+    with pytest.raises(LabelsError, match=words):
+        read_labels(path, RUBRIC)
+
+
+def test_lines_without_a_verdict_are_skipped_with_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    lines = [label_line(), label_line(verdict=None), label_line(verdict=" "), label_line(verdict=math.nan)]
+    path.write_text("\n".join(lines))
+    with pytest.warns(UserWarning, match="3 of 4 lines have no `verdict` and are skipped"):
+        assert len(read_labels(path, RUBRIC)) == 1
+
+
+def test_long_cells_and_lone_surrogates_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(label_line(submission={"response": "x" * 1_000_000}, reason="half \ud83d", rater="\ud83d"))
+    (label,) = read_labels(path, RUBRIC)
+    assert (len(label.submission.response), label.reason) == (1_000_000, "half \\ud83d")
+    assert label.model_dump_json().encode()
+    table = tmp_path / "labels.csv"
+    table.write_text("criterion,verdict,response\nright,MET," + "x" * 1_000_000)
+    assert len(read_labels(table, RUBRIC)[0].submission.response) == 1_000_000
+
+
+def test_several_raters_are_kept_and_the_later_label_of_one_rater_counts_with_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    answers = [("Ana", "MET"), ("Ben", "UNMET"), ("Ana", "UNMET")]
+    path.write_text("\n".join(label_line(rater=rater, verdict=verdict) for rater, verdict in answers))
+    with pytest.warns(UserWarning, match="labels.jsonl:3: the same rater has labelled a judgment before"):
+        labels = read_labels(path, RUBRIC)
+    assert [(label.rater, label.verdict) for label in labels] == [("Ben", "UNMET"), ("Ana", "UNMET")]
+
+
+def test_fields_of_the_report_page_are_kept_and_labels_that_say_how_they_were_drawn_prevail(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(label_line(id="s1", was="UNMET", copy=1) + "\n" + label_line(id="s2", sampled="by_verdict"))
+    first, second = read_labels(path, RUBRIC, sampled="random")
+    assert (first.id, first.judged, first.sampled, second.sampled) == ("s1", "UNMET", "random", "by_verdict")
+
+
+def test_label_of_a_run_has_the_documents_that_the_report_page_leaves_out(tmp_path: Path) -> None:
+    graded = Submission(response="a\nb", query="q", context=("A document.",))
+    run = [GradedRow("1", graded, report_of(RUBRIC, ["MET", "plain"]), None)]
+    path = tmp_path / "labels.csv"
+    path.write_bytes(b'id,criterion,verdict,response\n1,right,MET,"a\r\nb"\n1,c2,x,other\n')
+    of_run, other = read_labels(path, RUBRIC, run=run)
+    assert (of_run.submission, other.submission.response) == (graded, "other")
+
+
+def run_file(tmp_path: Path, *labels: Any, tone: str = "plain") -> Path:
+    """Write a run file as `grade --out` does, with people's answers in its rows; returns its path."""
+    path = tmp_path / "run.jsonl"
+    lines: list[str] = []
+    for number, answers in enumerate(labels, start=1):
+        row = Row(str(number), Submission(response=f"response {number}"), labels=answers)
+        lines.append(json.dumps(Graded(row, report_of(RUBRIC, ["MET", tone]), None, RUBRIC).to_dict()) + "\n")
+    path.write_text("".join(lines))
+    return path
+
+
+def test_labels_of_a_run_file_of_options_are_read_without_the_rubric(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(label_line(id="1", criterion="c2", requirement="Tone?", verdict="X", submission=None))
+    run = run_file(tmp_path, None)
+    (label,) = read_labels(path, run)
+    assert (label.verdict, label.criterion.kind, label.criterion.options) == (
+        "x",
+        "ordinal",
+        RUBRIC.criteria[1].options,
+    )
+    assert agreement(run, read_labels(path, run, sampled="random")).criteria["c2"].accuracy.value == 0.0
+
+
+@pytest.mark.parametrize("tone", ["plain", "CANNOT_ASSESS"])
+def test_labels_of_an_older_run_file_of_options_need_the_rubric(tmp_path: Path, tone: str) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(label_line(id="1", criterion="c2", requirement="Tone?", verdict="plain", submission=None))
+    run = run_file(tmp_path, None, tone=tone)
+    line = json.loads(run.read_text())
+    del line["report"][1]["options"]
+    run.write_text(json.dumps(line) + "\n")
+    with pytest.raises(LabelsError, match="pass the rubric, too"):
+        read_labels(path, run)
+    assert read_labels(path, RUBRIC, run=run)[0].submission.response == "response 1"
+
+
+def test_labels_of_rows_are_random_only_if_they_cover_all_judgments_of_their_criteria(tmp_path: Path) -> None:
+    everything = run_file(tmp_path, {"right": "MET"}, {"right": "UNMET"})
+    labels = read_labels(everything)
+    assert [(label.id, label.verdict, label.sampled) for label in labels] == [
+        ("1", "MET", "random"),
+        ("2", "UNMET", "random"),
+    ]
+    assert agreement(everything, labels).criteria["right"].accuracy.value == 0.5
+    for part in [({"right": "MET"}, None), ({"right": "MET"}, {"c2": "plain"})]:
+        labels = read_labels(run_file(tmp_path, *part))
+        assert {label.sampled for label in labels} == {"chosen"}
+    assert {label.sampled for label in read_labels(run_file(tmp_path, *part), sampled="random")} == {"random"}
+
+
+def test_labels_of_rows_by_several_raters_are_a_list(tmp_path: Path) -> None:
+    labels = read_labels(run_file(tmp_path, {"right": ["MET", None, "UNMET"]}))
+    assert [(label.rater, label.verdict) for label in labels] == [("1", "MET"), ("3", "UNMET")]
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({"other": "MET"}, "row '1': the row '1' of the run has no criterion 'other'"),
+        ({"right": "yes"}, "row '1': is not a label .*'yes' is no verdict"),
+        (None, "the run has no labels"),
+    ],
+)
+def test_labels_of_rows_that_are_no_answers_are_refused(tmp_path: Path, labels: Any, words: str) -> None:
+    with pytest.raises(LabelsError, match=words):
+        read_labels(run_file(tmp_path, labels))
+
+
+def test_read_labels_without_a_rubric_or_a_run_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(label_line())
+    with pytest.raises(TypeError, match="`rubric` is None: pass the rubric of the labels"):
+        read_labels(path)
+
+
+def test_label_file_with_a_byte_order_mark_and_line_ends_of_windows_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + f"{label_line()}\r\n{label_line(verdict='UNMET', rater='Ben')}\r\n".encode())
+    assert [label.verdict for label in read_labels(path, RUBRIC)] == ["MET", "UNMET"]
+
+
+@pytest.mark.filterwarnings("ignore:.*the later label counts")
+def test_label_that_replaces_a_drawn_one_stays_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    first = label_line(rater="Ana", sampled="random", blind=True)
+    path.write_text(f"{first}\n{label_line(rater='Ana', verdict='UNMET')}\n")
+    (label,) = read_labels(path, RUBRIC)
+    assert (label.verdict, label.sampled, label.blind) == ("UNMET", "random", False)
