@@ -299,21 +299,21 @@ class GraderOptions:
             PerCriterionGrader,
             PerCriterionOneShotGrader,
             RubricAsJudgeGrader,
+            TextLimits,
         )
 
         shared: dict[str, Any] = {
             "judges": judges,
             "cannot_assess": self.cannot_assess,
             "on_failure": self.on_failure,
-            "max_retries": self.max_retries,
             "normalize": self.normalize,
             "limits": CallLimits(
                 max_concurrency=self.max_concurrency,
+                max_retries=self.max_retries,
                 timeout=self.timeout,
                 max_outage=self.max_outage,
-                step_limit=self.step_limit,
-                chunk_size=self.chunk_size,
             ),
+            "text_limits": TextLimits(step_limit=self.step_limit, chunk_size=self.chunk_size),
         }
         if self.strategy == "per-criterion":
             return PerCriterionGrader(**shared, stop_when_decided=self.stop_when_decided)
