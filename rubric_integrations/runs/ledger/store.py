@@ -111,9 +111,10 @@ class FileLeases(KeyLeases[Owner]):
         return [state for state in states if not isinstance(state, Owner)]
 
     def _is_alive(self) -> bool:
-        if not self._is_fresh:
-            # Somebody may be about to end the leases; whoever sees a new heartbeat does not.
-            self.renew()
+        if self._is_fresh:
+            return True
+        # Somebody may be about to end the leases; whoever sees a new heartbeat does not.
+        self.renew()
         return self._is_fresh
 
     @property
