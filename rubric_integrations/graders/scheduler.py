@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from rubric_integrations.graders.endpoint import LONGEST_WAIT, AdaptiveConcurrency, Endpoint
+from rubric_integrations.graders.endpoint import LONGEST_WAIT, AdaptiveConcurrency, Endpoint, FailureStreak
 from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.credentials import is_credential, redactor
@@ -65,6 +65,7 @@ class CallLimiter:
 
     Attributes:
         endpoints: The state of the model behind each judge that uses this limiter.
+        streak: The submissions of a run that have failed in a row; None outside of a run.
 
     Raises:
         ValueError: `max_retries` is negative.
@@ -77,7 +78,8 @@ class CallLimiter:
             raise ValueError(f"`max_retries` must be at least 0, got {max_retries!r}")
         self.max_retries, self.limits = max_retries, limits
         self.retries = Retries(max_retries, limits.max_outage if max_retries else 0.0)
-        self._in_run, self.spend_limit = in_run, spend_limit
+        self.spend_limit = spend_limit
+        self.streak = FailureStreak() if in_run else None
         self.endpoints: list[Endpoint] = []
         self._forget_loops()
 
@@ -116,13 +118,23 @@ class CallLimiter:
         limiter._concurrency = self._concurrency
         return limiter
 
+    def record_submission(self, failures: Sequence[JudgeFailure], *, is_graded: bool) -> None:
+        """Count a submission that was graded or failed, towards the end of the run; outside of a run, do nothing.
+
+        Args:
+            failures: The failures of its judges.
+            is_graded: Whether the judges have answered every question.
+        """
+        if self.streak is not None:
+            self.streak.record(failures, is_graded=is_graded)
+
     def new_endpoint(self, earlier: Endpoint | None = None) -> Endpoint:
         """Return the state of another judge's model.
 
         Args:
             earlier: The state before this run; None if there is none.
         """
-        endpoint = Endpoint(self.limits.max_outage, in_run=self._in_run, earlier=earlier)
+        endpoint = Endpoint(self.limits.max_outage, self.streak, earlier=earlier)
         self.endpoints.append(endpoint)
         return endpoint
 
@@ -136,6 +148,8 @@ class CallLimiter:
         """Forget what was learnt about the judges' models."""
         for endpoint in self.endpoints:
             endpoint.reset()
+        if self.streak is not None:
+            self.streak.reset()
 
     @property
     def concurrency(self) -> AdaptiveConcurrency:
@@ -212,6 +226,9 @@ def with_spend(outcome: AnyOutcome, spend: Spend) -> AnyOutcome:
 
 
 def _is_exhausted(failures: Sequence[JudgeFailure], started_at: float, retries: Retries) -> bool:
+    most = failures[-1].repeats
+    if most is not None and sum(failure.repeats is not None for failure in failures) > most:
+        return True
     # Replies that cannot be read are counted. Lost ones are repeated for a time, and at least as often.
     if failures[-1].kind == "transport":
         return len(failures) > retries.unreadable and time.monotonic() - started_at >= retries.outage
@@ -331,7 +348,7 @@ class LimitedJudge(RequestWrapper):
                         # Also if the call is cancelled: it was sent.
                         spend = UNKNOWN_CALL if outcome is None else outcome.spend
                         limit.end(spend, reserved, not (outcome is None or isinstance(outcome, JudgeFailure)))
-                endpoint.record(outcome)
+                endpoint.record(outcome, request.submission)
             finally:
                 if is_single:
                     endpoint.leave()

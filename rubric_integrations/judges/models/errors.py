@@ -33,7 +33,7 @@ from dspy.utils.exceptions import (
 from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.limits import REMEDY, says_too_long
-from rubric_integrations.judges.prompts.parse import UnreadableReply
+from rubric_integrations.judges.prompts.parse import NoVerdict, UnreadableReply
 from rubric_integrations.scoring.judgment import JudgeFailure, Spend, TokenUsage
 
 HAS_FORMAT = "has_format"
@@ -348,7 +348,10 @@ def require_answer(completion: Completion, settings: Mapping[str, Any]) -> None:
     if problem is not None:
         is_filtered = completion.finish_reason == "content_filter"
         about_text = is_filtered or bool(completion.refusal)
-        raise JudgeFailure("parse", problem, retryable=not is_filtered, about_text=about_text, spend=completion.spend)
+        repeats = 0 if is_filtered else 1 if completion.refusal else None
+        raise JudgeFailure(
+            "parse", problem, retryable=not is_filtered, about_text=about_text, repeats=repeats, spend=completion.spend
+        )
 
 
 def _problem(completion: Completion, settings: Mapping[str, Any]) -> str | None:
@@ -400,7 +403,7 @@ def failure_of_call(error: Exception, spend: Spend, settings: Mapping[str, Any],
     if isinstance(error, DSPyError):
         failure = failure_from_error(error, spend, settings)
     elif isinstance(error, UnreadableReply):
-        failure = JudgeFailure("parse", redact(first_line(error), settings), retryable=True, spend=spend)
+        failure = _unreadable(redact(first_line(error), settings), isinstance(error, NoVerdict), spend)
     elif isinstance(error, ValueError | TypeError | ImportError):
         kind = "parse" if about_reply else "config"
         failure = JudgeFailure(kind, redact(first_line(error), settings), retryable=about_reply, spend=spend)
@@ -425,13 +428,15 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
         spend: What the call cost although it failed.
         settings: The model's settings, whose credentials the message does not repeat if a server quotes them.
     """
-    message, response = redact(first_line(error), settings), find_response(error)
     if isinstance(error, AdapterParseError):
-        return JudgeFailure("parse", message, retryable=True, spend=spend)
+        cause = error.__cause__
+        reason = cause if isinstance(cause, UnreadableReply) else error
+        return _unreadable(redact(first_line(reason), settings), isinstance(cause, NoVerdict), spend)
+    message, response = redact(first_line(error), settings), find_response(error)
     if _NO_KEY.search(message):
         return JudgeFailure("config", message, spend=spend)
     if getattr(error, "provider_code", None) in FILTER_CODES:
-        return JudgeFailure("parse", f"{FILTERED}: {message}", about_text=True, spend=spend)
+        return JudgeFailure("parse", f"{FILTERED}: {message}", about_text=True, repeats=0, spend=spend)
     if response is not None and _says_more(response, error):
         # Before the message is cut, or a part of a key could remain at its end.
         body = redact(response.body.decode(errors="replace"), settings).encode()
@@ -452,6 +457,11 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
         return _too_long(message, spend)
     kind = "transport" if type(error) is LMProviderError else "config"
     return JudgeFailure(kind, message, spend=spend)
+
+
+def _unreadable(message: str, has_no_verdict: bool, spend: Spend) -> JudgeFailure:
+    # A model that answers in prose, because it refuses a text, does so again: its reply is requested once more only.
+    return JudgeFailure("parse", message, retryable=True, repeats=1 if has_no_verdict else None, spend=spend)
 
 
 def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
