@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.runs.ledger import LedgerLike
 
+
 class OutageGuard:
     """Refuses further grades, over all threads, once the run has to end."""
 

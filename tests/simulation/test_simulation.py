@@ -48,7 +48,7 @@ def test_seed_is_replayed_step_by_step(seed: int) -> None:
 
 def test_simulations_contain_what_they_are_meant_to_contain() -> None:
     missing = [
-        "on time", "late", "lost", "doubled", "cut", "unreadable", "rate limit", "rate limit with a wait", "hang",
+        "on time", "late", "lost", "doubled", "cut", "unreadable", "rate limit", "rate limit with a wait", "hang", "no verdict",
         "outage", "refused key", "crash after", "interrupt after", "pause after", "`max_calls` of", "`max_cost` of",
         "ends: crashed", "ends: interrupted", "ends: stopped", "ends: done",
     ]  # fmt: skip
