@@ -77,7 +77,7 @@ def test_failures_that_count_as_abstentions_end_in_an_outage(server: OpenAIServe
     metric = RubricMetric(RUBRIC, grader=grader)
     # The refusal of one submission may be about its text.
     assert metric(DEVSET[0], dspy.Prediction(answer="a")).coverage < 0.2
-    with pytest.raises(JudgeOutage, match="the judge cannot be used: .*401"):
+    with pytest.raises(JudgeOutage, match=r"the judge cannot be used: .*401"):
         metric(DEVSET[0], dspy.Prediction(answer="b"))
     assert len(server.calls) == 3
 

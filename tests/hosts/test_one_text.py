@@ -67,8 +67,9 @@ def test_refused_text_is_requested_once_more_and_its_reply_is_quoted(server: Ope
     assert len(server.calls) == 2
 
 
-def program(question: str) -> dspy.Prediction:
-    return dspy.Prediction(answer=question)
+class Program(dspy.Module):
+    def forward(self, question: str) -> dspy.Prediction:
+        return dspy.Prediction(answer=question)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -77,7 +78,7 @@ def test_one_text_of_thirty_fails_alone_in_dspy(server: OpenAIServer, fault: str
     devset = [dspy.Example(question=text).with_inputs("question") for text in texts()]
     metric = RubricMetric(RUBRIC, judge=judge_at(server))
     evaluate = dspy.Evaluate(devset=devset, metric=metric, num_threads=8, display_progress=False)
-    evaluate(lambda question: program(question))
+    evaluate(Program())
     assert (metric.summary()["failed"], metric.summary()["gradings"]) == (2, ROWS)
 
 
@@ -156,6 +157,6 @@ def test_judge_that_answers_in_prose_ends_a_dspy_run(server: OpenAIServer) -> No
     evaluate = dspy.Evaluate(
         devset=devset, metric=metric, num_threads=4, display_progress=False, max_errors=1_000, failure_score=0
     )
-    with pytest.raises(JudgeOutage, match="the last 20 submissions failed: .*the judge gave no verdict"):
-        evaluate(lambda question: program(question))
+    with pytest.raises(JudgeOutage, match=r"the last 20 submissions failed: .*the judge gave no verdict"):
+        evaluate(Program())
     assert MAX_FAILED_SUBMISSIONS <= metric.summary()["failed"] <= MAX_FAILED_SUBMISSIONS + 4
