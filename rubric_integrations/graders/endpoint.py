@@ -82,6 +82,16 @@ class AdaptiveConcurrency:
             await asyncio.sleep(wait)
         self.must_wait = False
 
+    def on_failure(self, failure: JudgeFailure, sent_at: float) -> None:
+        """Make fewer calls if a call failed because of a rate limit.
+
+        Args:
+            failure: The failure.
+            sent_at: When the call was sent, by `time.monotonic`.
+        """
+        if failure.rate_limited:
+            self.on_rate_limit(sent_at, min(LONGEST_WAIT, failure.retry_after or 0.0))
+
     def on_rate_limit(self, sent_at: float, wait: float = 0.0) -> None:
         """Halve the slots, once for all calls that were sent before the provider first refused one.
 
@@ -134,6 +144,10 @@ class JudgeUnusable(RunStopped):
     """A run ended because its judge does not reply, or never usefully."""
 
 
+class WrongSetting(JudgeUnusable):
+    """A run ended because a setting of its judge keeps every request from being sent, such as a missing package."""
+
+
 class FailureStreak:
     """The submissions of a run that have failed in a row, in the order in which they end; over all threads.
 
@@ -141,6 +155,10 @@ class FailureStreak:
     measured in time, and neither are failures that are about one text, as after a content filter.
 
     A copy, and one from a pickle, has counted nothing.
+
+    Attributes:
+        count: The submissions that have failed in a row.
+        ended: All submissions whose grades have ended.
 
     Example:
         >>> streak = FailureStreak()
@@ -158,7 +176,8 @@ class FailureStreak:
 
     def reset(self) -> None:
         """Forget all submissions, because the judge was fixed."""
-        self.count, self._message = 0, ""
+        self.count = self.ended = 0
+        self._message = ""
 
     def record(self, failures: Sequence[JudgeFailure], *, is_graded: bool) -> None:
         """Count a submission whose grade has ended.
@@ -169,6 +188,7 @@ class FailureStreak:
         """
         counted = [failure for failure in failures if failure.kind in ("parse", "config") and not failure.about_text]
         with self._lock:
+            self.ended += 1
             if is_graded:
                 self.count = 0
             elif counted:
@@ -193,11 +213,14 @@ class Endpoint:
     - In a run, the first call is made alone, unless the model has replied to this grader before. The run ends if the
       model refuses the first two submissions because of a wrong key, model or setting, when 20 submissions in a row
       have failed, and when an outage has lasted `max_outage`.
+    - A server that has never replied and cannot be reached is waited for `max_connect` seconds. A request that a
+      setting keeps from being sent ends the run immediately.
 
     A copy, and one from a pickle, knows of no calls.
 
     Args:
         max_outage: The seconds for which calls are held during an outage, at least 0.
+        max_connect: The same for a server that has never replied and cannot be reached.
         streak: The failed submissions of the run that the calls belong to, which may be ended; None outside of a run.
         clock: The current time in seconds.
         earlier: The state of the same model for the grader that the run was made of; None if there is none.
@@ -209,11 +232,13 @@ class Endpoint:
     def __init__(
         self,
         max_outage: float,
+        max_connect: float = math.inf,
         streak: FailureStreak | None = None,
         clock: Callable[[], float] = time.monotonic,
         earlier: Endpoint | None = None,
     ):
-        self._max_outage, self._streak, self._clock, self._earlier = max_outage, streak, clock, earlier
+        self._max_outage, self._max_connect = max_outage, min(max_outage, max_connect)
+        self._streak, self._clock, self._earlier = streak, clock, earlier
         self._lock = threading.Lock()
         self._single_calls = 0
         self.reset()
@@ -223,14 +248,35 @@ class Endpoint:
         with self._lock:
             self.down_since: float | None = None
             self._has_readable_reply = self._has_unreadable_reply = False
-            # The submissions that were refused before the first readable reply.
+            # Whether a server was reached, whatever it replied.
+            self._was_reached = False
+            # The submissions that were refused before the first readable reply, and all that were sent until then.
             self._refused: list[Submission] = []
+            self._sent: list[Submission] = []
             self._lost = 0
             self._lost_since, self._last_failure = 0.0, JudgeFailure("transport", "no call yet")
             self._probe_at, self._probe_interval, self._warned_at = 0.0, FIRST_PROBE, -math.inf
 
     def __reduce__(self) -> Any:
-        return Endpoint, (self._max_outage, self._streak, self._clock)
+        return Endpoint, (self._max_outage, self._max_connect, self._streak, self._clock)
+
+    @property
+    def has_replied(self) -> bool:
+        """Whether the model has given a readable reply, so that a submission needs no `await_turn`."""
+        return self._has_readable_reply
+
+    async def await_turn(self, submission: Submission) -> None:
+        """Wait while there are enough other submissions to find out whether the model gives readable replies.
+
+        Await it before a concurrency slot: a call that waits here must not keep another from being sent.
+
+        Raises:
+            JudgeUnusable: The run has to end.
+        """
+        look = _FIRST_LOOK
+        while not self._may_send(submission):
+            await asyncio.sleep(look)
+            look = min(_LONGEST_LOOK, 1.5 * look)
 
     async def admit(self) -> bool:
         """Wait until the endpoint's state allows a call; `record` its outcome.
@@ -287,6 +333,18 @@ class Endpoint:
             return None
         return MAX_FAILED_SUBMISSIONS if self._has_unreadable_reply and not self._refused else 1
 
+    def _may_send(self, submission: Submission) -> bool:
+        with self._lock:
+            self._end_run_if_hopeless()
+            if self._streak is None or self._has_readable_reply or self._replied_before:
+                return True
+            if any(submission is other for other in self._sent):
+                return True
+            if len(self._sent) - self._streak.ended >= MAX_FAILED_SUBMISSIONS:
+                return False
+            self._sent.append(submission)
+            return True
+
     @property
     def _replied_before(self) -> bool:
         return self._earlier is not None and self._earlier._has_readable_reply
@@ -302,17 +360,28 @@ class Endpoint:
         message = self._last_failure.message
         if len(self._refused) >= MAX_FIRST_REFUSALS:
             raise JudgeUnusable(f"the judge cannot be used: {message}")
-        if self.down_since is not None and self._clock() - self.down_since >= self._max_outage:
-            raise JudgeUnusable(f"the judge has not replied for {self._clock() - self.down_since:.0f} s: {message}")
+        if self.down_since is not None and self._clock() - self.down_since >= self._patience:
+            raise JudgeUnusable(self._outage_text(self.down_since))
 
     def _refuse_after_long_outage(self, down_since: float) -> None:
-        now, message = self._clock(), self._last_failure.message
-        if now - down_since >= self._max_outage and now < self._probe_at:
-            raise JudgeFailure("transport", f"the judge has not replied for {now - down_since:.0f} s: {message}")
+        now = self._clock()
+        if now - down_since >= self._patience and now < self._probe_at:
+            raise JudgeFailure("transport", self._outage_text(down_since))
         if now - down_since >= _FIRST_WARNING and now - self._warned_at >= _WARNING_INTERVAL:
             self._warned_at = now
             text = "waiting for the judge, %.0f s so far, up to %.0f s (%s)"
-            _logger.warning(text, now - down_since, self._max_outage, message)
+            _logger.warning(text, now - down_since, self._patience, self._last_failure.message)
+
+    @property
+    def _patience(self) -> float:
+        was_reached = self._was_reached or (self._earlier is not None and self._earlier._was_reached)
+        return self._max_outage if was_reached else self._max_connect
+
+    def _outage_text(self, down_since: float) -> str:
+        seconds, message = self._clock() - down_since, self._last_failure.message
+        if self._last_failure.unreachable and not self._was_reached:
+            return f"the judge cannot be reached, after {seconds:.0f} s: {message}"
+        return f"the judge has not replied for {seconds:.0f} s: {message}"
 
     def _record_result(self, result: object) -> None:
         if isinstance(result, BatchResult) and not result.answers:
@@ -320,14 +389,17 @@ class Endpoint:
             return
         with self._lock:
             self._end_outage()
-            self._has_readable_reply = True
-            self._refused = []
+            self._has_readable_reply = self._was_reached = True
+            self._refused, self._sent = [], []
         if self._earlier and not self._earlier._has_readable_reply:
             # A training step is a run of its own, which should not begin with a call that is made alone each time.
             self._earlier.note_reply()
 
     def _record_failure(self, failure: JudgeFailure, submission: Submission) -> None:
         with self._lock:
+            if failure.unreachable and failure.kind == "config" and self._streak is not None:
+                raise WrongSetting(f"the judge cannot be used: {failure.message}")
+            self._was_reached |= not failure.unreachable
             if failure.kind == "transport":
                 self._record_lost_call(failure)
             else:
@@ -340,12 +412,21 @@ class Endpoint:
                     self._refused.append(submission)
             self._last_failure = failure
             self._end_run_if_hopeless()
+            if self.down_since is not None and not self._was_reached and failure.unreachable:
+                self._end_call_to_nowhere(self.down_since, failure)
+
+    def _end_call_to_nowhere(self, down_since: float, failure: JudgeFailure) -> None:
+        # Otherwise the call would be repeated for `max_outage`.
+        if self._clock() - down_since >= self._patience:
+            text = self._outage_text(down_since)
+            raise JudgeFailure("transport", text, unreachable=True, spend=failure.spend) from failure.__cause__
 
     def _record_lost_call(self, failure: JudgeFailure) -> None:
         now = self._clock()
         self._lost_since = self._lost_since if self._lost else now
         self._lost += 1
-        if self._lost < LOST_CALLS or (self.down_since is not None and now < self._probe_at):
+        is_outage = self._lost >= LOST_CALLS or (failure.unreachable and self._patience < self._max_outage)
+        if not is_outage or (self.down_since is not None and now < self._probe_at):
             return  # no outage yet, or a call that was sent before the outage was known
         if self.down_since is None:
             self.down_since = self._lost_since

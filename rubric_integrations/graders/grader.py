@@ -396,7 +396,7 @@ class Grader(ABC):
         """Copy this grader for a round that makes one attempt at each judgment that `answers` lack."""
         grader = copy.copy(self)
         # After an outage of `max_outage` seconds, there is no second one to wait for.
-        outage = 0.0 if "transport" in failure_kinds(report) else self.call_limiter.limits.max_outage
+        outage = 0.0 if "transport" in failure_kinds(report) else self.call_limiter.limits.outage_seconds
         grader.call_limiter = self.call_limiter.for_later_round(outage)
         grader.rounds_left = self.rounds_left - 1
         grader._continued = set()

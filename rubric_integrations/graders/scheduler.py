@@ -77,7 +77,7 @@ class CallLimiter:
         if isinstance(max_retries, bool) or max_retries < 0:
             raise ValueError(f"`max_retries` must be at least 0, got {max_retries!r}")
         self.max_retries, self.limits = max_retries, limits
-        self.retries = Retries(max_retries, limits.max_outage if max_retries else 0.0)
+        self.retries = Retries(max_retries, limits.outage_seconds if max_retries else 0.0)
         self.spend_limit = spend_limit
         self.streak = FailureStreak() if in_run else None
         self.endpoints: list[Endpoint] = []
@@ -134,7 +134,7 @@ class CallLimiter:
         Args:
             earlier: The state before this run; None if there is none.
         """
-        endpoint = Endpoint(self.limits.max_outage, self.streak, earlier=earlier)
+        endpoint = Endpoint(self.limits.outage_seconds, self.limits.connect_seconds, self.streak, earlier=earlier)
         self.endpoints.append(endpoint)
         return endpoint
 
@@ -316,6 +316,8 @@ class LimitedJudge(RequestWrapper):
         endpoint, limiter = self._endpoint, self._limiter
         concurrency, limit, timeout = limiter.concurrency, limiter.spend_limit, limiter.limits.timeout
         highest_cost = None if limit is None or limit.max_cost is None else self._highest_cost(request)
+        if not endpoint.has_replied:
+            await endpoint.await_turn(request.submission)
         async with concurrency:
             is_single = endpoint.try_admit()
             if is_single is None:
@@ -353,8 +355,7 @@ class LimitedJudge(RequestWrapper):
                 if is_single:
                     endpoint.leave()
             if isinstance(outcome, JudgeFailure):
-                if outcome.rate_limited:
-                    concurrency.on_rate_limit(sent_at, min(LONGEST_WAIT, outcome.retry_after or 0.0))
+                concurrency.on_failure(outcome, sent_at)
                 raise outcome
             concurrency.on_success()
             return outcome

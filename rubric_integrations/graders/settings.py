@@ -55,7 +55,8 @@ class CallLimits(Record):
             Default 64. A rate limit halves it for a while.
         timeout: Seconds for one attempt, above 0. Default 120.
         max_outage: Seconds for which a judgment is requested again and again while no reply arrives (the server is
-            down, limits the rate, or is too slow), at least 0; beyond `max_retries`, unless that is 0. Default 300.
+            down, limits the rate, or is too slow), at least 0; beyond `max_retries`, unless that is 0. By default 300;
+            and 7 for a server that has never replied and cannot be reached, whose URL may be wrong.
         step_limit: The most characters of a tool's result in a trajectory that judges are shown, at least 1. Of a
             longer one they are shown the beginning and the end, and how many characters are omitted; the report has
             the sum as `omitted_characters`. Checks in code read all of it. None (the default): nothing is cut.
@@ -72,10 +73,20 @@ class CallLimits(Record):
 
     max_concurrency: int = Field(default=64, ge=1, strict=True)
     timeout: float = Field(default=120.0, gt=0.0, allow_inf_nan=False)
-    max_outage: float = Field(default=300.0, ge=0.0, allow_inf_nan=False)
+    max_outage: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
     step_limit: int | None = Field(default=None, ge=1, strict=True)
 
     chunk_size: int | None = Field(default=None, ge=1_000, strict=True)
+
+    @property
+    def outage_seconds(self) -> float:
+        """Seconds to wait for a server that does not reply any more."""
+        return 300.0 if self.max_outage is None else self.max_outage
+
+    @property
+    def connect_seconds(self) -> float:
+        """Seconds to wait for a server that has never replied and cannot be reached."""
+        return 7.0 if self.max_outage is None else self.max_outage
 
     @property
     def on_texts(self) -> dict[str, int]:

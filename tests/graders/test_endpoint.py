@@ -6,7 +6,7 @@ import asyncio
 import copy
 import pickle
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -32,9 +32,14 @@ REFUSED = JudgeFailure("config", "wrong key")
 UNREADABLE = JudgeFailure("parse", "prose", retryable=True)
 
 
+@cache
+def submission_of(text: str) -> Submission:
+    return Submission(response=text)
+
+
 async def call(state: Endpoint, request: Callable[[], Awaitable[object]], text: str = "text") -> object:
     """Make a call about a text as `LimitedJudge` does."""
-    submission = Submission(response=text)
+    submission = submission_of(text)
     is_single = await state.admit()
     try:
         try:
@@ -82,7 +87,7 @@ class Clock:
 
 
 async def test_calls_whose_lease_expired_while_they_waited_are_no_outage() -> None:
-    state = Endpoint(60.0, FailureStreak())
+    state = Endpoint(60.0, streak=FailureStreak())
     assert await send(state, "answer") == "answer"
     expired = LeaseExpired("transport", "the process was suspended", retryable=True)
     for _ in range(2 * LOST_CALLS):
@@ -218,7 +223,7 @@ async def test_copy_of_an_endpoint_knows_of_no_outage(duplicate: Callable[[Endpo
 
 
 async def test_first_call_of_a_run_is_made_alone() -> None:
-    state, under_way, peak = Endpoint(300.0, FailureStreak()), 0, 0
+    state, under_way, peak = Endpoint(300.0, streak=FailureStreak()), 0, 0
 
     async def request(number: int) -> int:
         nonlocal under_way, peak
@@ -236,7 +241,7 @@ async def test_first_call_of_a_run_is_made_alone() -> None:
 
 
 async def test_model_that_refuses_two_first_submissions_ends_the_run() -> None:
-    state = Endpoint(300.0, FailureStreak())
+    state = Endpoint(300.0, streak=FailureStreak())
     assert await send(state, REFUSED, text="a") is REFUSED
     assert await send(state, REFUSED, text="a") is REFUSED
     for outcome in (REFUSED, "MET"):
@@ -245,7 +250,7 @@ async def test_model_that_refuses_two_first_submissions_ends_the_run() -> None:
 
 
 async def test_model_that_has_replied_may_refuse_submissions() -> None:
-    state = Endpoint(300.0, FailureStreak())
+    state = Endpoint(300.0, streak=FailureStreak())
     for number, outcome in enumerate(["MET", *[REFUSED] * (MAX_FAILED_SUBMISSIONS - 1), "MET"]):
         assert await send(state, outcome, text=f"text {number}") is outcome
 
@@ -253,7 +258,7 @@ async def test_model_that_has_replied_may_refuse_submissions() -> None:
 @pytest.mark.parametrize("failure", [REFUSED, UNREADABLE])
 async def test_run_ends_after_submissions_that_failed_in_a_row(failure: JudgeFailure) -> None:
     streak = FailureStreak()
-    state = Endpoint(300.0, streak)
+    state = Endpoint(300.0, streak=streak)
     for failures in [*[[failure]] * (MAX_FAILED_SUBMISSIONS - 1), [], *[[failure]] * (MAX_FAILED_SUBMISSIONS - 1)]:
         streak.record(failures, is_graded=not failures)
         assert await send(state, "MET") == "MET"
@@ -276,7 +281,7 @@ async def test_failures_by_an_outage_or_one_text_do_not_count_as_failed_submissi
 
 
 async def test_failure_because_of_one_text_is_not_counted() -> None:
-    state = Endpoint(300.0, FailureStreak())
+    state = Endpoint(300.0, streak=FailureStreak())
     too_long = JudgeFailure("config", "the prompt is too long", about_text=True)
     for outcome in [*[too_long] * 30, "MET"]:
         assert await send(state, outcome) is outcome
@@ -284,7 +289,7 @@ async def test_failure_because_of_one_text_is_not_counted() -> None:
 
 async def test_run_ends_when_an_outage_lasts_too_long() -> None:
     clock = Clock()
-    state = Endpoint(60.0, FailureStreak(), clock=clock)
+    state = Endpoint(60.0, streak=FailureStreak(), clock=clock)
     for _ in range(LOST_CALLS):
         await send(state, LOST)
     clock.now += 60.0
@@ -303,9 +308,15 @@ def test_outage_of_a_second_costs_few_calls_and_no_judgment(server: OpenAIServer
     assert len(server.calls) == run.summary.spend.calls == 60 * 4 + 80
 
 
-# 128 rows are in progress when the twentieth fails. A reply without a verdict is requested once more for each.
+# Twenty submissions are in progress at a time. A reply without a verdict is requested once more; each of four criteria
+# is requested five times if a reply cannot be read.
 @pytest.mark.parametrize(
-    ("reply", "calls"), [(Reply(status=401), range(2, 3)), (Reply(text="It is met, I would say."), range(40, 257))]
+    ("reply", "calls"),
+    [
+        (Reply(status=401), range(2, 3)),
+        (Reply(text="I would rather not."), range(40, 81)),
+        (Reply(text="It is met, I would say."), range(100, 20 * 4 * 5 + 1)),
+    ],
 )
 def test_run_with_an_unusable_judge_makes_few_calls(server: OpenAIServer, reply: Reply, calls: range) -> None:
     server.script = lambda _call: reply
@@ -315,7 +326,7 @@ def test_run_with_an_unusable_judge_makes_few_calls(server: OpenAIServer, reply:
     assert len(server.calls) == run.summary.spend.calls
     assert len(server.calls) in calls
     assert all(graded.judge_error for graded in results)
-    assert len(results) <= 128
+    assert len(results) <= 40
     assert run.summary.judge_is_unusable
 
 

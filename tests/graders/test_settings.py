@@ -27,7 +27,7 @@ def test_settings_have_the_documented_defaults() -> None:
         "weights": None, "binary": "majority", "ordinal": "mean", "nominal": "mode", "sequential": False,
     }  # fmt: skip
     assert CallLimits().model_dump() == {
-        "max_concurrency": 64, "timeout": 120.0, "max_outage": 300.0, "step_limit": None, "chunk_size": None,
+        "max_concurrency": 64, "timeout": 120.0, "max_outage": None, "step_limit": None, "chunk_size": None,
     }  # fmt: skip
     assert OptionDisplay().model_dump() == {"shuffle": True, "seed": 0, "may_abstain": True}
 
