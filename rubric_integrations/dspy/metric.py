@@ -135,8 +135,8 @@ class RubricMetric:
             feedback for a predictor then covers only these; a predictor without an entry gets the feedback on all. The
             predictors have the names of `program.named_predictors()`; the name of a module covers its predictors, so
             that `"answer"` is enough for `answer = dspy.ChainOfThought(...)`.
-        cannot_assess: How an abstention counts: `"skip"`, `"zero"`, `"partial"` or `"fail"`. With `grader`, set it
-            there.
+        cannot_assess: How an abstention counts: `"skip"`, `"zero"`, `"partial"`, `"fail"`, or a number in [0, 1], the
+            share of a positive weight that it earns. With `grader`, set it there.
         limits: The limits on the judge's calls, by default `CallLimits()`; with `grader`, set them there. After
             `max_outage` seconds without a reply, `JudgeOutage` ends the run; until then lost calls are repeated. A
             wrong key, and a judge whose replies are never readable, end the run without waiting.

@@ -50,35 +50,26 @@ _Concurrency = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, AdaptiveCo
 class CallLimiter:
     """Limits and retries the calls of one grader.
 
-    `call` retries: an attempt that failed is repeated up to `max_retries` times. If no reply arrived (an outage, a rate
-    limit, a timeout), it is repeated beyond that for `limits.max_outage` seconds. The wait between attempts doubles
-    from half a second to 20, or is what the server requests.
+    `call` retries: an attempt that failed is repeated up to `limits.max_retries` times. If no reply arrived (an outage,
+    a rate limit, a timeout), it is repeated beyond that for `limits.max_outage` seconds. The wait between attempts
+    doubles from half a second to 20, or is what the server requests.
 
     A single call waits in `LimitedJudge`, which uses the other attributes. A copy, and one from a pickle, has the same
     limits and knows of no calls.
 
     Args:
-        max_retries: Retries after a failed attempt, at least 0. With 0 no call is repeated, whatever failed.
-        limits: Concurrency, timeout and outage.
+        limits: Concurrency, retries, timeout and outage. With no retries, no call is repeated, whatever failed.
         in_run: Whether the calls belong to one run, which a judge that cannot be used ends.
         spend_limit: Counts and limits the calls of a run; None for no limit.
 
     Attributes:
         endpoints: The state of the model behind each judge that uses this limiter.
         streak: The submissions of a run that have failed in a row; None outside of a run.
-
-    Raises:
-        ValueError: `max_retries` is negative.
     """
 
-    def __init__(
-        self, max_retries: int, limits: CallLimits, *, in_run: bool = False, spend_limit: SpendLimit | None = None
-    ):
-        if isinstance(max_retries, bool) or max_retries < 0:
-            raise ValueError(f"`max_retries` must be at least 0, got {max_retries!r}")
-        self.max_retries, self.limits = max_retries, limits
-        self.retries = Retries(max_retries, limits.outage_seconds if max_retries else 0.0)
-        self.spend_limit = spend_limit
+    def __init__(self, limits: CallLimits, *, in_run: bool = False, spend_limit: SpendLimit | None = None):
+        self.limits, self.spend_limit = limits, spend_limit
+        self.retries = Retries(limits.max_retries, limits.outage_seconds if limits.max_retries else 0.0)
         self.streak = FailureStreak() if in_run else None
         self.endpoints: list[Endpoint] = []
         self._forget_loops()
@@ -114,7 +105,7 @@ class CallLimiter:
         changes = {"max_concurrency": max_concurrency, "max_outage": max_outage}
         changed = {name: value for name, value in changes.items() if value is not None}
         limits = CallLimits.model_validate({**self.limits.model_dump(), **changed})
-        limiter = CallLimiter(self.max_retries, limits, in_run=may_end, spend_limit=spend_limit)
+        limiter = CallLimiter(limits, in_run=may_end, spend_limit=spend_limit)
         limiter._concurrency = self._concurrency
         return limiter
 

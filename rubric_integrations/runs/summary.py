@@ -205,7 +205,7 @@ class RunSummary(Record):
         scored: Rows with a score.
         tag_sums: For each tag, the sum of its scores and their number; for the first 1,000 tags of a run.
         omitted_characters: Characters of trajectories that no judge was shown, over all rows (see
-            `CallLimits.step_limit`).
+            `TextLimits.step_limit`).
         escalations: How many answers came from the expensive judge of a `Cascade`, and what the cheap one has saved.
         spend: Calls, tokens and cost of this run, failed attempts included; judgments from the ledger cost nothing.
             Its `usage` and `cost` are None where the tokens or the price of a call are unknown.

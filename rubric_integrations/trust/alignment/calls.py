@@ -18,7 +18,7 @@ from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.graders.scheduler import CallLimiter, LimitedJudge
-from rubric_integrations.graders.settings import CallLimits
+from rubric_integrations.graders.settings import CallLimits, with_retries
 from rubric_integrations.judges.credentials import is_credential
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models.errors import (
@@ -33,9 +33,6 @@ from rubric_integrations.judges.spend import SpendLimit, SpendLimitReached
 from rubric_integrations.judges.store import JudgmentStore, StoredJudge, StoreError
 from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Judgment, Spend, total_spend
 from rubric_integrations.trust.alignment.keeping import LabelledQuestion
-
-# As graders by default: a reply that cannot be read is requested twice more.
-_MAX_RETRIES = 2
 
 
 class AlignmentError(Exception):
@@ -107,10 +104,10 @@ class AlignmentCalls:
         self.store = store
         self._spend_limit = SpendLimit(max_calls, max_cost)
         limits = CallLimits(max_concurrency=max_concurrency)
-        self._limiter = CallLimiter(_MAX_RETRIES, limits, in_run=True, spend_limit=self._spend_limit)
+        self._limiter = CallLimiter(limits, in_run=True, spend_limit=self._spend_limit)
         # Candidates share its view of the endpoint, such as an outage.
         self._limited = LimitedJudge(judge, self._limiter)
-        self._replay_limiter = CallLimiter(0, limits, in_run=True)
+        self._replay_limiter = CallLimiter(with_retries(limits, 0), in_run=True)
         self._not_counted = LimitedJudge(judge, self._replay_limiter)
         self._under_way: set[asyncio.Task[Any]] = set()
         if store is not None:
