@@ -267,8 +267,13 @@ class GraderOptions:
     max_retries: Annotated[int, typer.Option(min=0, help="Retries after a failed call or an unreadable reply.")] = 2
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one call.")] = 120.0
     max_outage: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for a judge that does not reply, before the run ends.")
-    ] = 300.0
+        float | None,
+        typer.Option(
+            min=0,
+            help="Seconds to wait for a judge that does not reply, before the run ends. By default 300, and 7 for a "
+            "server that has never replied.",
+        ),
+    ] = None
     step_limit: Annotated[
         int | None,
         typer.Option(

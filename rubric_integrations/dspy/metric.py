@@ -24,7 +24,7 @@ from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
 from rubric_integrations.graders import CallLimits, Grader
-from rubric_integrations.graders.endpoint import JudgeOutage, JudgeUnusable
+from rubric_integrations.graders.endpoint import MAX_FAILED_SUBMISSIONS, JudgeOutage, JudgeUnusable
 from rubric_integrations.graders.grader import CriterionGrader
 from rubric_integrations.judges.store import StoreError
 from rubric_integrations.rubric.rubric import Rubric
@@ -39,10 +39,6 @@ from rubric_integrations.trust.calibration import calibrate
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.runs.ledger import LedgerLike
-
-# Grades that failed in a row, with no complete one in between. What is wrong with the judge itself is noticed earlier
-# (`graders/endpoint.py`); these fail because of checks, metrics, or a grader of the user's own.
-MAX_FAILED_GRADES = 10
 
 
 class OutageGuard:
@@ -91,9 +87,9 @@ class OutageGuard:
             return  # an outage is measured in time: 16 threads collect 16 failures in a second of it
         with self._lock:
             self._failed_grades += 1
-            is_outage = self._failed_grades >= MAX_FAILED_GRADES
+            is_outage = self._failed_grades >= MAX_FAILED_SUBMISSIONS
         if is_outage:
-            self.end_run(f"{MAX_FAILED_GRADES} grades in a row failed, the last one because: {report.error}")
+            self.end_run(f"the last {MAX_FAILED_SUBMISSIONS} submissions failed: {report.error}")
 
     def reset(self) -> None:
         """Forget all failures."""

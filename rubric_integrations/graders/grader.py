@@ -32,7 +32,6 @@ from rubric_integrations.graders.settings import (
     with_retries,
 )
 from rubric_integrations.judges import as_judge
-from rubric_integrations.judges.models.errors import FILTERED
 from rubric_integrations.judges.protocol import Judge, Question, fingerprint_of, without_cache
 from rubric_integrations.judges.spend import SpendLimit
 from rubric_integrations.judges.store import JudgmentStore
@@ -66,7 +65,7 @@ from rubric_integrations.scoring.policies import (
     validate_abstention_policy,
     validate_failure_policy,
 )
-from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds, failure_messages
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds
 from rubric_integrations.scoring.voting import vote_is_decided
 from rubric_integrations.submission.inputs import ToGradeInput, as_submission
 from rubric_integrations.submission.submission import Submission, missing_evidence
@@ -381,13 +380,17 @@ class Grader(ABC):
         """
         self.check_rubric(rubric)
         submission = as_submission(to_grade, query, reference)
+        if self.call_limiter.streak is not None:
+            self.call_limiter.streak.check()
         answers = await self.judge(rubric, submission)
         report = await self._report(rubric, submission, answers)
         grader = self
-        while report.failed_count and grader.rounds_left and _may_succeed_later(report):
+        while report.failed_count and grader.rounds_left and _may_succeed_later(report, answers):
             grader = grader._for_later_round(answers, report)
             answers = await grader.judge(rubric, submission)
             report = _best_of(report, await grader._report(rubric, submission, answers), bool(grader._continued))
+        failures = judge_failures(answers)
+        self.call_limiter.record_submission(failures, is_graded=not failures and _asks_judges(answers))
         report = report_omissions(report, rubric, submission, self.text_limits)
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
@@ -399,13 +402,13 @@ class Grader(ABC):
 
     def may_repeat(self, failure: JudgeFailure) -> bool:
         """Return whether a later round of this grade requests a judgment again that failed in this way."""
-        return self.rounds_left > 0 and failure.kind in _LOST and FILTERED not in failure.message
+        return self.rounds_left > 0 and failure.kind in _LOST and failure.repeats is None
 
     def _for_later_round(self, answers: Sequence[Any], report: EvaluationReport) -> Self:
         """Copy this grader for a round that makes one attempt at each judgment that `answers` lack."""
         grader = copy.copy(self)
         # After an outage of `max_outage` seconds, there is no second one to wait for.
-        outage = 0.0 if "transport" in failure_kinds(report) else self.call_limiter.limits.max_outage
+        outage = 0.0 if "transport" in failure_kinds(report) else self.call_limiter.limits.outage_seconds
         grader.call_limiter = self.call_limiter.for_later_round(outage)
         grader.rounds_left = self.rounds_left - 1
         grader._continued = set()
@@ -652,10 +655,26 @@ _LOST: tuple[FailureKind, ...] = ("transport", "parse")
 """The kinds of failures after which a later round requests the judgment again."""
 
 
-def _may_succeed_later(report: EvaluationReport) -> bool:
-    messages = [message for message in failure_messages(report) if not message.startswith("cancelled: ")]
-    if all(FILTERED in message for message in messages):
-        return False  # the filter decides about the text, which stays the same
+def judge_failures(answers: Sequence[Any]) -> list[JudgeFailure]:
+    """Return the failures among the answers of a panel, without those that were cancelled because of another."""
+    outcomes: list[object] = []
+    for judge_answer in answers:
+        if isinstance(judge_answer, JudgeAnswers):
+            outcomes += judge_answer.outcomes.values()
+        else:
+            outcomes.append(getattr(judge_answer, "failure", None))
+    return [outcome for outcome in outcomes if isinstance(outcome, JudgeFailure) and outcome.kind != "cancelled"]
+
+
+def _asks_judges(answers: Sequence[Any]) -> bool:
+    """Whether a judge was asked at all: checks alone say nothing about the judge."""
+    return any(not isinstance(judge_answer, JudgeAnswers) or judge_answer.outcomes for judge_answer in answers)
+
+
+def _may_succeed_later(report: EvaluationReport, answers: Sequence[Any]) -> bool:
+    failures = judge_failures(answers)
+    if failures and all(failure.repeats is not None for failure in failures):
+        return False  # a filter or a refusal is about the text, which stays the same
     kinds = failure_kinds(report)
     return bool(kinds) and kinds <= set(_LOST)
 
@@ -674,6 +693,6 @@ def _no_answers(member: PanelMember) -> JudgeAnswers:
 
 def _is_lost(outcome: Outcome) -> bool:
     """Whether a later round requests a judgment again."""
-    if not isinstance(outcome, JudgeFailure) or FILTERED in outcome.message:
+    if not isinstance(outcome, JudgeFailure) or outcome.repeats is not None:
         return False
     return outcome.kind in (*_LOST, "cancelled")

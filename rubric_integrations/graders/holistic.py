@@ -125,7 +125,7 @@ class RubricAsJudgeGrader(Grader):
         request = Request(shown, rubric=rubric, retries=self.call_limiter.retries)
         overall, lost = await self.call_limiter.outcome(partial(answer, member.judge, request))
         if isinstance(overall, JudgeFailure):
-            return OverallAnswer(member.name, None, str(overall), spend + overall.spend)
+            return OverallAnswer(member.name, None, str(overall), spend + overall.spend, overall)
         return OverallAnswer(member.name, overall.percent, overall.reason, spend + overall.spend + lost)
 
     def _continue(self, answers: Sequence[Any]) -> None:

@@ -183,7 +183,8 @@ class PerCriterionOneShotGrader(CriterionGrader):
         result, lost = await limiter.outcome(partial(answer, member.judge, request))
         if isinstance(result, JudgeFailure):
             # Each criterion fails for the same reason; what the attempts cost is counted once.
-            return {index: JudgeFailure(result.kind, result.message) for index in questions}, result.spend
+            failure = JudgeFailure(result.kind, result.message, about_text=result.about_text, repeats=result.repeats)
+            return dict.fromkeys(questions, failure), result.spend
         faults = {number: JudgeFailure("parse", fault, retryable=True) for number, fault in result.faults.items()}
         return {number - 1: outcome for number, outcome in {**result.answers, **faults}.items()}, result.spend + lost
 

@@ -140,7 +140,7 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
     if failures and "MET" not in verdicts:
         number, failure = next(iter(failures.items()))
         message = f"part {number} of {len(outcomes)}: {failure.message}"
-        raise JudgeFailure(failure.kind, message, about_text=failure.about_text, spend=spend)
+        raise JudgeFailure(failure.kind, message, about_text=failure.about_text, repeats=failure.repeats, spend=spend)
     verdict = next(verdict for verdict in _DECISIVE_FIRST if verdict in verdicts)
     deciding = {number: judgment for number, judgment in judgments.items() if judgment.verdict == verdict}
     return Judgment(

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from rubric_integrations.graders.endpoint import LONGEST_WAIT, AdaptiveConcurrency, Endpoint
+from rubric_integrations.graders.endpoint import LONGEST_WAIT, AdaptiveConcurrency, Endpoint, FailureStreak
 from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.credentials import is_credential, redactor
@@ -64,12 +64,13 @@ class CallLimiter:
 
     Attributes:
         endpoints: The state of the model behind each judge that uses this limiter.
+        streak: The submissions of a run that have failed in a row; None outside of a run.
     """
 
     def __init__(self, limits: CallLimits, *, in_run: bool = False, spend_limit: SpendLimit | None = None):
-        self.limits = limits
-        self.retries = Retries(limits.max_retries, limits.max_outage if limits.max_retries else 0.0)
-        self._in_run, self.spend_limit = in_run, spend_limit
+        self.limits, self.spend_limit = limits, spend_limit
+        self.retries = Retries(limits.max_retries, limits.outage_seconds if limits.max_retries else 0.0)
+        self.streak = FailureStreak() if in_run else None
         self.endpoints: list[Endpoint] = []
         self._forget_loops()
 
@@ -108,13 +109,23 @@ class CallLimiter:
         limiter._concurrency = self._concurrency
         return limiter
 
+    def record_submission(self, failures: Sequence[JudgeFailure], *, is_graded: bool) -> None:
+        """Count a submission that was graded or failed, towards the end of the run; outside of a run, do nothing.
+
+        Args:
+            failures: The failures of its judges.
+            is_graded: Whether the judges have answered every question.
+        """
+        if self.streak is not None:
+            self.streak.record(failures, is_graded=is_graded)
+
     def new_endpoint(self, earlier: Endpoint | None = None) -> Endpoint:
         """Return the state of another judge's model.
 
         Args:
             earlier: The state before this run; None if there is none.
         """
-        endpoint = Endpoint(self.limits.max_outage, in_run=self._in_run, earlier=earlier)
+        endpoint = Endpoint(self.limits.outage_seconds, self.limits.connect_seconds, self.streak, earlier=earlier)
         self.endpoints.append(endpoint)
         return endpoint
 
@@ -128,6 +139,8 @@ class CallLimiter:
         """Forget what was learnt about the judges' models."""
         for endpoint in self.endpoints:
             endpoint.reset()
+        if self.streak is not None:
+            self.streak.reset()
 
     @property
     def concurrency(self) -> AdaptiveConcurrency:
@@ -204,6 +217,9 @@ def with_spend(outcome: AnyOutcome, spend: Spend) -> AnyOutcome:
 
 
 def _is_exhausted(failures: Sequence[JudgeFailure], started_at: float, retries: Retries) -> bool:
+    most = failures[-1].repeats
+    if most is not None and sum(failure.repeats is not None for failure in failures) > most:
+        return True
     # Replies that cannot be read are counted. Lost ones are repeated for a time, and at least as often.
     if failures[-1].kind == "transport":
         return len(failures) > retries.unreadable and time.monotonic() - started_at >= retries.outage
@@ -291,6 +307,8 @@ class LimitedJudge(RequestWrapper):
         endpoint, limiter = self._endpoint, self._limiter
         concurrency, limit, timeout = limiter.concurrency, limiter.spend_limit, limiter.limits.timeout
         highest_cost = None if limit is None or limit.max_cost is None else self._highest_cost(request)
+        if not endpoint.has_replied:
+            await endpoint.await_turn(request.submission)
         async with concurrency:
             is_single = endpoint.try_admit()
             if is_single is None:
@@ -323,13 +341,12 @@ class LimitedJudge(RequestWrapper):
                         # Also if the call is cancelled: it was sent.
                         spend = UNKNOWN_CALL if outcome is None else outcome.spend
                         limit.end(spend, reserved, not (outcome is None or isinstance(outcome, JudgeFailure)))
-                endpoint.record(outcome)
+                endpoint.record(outcome, request.submission)
             finally:
                 if is_single:
                     endpoint.leave()
             if isinstance(outcome, JudgeFailure):
-                if outcome.rate_limited:
-                    concurrency.on_rate_limit(sent_at, min(LONGEST_WAIT, outcome.retry_after or 0.0))
+                concurrency.on_failure(outcome, sent_at)
                 raise outcome
             concurrency.on_success()
             return outcome

@@ -57,7 +57,8 @@ class CallLimits(Record):
             requested once more in each of two further rounds: 2 means up to five calls, and 0 one.
         timeout: Seconds for one attempt, above 0. Default 120.
         max_outage: Seconds for which a judgment is requested again and again while no reply arrives (the server is
-            down, limits the rate, or is too slow), at least 0; beyond `max_retries`, unless that is 0. Default 300.
+            down, limits the rate, or is too slow), at least 0; beyond `max_retries`, unless that is 0. By default 300,
+            and 7 for a server that has never replied and cannot be reached, whose URL may be wrong.
 
     Example:
         >>> CallLimits(max_retries=5).timeout
@@ -67,7 +68,17 @@ class CallLimits(Record):
     max_concurrency: int = Field(default=64, ge=1, strict=True)
     max_retries: int = Field(default=2, ge=0, strict=True)
     timeout: float = Field(default=120.0, gt=0.0, allow_inf_nan=False)
-    max_outage: float = Field(default=300.0, ge=0.0, allow_inf_nan=False)
+    max_outage: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+
+    @property
+    def outage_seconds(self) -> float:
+        """Seconds to wait for a server that does not reply any more."""
+        return 300.0 if self.max_outage is None else self.max_outage
+
+    @property
+    def connect_seconds(self) -> float:
+        """Seconds to wait for a server that has never replied and cannot be reached."""
+        return 7.0 if self.max_outage is None else self.max_outage
 
 
 class TextLimits(Record):

@@ -214,6 +214,7 @@ class RunSummary(Record):
         stopped: Why the run ended before all rows were graded: a limit, or the decision of `stop_when`; None if it did
             not.
         judge_is_unusable: Whether it ended because the judge is down, refuses every call, or is never readable.
+        has_wrong_setting: Whether it ended because a setting of the judge keeps every request from being sent.
     """
 
     submissions: int = 0
@@ -232,6 +233,7 @@ class RunSummary(Record):
     seconds: float = 0.0
     stopped: str | None = None
     judge_is_unusable: bool = False
+    has_wrong_setting: bool = False
 
     @property
     def mean_score(self) -> float | None:

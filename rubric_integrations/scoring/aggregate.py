@@ -316,12 +316,14 @@ class OverallAnswer(NamedTuple):
         percent: The score from 0 to 100; None where the judge failed.
         reason: Why, in the judge's words; for a failure, what went wrong.
         spend: What it cost.
+        failure: The judge's failure; None if the judge gave a score or was not asked.
     """
 
     judge: str
     percent: float | None
     reason: str
     spend: Spend
+    failure: JudgeFailure | None = None
 
 
 def aggregate_answers(
