@@ -308,14 +308,14 @@ def test_outage_of_a_second_costs_few_calls_and_no_judgment(server: OpenAIServer
     assert len(server.calls) == run.summary.spend.calls == 60 * 4 + 80
 
 
-# Twenty submissions are in progress at a time. A reply without a verdict is requested once more; each of four criteria
-# is requested five times if a reply cannot be read.
+# Twenty submissions are in progress when the twentieth fails. A reply without a verdict is requested once more, and
+# another one that cannot be read five times, for each of four criteria.
 @pytest.mark.parametrize(
     ("reply", "calls"),
     [
         (Reply(status=401), range(2, 3)),
         (Reply(text="I would rather not."), range(40, 81)),
-        (Reply(text="It is met, I would say."), range(100, 20 * 4 * 5 + 1)),
+        (Reply(text="It is met, I would say."), range(100, 40 * 4 * 5 + 1)),
     ],
 )
 def test_run_with_an_unusable_judge_makes_few_calls(server: OpenAIServer, reply: Reply, calls: range) -> None:
