@@ -474,9 +474,8 @@ def _passes(rubric: Rubric, lowest: float | None, criteria: Sequence[CriterionRe
         criteria: The reports of the criteria; empty for a holistic grade, where nothing shows that a required
             criterion holds.
     """
-    holding = {row.name for row in criteria if row.passed}
-    gates = [name for name, criterion in zip(rubric.keys, rubric.criteria, strict=True) if criterion.is_gate]
-    return reaches_mark(lowest, rubric.pass_mark) and holding.issuperset(gates)
+    gates = sum([criterion.is_gate for criterion in rubric.criteria])
+    return reaches_mark(lowest, rubric.pass_mark) and sum([row.required and row.passed for row in criteria]) == gates
 
 
 def _lowest_score(report: EvaluationReport) -> float | None:
