@@ -127,7 +127,8 @@ def grade_dataset(
         library: As for `grade_many`. A file is read here.
         ledger: The path of a file, if Ray runs on one machine; the URL of a PostgreSQL database; or an open ledger,
             which each actor opens for itself.
-        max_concurrency: The largest number of concurrent calls of all actors together, of which each has an equal part.
+        max_concurrency: The largest number of concurrent calls of all actors together, of which each has an equal part,
+            if the `CallLimits` of the grader do not allow fewer.
         actors: The number of actors, at least 1; by default one for each 256 of `max_concurrency`. Each takes half a
             CPU.
         columns: The names of the rows' columns that the grades have, too, as they are.
@@ -151,6 +152,7 @@ def grade_dataset(
     for name, value in {"max_concurrency": max_concurrency, "rows_per_block": rows_per_block}.items():
         if value < 1:
             raise ValueError(f"`{name}` must be at least 1, got {value!r}")
+    max_concurrency = grader.call_limiter.limits.concurrency_in(max_concurrency)
     size = math.ceil(max_concurrency / CALLS_PER_ACTOR) if actors is None else actors
     if not 1 <= size <= max_concurrency:
         raise ValueError(

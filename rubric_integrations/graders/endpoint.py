@@ -227,6 +227,7 @@ class Endpoint:
 
     Attributes:
         down_since: When the outage began, by `clock`; None if there is none.
+        has_replied: Whether the model has given a readable reply, so that a submission needs no `await_turn`.
     """
 
     def __init__(
@@ -247,7 +248,7 @@ class Endpoint:
         """Forget all calls, because the endpoint was fixed."""
         with self._lock:
             self.down_since: float | None = None
-            self._has_readable_reply = self._has_unreadable_reply = False
+            self.has_replied = self._has_unreadable_reply = False
             # Whether a server was reached, whatever it replied.
             self._was_reached = False
             # The submissions that were refused before the first readable reply, and all that were sent until then.
@@ -259,11 +260,6 @@ class Endpoint:
 
     def __reduce__(self) -> Any:
         return Endpoint, (self._max_outage, self._max_connect, self._streak, self._clock)
-
-    @property
-    def has_replied(self) -> bool:
-        """Whether the model has given a readable reply, so that a submission needs no `await_turn`."""
-        return self._has_readable_reply
 
     async def await_turn(self, submission: Submission) -> None:
         """Wait while there are enough other submissions to find out whether the model gives readable replies.
@@ -329,14 +325,14 @@ class Endpoint:
         """How many calls may be under way now; None for any number."""
         if self.down_since is not None:
             return 1 if self._clock() >= self._probe_at else 0
-        if self._streak is None or self._has_readable_reply or self._replied_before:
+        if self._streak is None or self.has_replied or self._replied_before:
             return None
         return MAX_FAILED_SUBMISSIONS if self._has_unreadable_reply and not self._refused else 1
 
     def _may_send(self, submission: Submission) -> bool:
         with self._lock:
             self._end_run_if_hopeless()
-            if self._streak is None or self._has_readable_reply or self._replied_before:
+            if self._streak is None or self.has_replied or self._replied_before:
                 return True
             if any(submission is other for other in self._sent):
                 return True
@@ -347,11 +343,11 @@ class Endpoint:
 
     @property
     def _replied_before(self) -> bool:
-        return self._earlier is not None and self._earlier._has_readable_reply
+        return self._earlier is not None and self._earlier.has_replied
 
     def note_reply(self) -> None:
         """Note that the model has given a readable reply to a run of this grader."""
-        self._has_readable_reply = True
+        self.has_replied = True
 
     def _end_run_if_hopeless(self) -> None:
         if self._streak is None:
@@ -389,9 +385,9 @@ class Endpoint:
             return
         with self._lock:
             self._end_outage()
-            self._has_readable_reply = self._was_reached = True
+            self.has_replied = self._was_reached = True
             self._refused, self._sent = [], []
-        if self._earlier and not self._earlier._has_readable_reply:
+        if self._earlier and not self._earlier.has_replied:
             # A training step is a run of its own, which should not begin with a call that is made alone each time.
             self._earlier.note_reply()
 
@@ -408,7 +404,7 @@ class Endpoint:
                     return
                 if failure.kind != "config":
                     self._has_unreadable_reply = True
-                elif not self._has_readable_reply and all(submission is not other for other in self._refused):
+                elif not self.has_replied and all(submission is not other for other in self._refused):
                     self._refused.append(submission)
             self._last_failure = failure
             self._end_run_if_hopeless()

@@ -339,8 +339,8 @@ class Grader(ABC):
         See `graders/endpoint.py` for when that is; `grade` then raises `JudgeUnusable`.
 
         Args:
-            max_concurrency: The most calls at the same time, at least 1; by default this grader's own limit. All runs
-                of one grader with the same limit share it.
+            max_concurrency: The most calls at the same time, at least 1, if this grader's own limit is not smaller. All
+                runs of one grader with the same limit share it.
             spend_limit: Counts and limits the calls of the run.
             max_outage: The seconds, at least 0, for which the judge may not reply; by default as in `CallLimits`.
             warm_up: Holds the other calls about a submission until the first one is answered; None to hold none.

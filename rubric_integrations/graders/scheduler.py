@@ -102,9 +102,12 @@ class CallLimiter:
         Runs of one grader share their slots, if they have equally many: two runs at the same time make no more calls
         than one.
         """
-        changes = {"max_concurrency": max_concurrency, "max_outage": max_outage}
-        changed = {name: value for name, value in changes.items() if value is not None}
-        limits = CallLimits.model_validate({**self.limits.model_dump(), **changed})
+        changes: dict[str, Any] = {}
+        if max_concurrency is not None:
+            changes["max_concurrency"] = self.limits.concurrency_in(max_concurrency)
+        if max_outage is not None:
+            changes["max_outage"] = max_outage
+        limits = CallLimits.model_validate({**self.limits.model_dump(), **changes})
         limiter = CallLimiter(limits, in_run=may_end, spend_limit=spend_limit)
         limiter._concurrency = self._concurrency
         return limiter
@@ -145,7 +148,7 @@ class CallLimiter:
     @property
     def concurrency(self) -> AdaptiveConcurrency:
         """The concurrency limit of the running event loop."""
-        loop, limit = asyncio.get_running_loop(), self.limits.max_concurrency
+        loop, limit = asyncio.get_running_loop(), self.limits.concurrency
         if (recent := self._recent) is not None and recent[0]() is loop:
             return recent[1]
         by_limit = self._concurrency.get(loop)

@@ -52,7 +52,8 @@ class CallLimits(Record):
 
     Attributes:
         max_concurrency: The most calls at the same time in each event loop, over all grades of the grader; at least 1.
-            Default 64. A rate limit halves it for a while.
+            By default 64, or the limit of the run. Of the grader's limit and the run's, the smaller applies. A rate
+            limit halves it for a while.
         max_retries: Retries after an unreadable reply, at least 0. Default 2. A judgment that is still lost is
             requested once more in each of two further rounds: 2 means up to five calls, and 0 one.
         timeout: Seconds for one attempt, above 0. Default 120.
@@ -65,10 +66,19 @@ class CallLimits(Record):
         120.0
     """
 
-    max_concurrency: int = Field(default=64, ge=1, strict=True)
+    max_concurrency: int | None = Field(default=None, ge=1, strict=True)
     max_retries: int = Field(default=2, ge=0, strict=True)
     timeout: float = Field(default=120.0, gt=0.0, allow_inf_nan=False)
     max_outage: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+
+    @property
+    def concurrency(self) -> int:
+        """The most calls at the same time outside of a run."""
+        return self.concurrency_in(64)
+
+    def concurrency_in(self, max_concurrency: int) -> int:
+        """The most calls at the same time in a run with a limit of its own."""
+        return max_concurrency if self.max_concurrency is None else min(self.max_concurrency, max_concurrency)
 
     @property
     def outage_seconds(self) -> float:

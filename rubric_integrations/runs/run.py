@@ -366,7 +366,7 @@ class Run:
         self._spend_limit, self._warm_up = SpendLimit(max_calls, max_cost), WarmUp()
         self._grader = grader.for_run(max_concurrency, self._spend_limit, warm_up=self._warm_up)
         # More submissions than calls: while one waits for its last call, the others use the free slots.
-        self._max_under_way = 2 * max_concurrency
+        self._max_under_way = 2 * self._grader.call_limiter.limits.concurrency
         self._ordered, self._progress, self._early_stop = ordered, progress, EarlyStop(stop_when)
         self._highest_row_spend: Spend | None = None
         self.summary = RunSummary()
@@ -546,12 +546,13 @@ def grade_many(
             dictionaries. A row with a `rubric` of its own is graded by both; None if each row brings its own. Or a
             function, which receives each item as it was passed, and returns its rubric.
         library: Rubrics by name, or the path of a file with such a mapping, for rows whose `rubric` is a name.
-        grader: The grader; its own `max_concurrency` has no effect in a run.
+        grader: The grader.
         ledger: Where each judgment is stored as soon as it arrives, and not requested again: start a run that was
             killed a second time, and it resumes. The path of a file, the URL of a PostgreSQL database, for processes on
             several machines, an open ledger, or any other `JudgmentStore`, which records no submissions for `rescore`.
-        max_concurrency: The largest number of concurrent calls over the whole run, at least 1; while a provider
-            reports a rate limit, the run makes fewer. Runs of one grader with the same number share it.
+        max_concurrency: The largest number of concurrent calls over the whole run, at least 1, if the `CallLimits` of
+            the grader do not allow fewer; while a provider reports a rate limit, the run makes fewer. Runs of one
+            grader with the same number share it.
         progress: Whether to show a progress bar on stderr, if stderr is a terminal.
         ordered: Whether results come in the order of the submissions; if not, they come as soon as they are ready.
         max_cost: The most that the run may spend, in US dollars; the run ends before a call would exceed it.

@@ -277,7 +277,7 @@ class GradingService:
         opened = HostGrader("GradingService", None, grader, ledger)
         self._store = RunStore(opened.store)
         self._store.share_limits(run, self._spend_limit)
-        max_concurrency = grader.call_limiter.limits.max_concurrency
+        max_concurrency = grader.call_limiter.limits.concurrency
         self.grader = opened().for_run(max_concurrency, self._spend_limit, may_end=False)
         if self._rubrics.shared is not None:
             self.grader.check_rubric(self._rubrics.shared)

@@ -503,7 +503,7 @@ class RubricReward:
             column_of(fields, "context"), starts_in_thinking, show_thinking,
         )  # fmt: skip
         self._shared = rubrics.shared
-        self._max_concurrency = self.grader.call_limiter.limits.max_concurrency
+        self._max_concurrency = self.grader.call_limiter.limits.concurrency
         self._stop_after = stop_after
         self._record = None if record is None else RolloutFile(record)
         self.__name__ = name

@@ -35,7 +35,7 @@ def test_settings_have_the_documented_defaults() -> None:
         "weights": None, "binary": "majority", "ordinal": "mean", "nominal": "mode", "sequential": False,
     }  # fmt: skip
     assert CallLimits().model_dump() == {
-        "max_concurrency": 64, "max_retries": 2, "timeout": 120.0, "max_outage": None,
+        "max_concurrency": None, "max_retries": 2, "timeout": 120.0, "max_outage": None,
     }  # fmt: skip
     assert TextLimits().model_dump() == {"step_limit": None, "chunk_size": None}
     assert OptionDisplay().model_dump() == {"shuffle": True, "seed": 0, "may_abstain": True}
