@@ -18,7 +18,7 @@ from tests.fakes import FakeJudge
 
 
 def doubling(leaf: dict[str, Any], keyword: str = "anyOf", depth: int = 12) -> dict[str, Any]:
-    """Make a schema whose references refer to the next one twice, so that the last one is applied thousands of times."""
+    """Make a schema in which each reference leads to two others: the last schema is applied thousands of times."""
     names = [f"#/$defs/a{number}" for number in range(1, depth + 1)]
     schemas = {f"a{number}": {keyword: [{"$ref": name}] * 2} for number, name in enumerate(names)}
     return {"$defs": {**schemas, f"a{depth}": leaf}, "$ref": "#/$defs/a0"}
