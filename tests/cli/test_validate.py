@@ -70,3 +70,31 @@ def test_markdown_that_is_named_yaml_is_read_in_a_format_that_is_named_and_warne
     graded = run("grade", files / "list.yaml", files / "responses.jsonl", "--judge", "offline")
     assert "graded by the rubric (agentv format): " in graded.stdout
     assert graded.stderr.count("has '(-5)' in its text, and the weight 1: no format reads a weight there") == 1
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_line_breaks_of_ids_names_and_errors_begin_no_line_of_the_output(files: Path, quiet: list[str]) -> None:
+    command = "\n::error::injected"
+    rubric = {"name": f"r{command}", "criteria": [{"requirement": f"x{command}", "check": {"contains": f"y{command}"}}]}
+    rows = [
+        {"id": f"a{command}", "response": f"x{command}"},
+        {"id": f"b{command}\x1b[2J", "response": ""},
+        {"id": "c", "response": "x", "rubric": f"none{command}"},
+        {"id": "d", "response": "x", f"column{command}": 1},
+    ]
+    (files / "lines.yaml").write_text(json.dumps(rubric))
+    (files / "broken.yaml").write_text(json.dumps([{f"key{command}": 1}, {f"other{command}": 1}]))
+    (files / "lines.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = [files / "lines.yaml", files / "lines.jsonl"]
+    results = [
+        run("grade", *names, "--judge", "offline", "--out", files / "run.jsonl", "--overwrite", *quiet),
+        run("grade", *reversed(names), "--judge", "offline"),
+        run("validate", files / "lines.yaml", files / "broken.yaml"),
+        run("grade", files / "broken.yaml", files / "lines.jsonl"),
+        run("grade", f"{files / 'none'}{command}.yaml", files / "lines.jsonl"),
+        run("compare", files / "run.jsonl", files / "run.jsonl"),
+    ]
+    lines = [line for result in results for line in (result.stdout + result.stderr).splitlines()]
+    assert not [line for line in lines if line.lstrip().startswith("::")]
+    assert any("a\\n::error::injected" in line for line in lines) or quiet
+    assert sum("broken.yaml: criteria[" in line for line in lines) >= 4
