@@ -316,12 +316,14 @@ class OverallAnswer(NamedTuple):
         percent: The score from 0 to 100; None where the judge failed.
         reason: Why, in the judge's words; for a failure, what went wrong.
         spend: What it cost.
+        failure: The judge's failure; None if the judge gave a score or was not asked.
     """
 
     judge: str
     percent: float | None
     reason: str
     spend: Spend
+    failure: JudgeFailure | None = None
 
 
 def aggregate_answers(
@@ -369,7 +371,7 @@ def aggregate_answers(
             for index, condition in enumerate(condition_of)
             if condition is not None and condition.was_asked
         }
-        low, high = score_range(rubric, values, policies.cannot_assess, policies.partial_credit, applies)
+        low, high = score_range(rubric, values, policies.cannot_assess, applies)
         open_tags = dict.fromkeys(tag for row in criteria if not row.was_asked for tag in row.tags)
         tags = _tags(rubric, criteria, policies, left_out) | open_tags
         passed = _passes(rubric, low, criteria)
@@ -528,14 +530,14 @@ def _left_out(criteria: Sequence[CriterionReport]) -> frozenset[int]:
 def _score(
     rubric: Rubric, values: Sequence[float | None], policies: ScoringPolicies, left_out: Collection[int] = ()
 ) -> Score:
-    return score_values(rubric, values, policies.cannot_assess, policies.partial_credit, left_out)
+    return score_values(rubric, values, policies.cannot_assess, left_out)
 
 
 def _tags(
     rubric: Rubric, criteria: Sequence[CriterionReport], policies: ScoringPolicies, left_out: Collection[int]
 ) -> dict[str, float | None]:
     values = [row.value for row in criteria]
-    scores = tag_scores(rubric, values, policies.cannot_assess, policies.partial_credit, left_out)
+    scores = tag_scores(rubric, values, policies.cannot_assess, left_out)
     return {tag: score.normalized if policies.normalize else score.raw for tag, score in scores.items()}
 
 
