@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -155,3 +157,56 @@ async def run_in_thread(function: Callable[[], T]) -> T:
 
     threading.Thread(target=run, name="rubric-integrations-call", daemon=True).start()
     return await asyncio.wrap_future(future)
+
+
+class WorkLimitError(Exception):
+    """There is no CPU time left for the work of this context."""
+
+
+class WorkLimit:
+    """The CPU time that the steps of one request may take in all, where data from outside decides about the work.
+
+    Args:
+        seconds: Seconds of CPU time, above 0.
+    """
+
+    def __init__(self, seconds: float):
+        self.left = seconds
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether no further step may begin."""
+        return self.left <= 0
+
+    def stop(self) -> None:
+        """Let no further step begin, because nobody waits for the result."""
+        self.left = 0.0
+
+
+work_limit: ContextVar[WorkLimit | None] = ContextVar("work_limit", default=None)
+"""The limit for the work of this context; None where the data are trusted to need little."""
+
+
+@contextmanager
+def counted_work() -> Generator[None]:
+    """Count the CPU time of a step against the limit of its context, if there is one.
+
+    Raises:
+        WorkLimitError: The earlier steps have reached the limit.
+
+    Example:
+        >>> with counted_work():
+        ...     sum(range(10))
+        45
+    """
+    limit = work_limit.get()
+    if limit is None:
+        yield
+        return
+    if limit.is_reached:
+        raise WorkLimitError
+    begun = time.thread_time()
+    try:
+        yield
+    finally:
+        limit.left -= time.thread_time() - begun

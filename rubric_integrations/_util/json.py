@@ -126,6 +126,21 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
+def has_more_values(data: Any, limit: int) -> bool:
+    """Return whether data consist of more than `limit` values: scalars, lists and objects, at every depth.
+
+    Example:
+        >>> has_more_values({"a": [1, 2]}, 4), has_more_values({"a": [1, 2]}, 3)
+        (False, True)
+    """
+    values = [data]
+    for value in values:  # which grows
+        values += value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        if len(values) > limit:
+            return True
+    return False
+
+
 _POSITION = re.compile(r"\[(\d{1,9})\]")
 
 

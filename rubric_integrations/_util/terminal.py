@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from rich.text import Text
 
+from rubric_integrations._util.text import one_line
+
 
 @contextmanager
 def counting_bar(description: str, total: int, *, enabled: bool = True) -> Generator[Callable[[], None]]:
@@ -39,16 +41,23 @@ def counting_bar(description: str, total: int, *, enabled: bool = True) -> Gener
         yield count_step
 
 
-def plain(text: str) -> Text:
-    r"""Make untrusted text safe to print: no markup, and a replacement character for each control character.
+def plain(text: str, *, keeps_lines: bool = False) -> Text:
+    r"""Make untrusted text safe to print: one line, without markup and control characters.
 
-    Control characters could move the cursor and overwrite what the terminal already shows.
+    Control characters could move the cursor and overwrite what the terminal already shows. After a line break, the text
+    could begin a line, such as `::error::` in the log of a CI build, which the build would take as a command.
+
+    Args:
+        text: The text.
+        keeps_lines: Whether line breaks are kept: only for the cells of a table, and for a reader at a terminal.
 
     Example:
-        >>> plain("[red]\x1b[2J").plain
-        '[red]�[2J'
+        >>> plain("[red]\x1b[2J\n::error::x").plain
+        '[red]\\x1b[2J\\n::error::x'
     """
-    return Text("".join(ch if ch.isprintable() or ch in "\n\t" else "\N{REPLACEMENT CHARACTER}" for ch in text))
+    if keeps_lines:
+        return Text("\n".join(map(one_line, text.expandtabs(4).splitlines())))
+    return Text(one_line(text))
 
 
 def spend_text(calls: int, tokens: int | None, cost: float | None) -> str:

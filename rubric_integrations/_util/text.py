@@ -1,4 +1,4 @@
-"""Reads dates, numbers and URLs in ordinary text, and caches functions of texts.
+"""Reads dates, numbers and URLs in ordinary text, escapes text for logs, and caches functions of texts.
 
 Numbers may be written as `1,234.5`, `-3`, `17.2%`, `$40` or `12 ms`. An ambiguous date is not guessed. URLs lose the
 parts that may contain secrets. The cache keeps no long texts in memory.
@@ -146,6 +146,21 @@ def cache_by_text(function: Callable[P, T]) -> Callable[P, T]:
 
     call.__dict__["cached_function"] = cached
     return call
+
+
+def one_line(text: str) -> str:
+    r"""Write line breaks, control characters and other characters that are not printable as their escapes.
+
+    Text from outside could otherwise begin a line of a terminal or a log, such as `::error::` in the log of a CI build,
+    or move the cursor.
+
+    Example:
+        >>> one_line("a\n::error::b\x1b[2J")
+        'a\\n::error::b\\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)
 
 
 def url_without_secrets(url: str) -> str:

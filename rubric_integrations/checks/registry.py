@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from rubric_integrations._util.event_loop import WorkLimitError, counted_work
 from rubric_integrations.rubric.check import Check, MeasureName
 from rubric_integrations.scoring.judgment import JudgeFailure, Judgment
 from rubric_integrations.submission.submission import Submission
@@ -108,9 +109,13 @@ def _decide(name: str, check: Check, submission: Submission) -> str:
 def _run(name: str, function: Callable[[Check, Submission], Result], check: Check, submission: Submission) -> Result:
     """Call the function of a condition; whatever it raises becomes a failure that names the condition."""
     try:
-        return function(check, submission)
+        with counted_work():
+            return function(check, submission)
     except JudgeFailure:
         raise
+    except WorkLimitError:
+        message = f"the condition `{name}` was not decided, because the checks of this rubric take too long"
+        raise JudgeFailure("check", message) from None
     except RecursionError:
         message = f"the condition `{name}` nests too deeply, or refers to itself without an end"
         raise JudgeFailure("check", message) from None

@@ -218,15 +218,22 @@ MAX_COMPARISONS = 30_000
 MAX_REFERENCES = 30
 
 
+# Characters of a list or an object that are compared, sorted or quoted in about the time of one comparison.
+_CHARS_OF_COMPARISON, _CHARS_OF_SORTING = 1_000, 100
+
+
 class _Work:
     """The work that one check may still do: comparisons, and seconds of patterns."""
 
-    def __init__(self) -> None:
+    def __init__(self, instance: Any) -> None:
         self._comparisons, self._seconds = MAX_COMPARISONS, PATTERN_SECONDS
+        self._sizes = _sizes_of(instance)
         self.references = 0
 
-    def compare(self, count: int) -> None:
-        self._comparisons -= count
+    def compare(self, count: int, instance: Any = None, chars_at_once: int = _CHARS_OF_COMPARISON) -> None:
+        """Count comparisons: the library quotes a long list in each error, of which it may drop thousands."""
+        size = len(instance) if isinstance(instance, str) else self._sizes.get(id(instance), 0)
+        self._comparisons -= count + size // chars_at_once
         if self._comparisons < 0:
             raise JudgeFailure(
                 "check",
@@ -241,6 +248,21 @@ class _Work:
             return search(pattern, text, seconds=max(0.001, self._seconds))
         finally:
             self._seconds -= time.monotonic() - start
+
+
+def _sizes_of(instance: Any) -> dict[int, int]:
+    """Return the approximate number of characters of each list and object in a value, by its `id`."""
+    values = [instance]
+    for value in values:
+        values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    sizes: dict[int, int] = {}
+    for value in reversed(values):  # those that a list contains come after it
+        if isinstance(value, dict | list):
+            children: list[Any] = [*value, *value.values()] if isinstance(value, dict) else value
+            sizes[id(value)] = sum(
+                len(child) if isinstance(child, str) else sizes.get(id(child), 1) + 2 for child in children
+            )
+    return sizes
 
 
 _work: ContextVar[_Work] = ContextVar("_work")
@@ -260,7 +282,7 @@ def satisfies_schema(check: Check, submission: Submission) -> str:
         return "is not JSON"
     # The empty registry keeps a `$ref` from requesting a schema from the network.
     validator = _Validator(cast("dict[str, Any]", check.json_schema), registry=Registry())
-    token = _work.set(_Work())
+    token = _work.set(_Work(instance))
     try:
         error = best_match(validator.iter_errors(instance))
     except Unresolvable as unresolvable:
@@ -307,7 +329,7 @@ def _additional_properties(validator: Any, value: Any, instance: Any, schema: An
 
 def _unique_items(_validator: Any, is_unique: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if is_unique and isinstance(instance, list):
-        _work.get().compare(len(cast("list[Any]", instance)))
+        _work.get().compare(len(cast("list[Any]", instance)), instance, _CHARS_OF_SORTING)
         # Texts, because the hashes of numbers can be chosen to be equal, and a set would then compare every pair.
         items = [json.dumps(with_plain_numbers(item), sort_keys=True) for item in cast("list[Any]", instance)]
         if len(set(items)) < len(items):
@@ -324,10 +346,10 @@ def with_plain_numbers(value: Any) -> Any:
 
 
 def _counted(keyword: _Keyword) -> _Keyword:
-    """Count the comparisons of a keyword: one, or as many as a list such as `enum` has values."""
+    """Count the comparisons of a keyword: one, or as many as a list such as `enum` has values; more of a long text."""
 
     def count(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        _work.get().compare(max(1, len(value)) if isinstance(value, list) else 1)
+        _work.get().compare(max(1, len(value)) if isinstance(value, list) else 1, instance)
         yield from keyword(validator, value, instance, schema) or ()
 
     return count

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from rubric_integrations._util.text import one_line
 from rubric_integrations.cli.commands import COMMANDS
 from rubric_integrations.cli.console import Exit, unwritable
 from rubric_integrations.cli.options import with_flat_signature
@@ -55,7 +56,7 @@ def _options(
 
 def _in_one_line(message: Warning | str, *_place: object, **_line: object) -> str:
     """Format a warning without its place in our code, which a user cannot change."""
-    return f"{message}\n"
+    return f"{one_line(str(message))}\n"
 
 
 def main() -> None:

@@ -37,7 +37,10 @@ class Exit(IntEnum):
 
 def refuse(message: str) -> NoReturn:
     """Print what is wrong with the user's input, and exit with `Exit.BAD_INPUT`."""
-    err.print(plain(message), style="red", soft_wrap=True)
+    # A `RubricError` has a line for each fault, which begins with its file. Any other line break is not ours.
+    source = message.partition(": ")[0]
+    for number, line in enumerate(message.split(f"\n{source}: ")):
+        err.print(plain(f"{source}: {line}" if number else line), style="red", soft_wrap=True)
     raise typer.Exit(Exit.BAD_INPUT)
 
 

@@ -357,13 +357,22 @@ class RowsOfFile:
         rubrics: Finds the rubric of each row.
         path: The file.
         rubric_file: The file of the shared rubric; None if there is none.
+        rubric_format: The name of its format, for the summary.
 
     Raises:
         ResponsesError: The file cannot be read.
         ValueError: No row has a valid rubric; one that has none does not stop the others.
     """
 
-    def __init__(self, read: Callable[[], Iterator[Row]], rubrics: RowRubrics, path: Path, rubric_file: Path | None):
+    def __init__(
+        self,
+        read: Callable[[], Iterator[Row]],
+        rubrics: RowRubrics,
+        path: Path,
+        rubric_file: Path | None,
+        rubric_format: str | None = None,
+    ):
+        self._format = rubric_format
         self._read, self._rubrics, self._path, self._rubric_file = read, rubrics, path, rubric_file
         # The place of each row that is under way, by its id, of which a file has each only once.
         self._places: dict[str, int] = {}
@@ -396,8 +405,10 @@ class RowsOfFile:
 
     @property
     def rubric_names(self) -> str:
-        """What a summary calls the rubrics of the run."""
+        """What a summary calls the rubrics of the run, with the format in which the shared one was read."""
         shared = [self._rubrics.shared.name or "the rubric"] if self._rubrics.shared else []
+        if shared and self._format:
+            shared = [f"{shared[0]} ({self._format} format)"]
         return " and ".join([*shared, *(["the rows' own rubrics"] if self._has_own_rubrics else [])])
 
     @property

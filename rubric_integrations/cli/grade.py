@@ -427,6 +427,8 @@ def grade(
     A row that cannot be graded does not stop the others.
     """
     from rubric_integrations.cli.gates import Gates, RowsOfFile, RunResults, end_run, make_mean_gate
+    from rubric_integrations.formats.linting import lint
+    from rubric_integrations.formats.registry import read_file_and_format
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.judges.offline import WHAT_IT_IS
     from rubric_integrations.judges.store import StoreError
@@ -442,13 +444,17 @@ def grade(
     outputs = files.open_outputs(overwrite=output.overwrite, resume=ledger_options.resume)
     try:
         import_modules(modules or ())
-        rubrics = RowRubrics(files.rubric, library)
+        shared, rubric_format = read_file_and_format(files.rubric) if files.rubric else (None, None)
+        rubrics = RowRubrics(shared, library)
         grader = grader_options.make_grader(judges.make_judges())
-        rows = RowsOfFile(row_options.reader(files.responses), rubrics, files.responses, files.rubric)
+        rows = RowsOfFile(row_options.reader(files.responses), rubrics, files.responses, files.rubric, rubric_format)
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
         refuse(str(error))
     if not len(rows):
         refuse(f"{files.responses}: is empty: there is nothing to grade")
+    for warning in lint(shared) if shared else ():
+        if warning.rule == "weight-in-text":
+            err.print(plain(f"{files.rubric}: warning: {warning}"), style="yellow", soft_wrap=True)
     if not judges.uses_model and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     mean_gate = make_mean_gate(gate_options, rubric=rubrics.shared, count=len(rows), file=files.responses)

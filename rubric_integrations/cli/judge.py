@@ -105,7 +105,7 @@ class Sections(NamedTuple):
         differing = [row for row in self.disagreements if row.differ]
         if differing:
             _print_heading("Where they differ")
-            print_lines([row.summary() for row in differing])
+            print_lines([line for row in differing for line in row.summary().splitlines()])
 
 
 def measure_sections(

@@ -123,7 +123,8 @@ def _ask(run: Path, drawn: list[JudgmentToLabel], path: Path, rater: str) -> Non
                 file.write(line)
         except KeyboardInterrupt:
             is_interrupted = True
-    out.print(plain(f"\n{path}: {session.done:,} of {len(drawn):,} judgments labelled by {rater}."), soft_wrap=True)
+    out.print()
+    out.print(plain(f"{path}: {session.done:,} of {len(drawn):,} judgments labelled by {rater}."), soft_wrap=True)
     if is_interrupted:
         raise typer.Exit(Exit.INTERRUPTED)
 
@@ -224,10 +225,10 @@ def _show(console: Console, item: JudgmentToLabel, progress: str) -> None:
         for title, text in texts:
             if text:
                 console.print(title, style="bold")
-                console.print(plain(text), soft_wrap=True)
+                console.print(plain(text, keeps_lines=True), soft_wrap=True)
                 console.print()
     console.print(plain(item.criterion), style="bold")
-    console.print(plain(item.requirement), soft_wrap=True)
+    console.print(plain(item.requirement, keeps_lines=True), soft_wrap=True)
     offered = "   ".join(f"{number} {answer}" for number, answer in enumerate(item.answers, start=1))
     other = "" if item.answers else "type = and your answer, or =CANNOT_ASSESS"
     console.print(plain(f"{offered}{other}   ({_HINTS})"), style="cyan", soft_wrap=True)

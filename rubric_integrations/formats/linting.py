@@ -172,6 +172,32 @@ _CHECKS = {
 _BY_CHECK = {check: re.compile(pattern, re.IGNORECASE) for check, pattern in _CHECKS.items()}
 
 
+_AMOUNT = r"[-+\u2212]?\d{1,3}(?:\.\d+)?"
+_BRACKETED = rf"[(\[]\s*(?:weight:?\s*)?{_AMOUNT}\s*(?:points?|pts?\.?|%)?\s*[)\]]"
+_UNIT = rf"{_AMOUNT}\s*(?:points?\b|pts?\b\.?|%)"
+_WEIGHT_IN_TEXT = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"^\W{{0,3}}?(?P<text>{_BRACKETED}|{_AMOUNT}\s*(?:points?|pts?)\b|{_AMOUNT}\s*%(?=\s*[:\u2013\u2014-]))",
+        rf"(?P<text>{_BRACKETED})[\s.*_]*$",
+        # Not the second number of a range.
+        rf"(?:[^\d%\s]\s*[|\u2013\u2014-]|\bworth\b)\s*(?P<text>{_UNIT})[\s.*_]*$",
+        rf":\s*(?P<text>{_AMOUNT}\s*(?:points?|pts?))\b[\s.*_]*$",
+    )
+]
+
+
+def weight_in_text(requirement: str) -> str:
+    """Return the number at the beginning or the end of a requirement that is written like a weight, such as `(10)`.
+
+    Example:
+        >>> weight_in_text("(-5) Blames the customer"), weight_in_text("States the margin as 17.2%")
+        ('(-5)', '')
+    """
+    matches = (pattern.search(requirement) for pattern in _WEIGHT_IN_TEXT)
+    return next((match["text"] for match in matches if match), "")
+
+
 def _without_quotations(requirement: str) -> str:
     """Return a requirement without quotations and brackets, in which no word states a requirement."""
     return _QUOTED.sub(" X ", requirement)
@@ -240,6 +266,7 @@ RULES: dict[str, str] = {
     "near-duplicate": "two criteria have the same requirement, apart from case, articles and punctuation",
     "unreachable-pass-mark": "no combination of answers passes",
     "use-a-check": "code would decide the criterion in the same way",
+    "weight-in-text": "a number that is written like a weight, but is part of the requirement",
 }
 """The lint rules: their ids, and what each warns of."""
 
@@ -258,7 +285,7 @@ def lint(rubric: Rubric) -> list[LintWarning]:
         for rule, message_for in _CRITERION_RULES.items()
         if (message := message_for(criterion))
     ]
-    return [*warnings, *_near_duplicates(rubric), *_warnings_for_whole(rubric)]
+    return [*warnings, *_weights_in_texts(rubric), *_near_duplicates(rubric), *_warnings_for_whole(rubric)]
 
 
 def _compound(criterion: Criterion) -> str:
@@ -300,6 +327,20 @@ _CRITERION_RULES: dict[str, Callable[[Criterion], str]] = {
     "negated-penalty": _negated_penalty,
     "use-a-check": _use_a_check,
 }
+
+
+def _weights_in_texts(rubric: Rubric) -> Iterator[LintWarning]:
+    texts = [weight_in_text(criterion.requirement) for criterion in rubric.criteria]
+    amounts = [float(re.sub(r"[^\d.+-]", "", text.replace("\u2212", "-")).strip(".") or 0) for text in texts]
+    if len(amounts) > 1 and amounts == [float(number) for number in range(1, len(amounts) + 1)]:
+        return  # the criteria are numbered
+    for index, (criterion, text, amount) in enumerate(zip(rubric.criteria, texts, amounts, strict=True)):
+        if text and criterion.weight != amount:
+            message = (
+                f"has {text!r} in its text, and the weight {criterion.weight:g}: no format reads a weight there; if it "
+                f"is one, write `weight: {amount:g}`, and only the words as the requirement"
+            )
+            yield LintWarning("weight-in-text", f"criteria[{index}]", message)
 
 
 def _near_duplicates(rubric: Rubric) -> Iterator[LintWarning]:

@@ -117,6 +117,14 @@ _MAX_BITS = 1024
 
 _SYNTAX: dict[str, Syntax] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
+_AS_YAML = "write it as YAML or JSON, such as `- {weight: 10, requirement: Names a source}`"
+# Almost any text is YAML. A list in Markdown would be read as criteria of weight 1, and `(-5)` as a part of one.
+_OTHER_FORMATS = {
+    **dict.fromkeys((".md", ".markdown", ".mdx", ".rst"), "Markdown"),
+    **dict.fromkeys((".txt", ".text"), "plain text"),
+    **dict.fromkeys((".csv", ".tsv", ".xlsx", ".xls", ".ods"), "a table"),
+}
+
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -244,9 +252,12 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
     Raises:
         RubricError: The file cannot be read, is too large, is not text, or is neither JSON nor YAML.
     """
+    name = str(Path(source)) if isinstance(source, str | PathLike) else str(getattr(source, "name", "rubric"))
+    if (other := _OTHER_FORMATS.get(Path(name).suffix.lower())) is not None:
+        problem = f"is {other}, in which the weights of the criteria cannot be found: {_AS_YAML}"
+        raise RubricError(name, [Fault("", "", problem)])
     if isinstance(source, str | PathLike):
         path = Path(source)
-        name = str(path)
         try:
             refuse_endless(path)
             with path.open("rb") as file:
@@ -255,7 +266,6 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
             reason = getattr(error, "strerror", None) or error
             raise RubricError(name, [Fault("", "", f"cannot be read: {reason}")]) from None
     else:
-        name = str(getattr(source, "name", "rubric"))
         content = source.read(MAX_BYTES + 1)
     if isinstance(content, bytes):
         if len(content) > MAX_BYTES:

@@ -172,6 +172,16 @@ def read_file(source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
     return read_document(*load(source))
 
 
+def read_file_and_format(path: str | PathLike[str]) -> tuple[Rubric, Format]:
+    """Make a rubric from a file, and return it with the name of its format.
+
+    Raises:
+        RubricError: With every fault of the file.
+    """
+    document, source = load(path)
+    return read_document(document, source), detect(document)
+
+
 RubricLike = Rubric | str | PathLike[str] | Sequence[Any] | Mapping[str, Any]
 """A `Rubric`, the path of a rubric file, or a rubric as lists and dictionaries."""
 

@@ -120,9 +120,9 @@ class RowRubrics:
             return read_text(own, None, "rubric")
         known = f"the library has {sorted(self.library)[:20]!r}" if self.library else "there is no library"
         raise ValueError(
-            f"has the `rubric` {short(own)}, which names none ({known}) and is no file in the folder of the rows: "
-            "correct the name, write the criteria into the row as a list, or rename the column if it means something "
-            "else"
+            f"has the `rubric` {short(own)}, which names none ({known}) and is no file in the folder of the rows, "
+            "or a hidden one: correct the name, write the criteria into the row as a list, or rename the column if it "
+            "means something else"
         )
 
 

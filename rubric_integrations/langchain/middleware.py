@@ -5,17 +5,23 @@ This is a separate module because it imports LangChain's agents.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NotRequired
+import asyncio
+import logging
+import math
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, get_args
 
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_config
 from langchain_core.messages import AIMessage, HumanMessage
 
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations._util.text import one_line
 from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
+from rubric_integrations.judges.store import StoreError
 from rubric_integrations.langchain.inputs import FieldSelector
-from rubric_integrations.scoring.report import EvaluationReport
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds
 from rubric_integrations.submission.messages import message_text
 from rubric_integrations.submission.submission import Submission
 
@@ -23,6 +29,11 @@ if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.runs.ledger import LedgerLike
+
+OnJudgeFailure = Literal["pass_through", "raise"]
+"""What happens to an answer that the judge fails to grade: it is returned all the same, or the agent's call raises."""
+
+_logger = logging.getLogger(__name__)
 
 # The name of the messages that request a revision. They are removed from the conversation before it is graded.
 _SENDER = "rubric"
@@ -32,7 +43,8 @@ class RubricState(AgentState[Any]):
     """The agent's state with the fields that the middleware adds.
 
     Attributes:
-        rubric_report: The report of the most recent answer, or None if there was no text to grade.
+        rubric_report: The report of the most recent answer, or None if there was no text to grade. If the judge failed,
+            its `score` is None, `passed` is False, and `error` has the reason.
         rubric_revisions: How many revisions were requested in this turn.
     """
 
@@ -46,7 +58,11 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
     The request is a message that lists the unmet criteria with the judge's reasons. This repeats until the answer
     passes or `max_revisions` is reached. With a `response_format`, the `structured_response` is graded, as JSON. The
     most recent report is in the state as `rubric_report`, which is None if the turn has no answer. Criteria that the
-    judge could not assess are not listed, because the agent cannot fix them. A judge that fails raises `JudgeError`.
+    judge could not assess are not listed, because the agent cannot fix them.
+
+    If the judge fails, or does not grade the answer in time, the answer is returned with a report that has no score. A
+    rubric that is not valid raises. So does a setting that the judge's provider refuses, such as a wrong key, unless an
+    earlier answer was graded with it.
 
     deepagents has a middleware of the same name for a rubric in prose: a grading agent derives criteria from it, and
     fails every criterion that it cannot confirm. This middleware takes typed criteria with weights, penalties, required
@@ -61,11 +77,14 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
             database, or an open ledger. By default they are not stored.
         max_revisions: The maximum number of revisions in each turn, that is, each call of the agent; at least 0.
+        on_judge_failure: With `"pass_through"`, a failure of the judge or of the ledger returns the answer without a
+            score. With `"raise"`, it raises `JudgeError`, `StoreError` or, after `timeout`, `TimeoutError`.
+        timeout: Seconds in which an answer must be graded, above 0, with all retries.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
         TypeError: `rubric` is none of the accepted types.
-        ValueError: Neither or both of `judge` and `grader` are passed, or `max_revisions` is negative.
+        ValueError: Neither or both of `judge` and `grader` are passed, or a setting is out of range.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -84,12 +103,20 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         grader: Grader | None = None,
         ledger: LedgerLike | None = None,
         max_revisions: int = 2,
+        on_judge_failure: OnJudgeFailure = "pass_through",
+        timeout: float = 60.0,
     ):
         super().__init__()
+        if on_judge_failure not in get_args(OnJudgeFailure):
+            raise ValueError(f"`on_judge_failure` must be 'pass_through' or 'raise', got {on_judge_failure!r}")
+        if not 0 < timeout < math.inf:
+            raise ValueError(f"`timeout` must be above 0 seconds and finite, got {timeout!r}")
         if isinstance(max_revisions, bool) or max_revisions < 0:
             raise ValueError(f"`max_revisions` must be at least 0, got {max_revisions!r}")
         self.rubrics, self.max_revisions = RowRubrics(rubric if callable(rubric) else as_rubric(rubric)), max_revisions
+        self.on_judge_failure, self.timeout = on_judge_failure, timeout
         self._grader = HostGrader("RubricMiddleware", judge, grader, ledger)
+        self._has_graded = False
 
     def before_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
         """Reset the report and the count of revisions, which a checkpointer restores from the previous turn."""
@@ -111,9 +138,10 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         submission = _submission(state)
         if submission is None:
             return {"rubric_report": None, "rubric_revisions": revisions}
-        report = await self._grader().grade(self.rubrics.of(state, None), submission)
+        report = await self._report(self.rubrics.of(state, None), submission)
         request = _revision_request(report)
-        if report.passed or not request or revisions >= self.max_revisions:
+        has_failed = report.score is None and report.error is not None
+        if report.passed or has_failed or not request or revisions >= self.max_revisions:
             return {"rubric_report": report, "rubric_revisions": revisions}
         return {
             "rubric_report": report,
@@ -121,6 +149,31 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
             "messages": [HumanMessage(request, name=_SENDER)],
             "jump_to": "model",
         }
+
+    async def _report(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
+        """Grade an answer; return a report without a score if the judge fails and `on_judge_failure` allows it."""
+        grader = self._grader()
+        try:
+            async with asyncio.timeout(self.timeout):
+                report = await grader.grade(rubric, submission)
+            self._has_graded = True
+            return report
+        except JudgeError as error:
+            is_setting = failure_kinds(error.report) == {"config"} and not self._has_graded
+            if is_setting or self.on_judge_failure == "raise":
+                raise
+            report = error.report
+        except (TimeoutError, StoreError) as error:
+            is_late = isinstance(error, TimeoutError)
+            message = f"the judge has not graded the answer within {self.timeout:g} s" if is_late else str(error)
+            if self.on_judge_failure == "raise":
+                raise type(error)(message) from None
+            report = EvaluationReport(
+                score=None, raw_score=None, passed=False, complete=False, coverage=0.0, failed_count=len(rubric),
+                error=message, report=None,
+            )  # fmt: skip
+        _logger.warning("the agent's answer is returned without a grade: %s", one_line(report.error or ""))
+        return report.model_copy(update={"score": None, "passed": False})
 
 
 def _submission(state: RubricState) -> Submission | None:

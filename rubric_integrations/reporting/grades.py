@@ -170,7 +170,12 @@ def report_table(graded: Graded) -> Table:
     table.add_column("requirement", ratio=3)
     table.add_column("reason", ratio=4)
     for row in report.criteria if report else ():
-        table.add_row(_verdict(row), f"{row.weight:g}", plain(row.requirement), plain(row.explanation))
+        table.add_row(
+            _verdict(row),
+            f"{row.weight:g}",
+            plain(row.requirement, keeps_lines=True),
+            plain(row.explanation, keeps_lines=True),
+        )
     return table
 
 

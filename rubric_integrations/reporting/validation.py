@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from rubric_integrations.checks.metrics import unregistered_metrics
 from rubric_integrations.formats.linting import RULES, LintWarning, lint
 from rubric_integrations.formats.parsing import Positions, syntax_error_line
+from rubric_integrations.formats.registry import Format, detect
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
 
@@ -19,7 +20,7 @@ class CheckedFile(NamedTuple):
         path: The file.
         faults: Why the file cannot be used; empty if it is valid.
         warnings: What judges may answer unreliably; empty if the file is invalid.
-        summary: The number of criteria, penalties and checks; empty if the file is invalid.
+        summary: The format, and the number of criteria, penalties and checks; empty if the file is invalid.
         fault_lines, warning_lines: The line of each fault and of each warning, from 1.
     """
 
@@ -34,7 +35,7 @@ class CheckedFile(NamedTuple):
 def check_file(path: Path) -> CheckedFile:
     """Read and lint one file. Each case of an AgentV eval file is checked as a separate rubric."""
     try:
-        rubrics = _read_rubrics(path)
+        rubrics, rubric_format = _read_rubrics(path)
     except RubricError as error:
         positions = _positions(path)
         lines = [syntax_error_line(fault.message) or positions.line(fault.where, fault.field) for fault in error.faults]
@@ -56,6 +57,7 @@ def check_file(path: Path) -> CheckedFile:
     checks = sum(criterion.check is not None for criterion in criteria)
     cases = f"{len(rubrics)} cases, " if len(rubrics) > 1 else ""
     summary = f"{cases}{len(criteria)} criteria, {penalties} of them penalties, {checks} with a check"
+    summary += f"; read in the format {rubric_format}"
     lines = tuple(positions.line_of_text(text) if text else 1 for text in requirements.values())
     return CheckedFile(path, (), tuple(requirements), summary, (), lines)
 
@@ -80,7 +82,7 @@ def unregistered_fault(where: str, name: str) -> Fault:
     return Fault(where, "metric_function", message)
 
 
-def _read_rubrics(path: Path) -> list[Rubric]:
+def _read_rubrics(path: Path) -> tuple[list[Rubric], Format]:
     from rubric_integrations.formats.agentv import load_eval_cases
     from rubric_integrations.formats.parsing import load
     from rubric_integrations.formats.promptfoo import suite_of
@@ -88,8 +90,8 @@ def _read_rubrics(path: Path) -> list[Rubric]:
     document, _ = load(path)
     suite = suite_of(document)
     if (suite and suite.tests) or (isinstance(document, dict) and document.get("evalcases")):
-        return [case.rubric for case in load_eval_cases(path)]
-    return [Rubric.from_file(path)]
+        return [case.rubric for case in load_eval_cases(path)], detect(document)
+    return [Rubric.from_file(path)], detect(document)
 
 
 def as_json(files: list[CheckedFile]) -> str:

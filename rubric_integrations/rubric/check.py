@@ -8,9 +8,13 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from rubric_integrations._util.json import split_path, value_at
+from rubric_integrations._util.event_loop import WorkLimitError, counted_work
+from rubric_integrations._util.json import has_more_values, split_path, value_at
 from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations._util.text import read_date, read_quantities
+
+MAX_SCHEMA_VALUES = 10_000
+"""The largest `json_schema`: its own validation takes a second for a few thousand values."""
 
 
 class FieldCheck(Record):
@@ -420,8 +424,17 @@ class Check(Record):
         if value is not None:
             from jsonschema import Draft202012Validator, SchemaError
 
+            if has_more_values(value, MAX_SCHEMA_VALUES):
+                raise ValueError(
+                    f"has more than {MAX_SCHEMA_VALUES:,} values: leave out the parts that no answer needs"
+                )
             try:
-                Draft202012Validator.check_schema(value)
+                with counted_work():
+                    Draft202012Validator.check_schema(value)
+            except WorkLimitError:
+                raise ValueError(
+                    "is not read, because the schemas of this rubric take too long: shorten them"
+                ) from None
             except (SchemaError, RecursionError) as error:
                 message = error.message if isinstance(error, SchemaError) else "it nests too deeply"
                 raise ValueError(f"is not a JSON Schema: {message[:300]}") from None

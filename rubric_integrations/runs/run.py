@@ -302,12 +302,10 @@ class RowWindow:
             await self._has_finished.wait()
         self._has_finished.clear()
 
-    def take(self) -> list[asyncio.Task[Graded]]:
-        """Remove the finished tasks whose turn it is."""
-        taken: list[asyncio.Task[Graded]] = []
+    def take(self) -> Iterator[asyncio.Task[Graded]]:
+        """Remove the finished tasks whose turn it is, one by one: `cancel` waits for the others if one ends the run."""
         while self._queue and self._queue[0].done():
-            taken.append(self._queue.popleft())
-        return taken
+            yield self._queue.popleft()
 
     async def cancel(self) -> None:
         """Cancel the rows that are under way, and wait for their end: one may still be writing to the ledger."""

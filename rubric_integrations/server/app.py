@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, cast
 from aiohttp import web
 from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 
-from rubric_integrations._util.json import parse_json
+from rubric_integrations._util.json import has_more_values, parse_json
 from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.server.service import GradingService, RequestProblem, metrics_text
 from rubric_integrations.submission.inputs import Row, read_row
@@ -123,6 +123,9 @@ SUBMISSION_FIELDS = (
 BODY_SECONDS = 60.0
 """Seconds in which the whole body of a request must arrive."""
 
+MAX_VALUES = 100_000
+"""Values in the body of a request, at every depth: some 30,000 messages. A small body can have a million."""
+
 # Characters of an unknown field's name that are sent back.
 _MAX_NAME = 40
 
@@ -139,12 +142,12 @@ class Sample(NamedTuple):
     rubric: Any = None
 
 
-async def read_json(request: web.Request) -> Mapping[str, Any]:
-    """Read the body of a request, which must be a JSON object.
+async def read_body(request: web.Request) -> bytes:
+    """Read the body of a request.
 
     Raises:
         RequestProblem: (415) It is not declared as JSON, or is compressed; (413) it is too large; (408) it takes too
-            long; (400) it is cut off, is not JSON, or is no object.
+            long; (400) it is cut off.
     """
     if request.content_type != "application/json":
         # Another type could be sent by the page of any website, without a question to this server.
@@ -153,7 +156,7 @@ async def read_json(request: web.Request) -> Mapping[str, Any]:
         raise RequestProblem(415, "the body is compressed: send it as it is, because a small one could fill the memory")
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            body = await request.read()
+            return await request.read()
     except HTTPRequestEntityTooLarge:
         raise RequestProblem(
             413, "the body is larger than the server accepts: send less, or start it with a larger `--max-body`"
@@ -162,6 +165,18 @@ async def read_json(request: web.Request) -> Mapping[str, Any]:
         raise RequestProblem(408, f"the body did not arrive within {BODY_SECONDS:g} s: send it again") from None
     except (web.RequestPayloadError, ConnectionError):
         raise RequestProblem(400, "the body is cut off: send it again") from None
+
+
+def parse_body(body: bytes) -> Mapping[str, Any]:
+    """Parse the body of a request, which must be a JSON object.
+
+    Raises:
+        RequestProblem: (400) It is not JSON, or is no object; (413) it has more than 100,000 values.
+
+    Example:
+        >>> parse_body(b'{"response": "It is 42."}')
+        {'response': 'It is 42.'}
+    """
     try:
         value = parse_json(body.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -170,6 +185,8 @@ async def read_json(request: web.Request) -> Mapping[str, Any]:
         raise RequestProblem(400, f"the body {error}") from None
     if not isinstance(value, Mapping):
         raise RequestProblem(400, f'the body is {_kind(value)}: send an object, such as {{"response": "..."}}')
+    if has_more_values(value, MAX_VALUES):
+        raise RequestProblem(413, f"the body has more than {MAX_VALUES:,} values, such as messages: send less at once")
     return cast("Mapping[str, Any]", value)
 
 
@@ -323,12 +340,14 @@ class _Endpoints:
         self._nan_on_failure = nan_on_failure
 
     async def grade(self, request: web.Request) -> web.Response:
-        row = read_submission(await read_json(request))
+        body = await read_body(request)
+        row = await self._service.read(lambda: read_submission(parse_body(body)), len(body))
         report = await self._service.grade(row)
         return _json({"id": row.id, **report.model_dump(mode="json")})
 
     async def get_reward(self, request: web.Request) -> web.Response:
-        samples = read_samples(await read_json(request), self._label_use)
+        body = await read_body(request)
+        samples = await self._service.read(lambda: read_samples(parse_body(body), self._label_use), len(body))
         # Before any grade begins: otherwise each attempt of a request that is too large would pay for a part of it.
         self._service.check_capacity(len(samples))
         results = await asyncio.gather(*map(self._reward, samples), return_exceptions=True)

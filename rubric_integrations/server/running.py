@@ -42,7 +42,7 @@ def make_runner(app: web.Application) -> web.AppRunner:
     # Compressed bodies are refused, so they need not be decompressed, which could fill the memory.
     return web.AppRunner(
         app, access_log=None, logger=http_logger, keepalive_timeout=KEEP_ALIVE, auto_decompress=False,
-        shutdown_timeout=_LAST_ANSWERS,
+        shutdown_timeout=_LAST_ANSWERS, handler_cancellation=True,
     )  # fmt: skip
 
 

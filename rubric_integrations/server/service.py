@@ -10,14 +10,15 @@ import asyncio
 import logging
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rubric_integrations._host import HostGrader
-from rubric_integrations._util.event_loop import run_in_thread
+from rubric_integrations._util.event_loop import WorkLimit, run_in_thread, work_limit
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
 from rubric_integrations.graders import Grader
@@ -204,19 +205,33 @@ class RequestProblem(Exception):  # noqa: N818 -- a status that a client gets, w
 # Seconds after which a client should repeat a request: after an outage of the judge, and in all other cases.
 _AFTER_OUTAGE, _SOON = 5, 1
 
-# Rubrics of requests that are read at the same time, each in a thread.
-_MAX_READERS = 4
+# Requests that are read at the same time, each in a thread, and the largest that is read without one, in characters.
+_MAX_READERS, _SMALL = 4, 10_000
+# Seconds of CPU time for the checks of a rubric that a request brings.
+_CHECK_SECONDS = 5.0
 
 _logger = logging.getLogger(__name__)
 
 _Outcome = EvaluationReport | RequestProblem
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Grading:
+    """A grade in progress, and the number of requests that wait for it."""
+
+    task: asyncio.Task[_Outcome]
+    limit: WorkLimit | None
+    waiting: int = 0
 
 
 class GradingService:
     """Grades submissions for the requests of a server.
 
     A grade that has begun is finished, also if its client is gone: its judgments are paid for, and a ledger keeps them
-    for the next request. Equal submissions share one grade while it is under way.
+    for the next request. Only the checks of a rubric that the request brings stop then: they take at most 5 seconds of
+    CPU time in all. Equal submissions share one grade while it is under way.
 
     Args:
         rubric: The rubric of all requests, in any form but a function; None if each request brings its own.
@@ -282,7 +297,7 @@ class GradingService:
         if self._rubrics.shared is not None:
             self.grader.check_rubric(self._rubrics.shared)
         self._accepts_rubrics, self._max_waiting, self._deadline = accept_rubrics, max_waiting, deadline
-        self._under_way: dict[str, asyncio.Task[_Outcome]] = {}
+        self._under_way: dict[str, _Grading] = {}
         self._limit_reached = self._is_stopping = False
         self._readers = asyncio.Semaphore(_MAX_READERS)
         self.metrics = ServerMetrics(self.shared_rubric.keys if self.shared_rubric else ())
@@ -334,7 +349,7 @@ class GradingService:
             raise RequestProblem(503, f"{self.under_way} grades are under way: send the request again later", _SOON)
 
     async def rubric_of(self, row: Row) -> Rubric:
-        """Return the rubric by which a row is graded.
+        """Return the rubric by which a row is graded, and limit the work of this context if the row brings one.
 
         Raises:
             RequestProblem: (422) The row brings one that is not valid or not accepted, or none where it needs one.
@@ -345,6 +360,7 @@ class GradingService:
                 "the request brings a rubric, which this server does not accept: leave it out, or start the server "
                 "with `--accept-rubrics`; without this error, it would be graded by the server's own alone",
             )
+        work_limit.set(None if row.rubric is None else WorkLimit(_CHECK_SECONDS))
         try:
             own = None if row.rubric is None else await self._own_rubric(row)
             rubric = self._rubrics.join(own)
@@ -363,10 +379,20 @@ class GradingService:
         """
         if row.submission is None:
             raise RequestProblem(422, row.error or "there is nothing to grade")
-        rubric = await self.rubric_of(row)
-        task = self._task_of(rubric, row.submission)
-        # Unlike `wait_for`, this does not cancel the grade: neither at the deadline, nor if the client is gone.
-        await asyncio.wait([task], timeout=self._deadline)
+        rubric, submission = await self.rubric_of(row), row.submission
+        key = await self.read(lambda: _key_of(rubric, submission), _size_of(submission))
+        grading = self._grading_of(key, rubric, submission)
+        task = grading.task
+        grading.waiting += 1
+        try:
+            # Unlike `wait_for`, this does not cancel the grade: neither at the deadline, nor if the client is gone.
+            await asyncio.wait([task], timeout=self._deadline)
+        except asyncio.CancelledError:
+            if grading.waiting == 1 and grading.limit is not None:
+                grading.limit.stop()
+            raise
+        finally:
+            grading.waiting -= 1
         if not task.done():
             raise RequestProblem(
                 503,
@@ -389,7 +415,7 @@ class GradingService:
             The number of grades that were cancelled.
         """
         self._is_stopping = True
-        tasks = list(self._under_way.values())
+        tasks = [grading.task for grading in self._under_way.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
         late = [task for task in tasks if not task.done()]
@@ -400,19 +426,41 @@ class GradingService:
             await self._spend_limit.record()
         return len(late)
 
-    async def _own_rubric(self, row: Row) -> Rubric | None:
-        async with self._readers:
-            return await run_in_thread(lambda: self._rubrics.own_of(row, row.rubric))
+    async def read(self, function: Callable[[], T], size: int) -> T:
+        """Run a function that reads a request: in one of four threads, unless the request is small.
 
-    def _task_of(self, rubric: Rubric, submission: Submission) -> asyncio.Task[_Outcome]:
-        texts = rubric.model_dump_json(), submission.model_dump_json()
-        key = sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
-        task = self._under_way.get(key)
-        if task is None:
+        On the event loop, a large one would hold all others up. It is not read if its client is gone before that.
+
+        Args:
+            function: The function.
+            size: The number of characters or bytes that it reads.
+
+        Raises:
+            BaseException: Whatever the function raised.
+        """
+        if size <= _SMALL:
+            return function()
+        await self._readers.acquire()
+        reading = asyncio.ensure_future(run_in_thread(function))
+        # The thread runs on if this caller is cancelled, and counts until it has ended.
+        reading.add_done_callback(lambda _reading: self._readers.release())
+        return await asyncio.shield(reading)
+
+    async def _own_rubric(self, row: Row) -> Rubric | None:
+        return await self.read(lambda: self._rubrics.own_of(row, row.rubric), _SMALL + 1)
+
+    def _grading_of(self, key: str, rubric: Rubric, submission: Submission) -> _Grading:
+        grading = self._under_way.get(key)
+        if grading is None or (grading.limit is not None and grading.limit.is_reached):
             self.check_capacity()
-            task = self._under_way[key] = asyncio.create_task(self._grade(rubric, submission))
-            task.add_done_callback(lambda _task: self._under_way.pop(key, None))
-        return task
+            task = asyncio.create_task(self._grade(rubric, submission))
+            grading = self._under_way[key] = _Grading(task, work_limit.get())
+            task.add_done_callback(lambda task: self._remove(key, task))
+        return grading
+
+    def _remove(self, key: str, task: asyncio.Task[_Outcome]) -> None:
+        if self._under_way[key].task is task:
+            del self._under_way[key]
 
     async def _grade(self, rubric: Rubric, submission: Submission) -> _Outcome:
         try:
@@ -441,6 +489,18 @@ class GradingService:
             )
             return RequestProblem(422, message, is_outcome=True, report=report)
         return report
+
+
+def _key_of(rubric: Rubric, submission: Submission) -> str:
+    texts = rubric.model_dump_json(), submission.model_dump_json()
+    return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _size_of(submission: Submission) -> int:
+    """Return about how many characters a submission has, without those of its files, which are copied fast."""
+    texts = (submission.response, submission.thinking, submission.query, submission.reference, *submission.context)
+    steps = submission.trajectory.steps if submission.trajectory else ()
+    return sum(len(text or "") for text in texts) + sum(100 + len(step.text) for step in steps)
 
 
 def _stopping() -> RequestProblem:

@@ -287,22 +287,36 @@ def _with_content(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if any(fields.get(name) is not None for name in ("data", "url")):
         raise ValueError(f"has the `path` {path!r} beside `data` or `url`: keep one of them")
     try:
-        name = Path(str(path))
-        file = (folder / name).resolve()
-        is_inside = not name.is_absolute() and ".." not in name.parts and file.is_relative_to(folder.resolve())
-        if not is_inside:
-            raise ValueError(f"has the `path` {path!r}, which leads out of the folder of the rows: put the file there")
-        # Such as `.env` and `.git/config`, which have secrets.
-        if any(part.startswith(".") for part in name.parts):
-            raise ValueError(f"has the `path` {path!r}, which is a hidden file: rename it, if it should be judged")
-        if not file.is_file():
-            raise ValueError(f"has the `path` {path!r}, but {str(folder / name)!r} is no file")
-        with file.open("rb") as content:
+        with file_in_folder(str(path), folder).open("rb") as content:
             fields["data"] = content.read(MAX_BYTES + 1)
     except OSError as error:
         raise ValueError(f"has the `path` {path!r}, which cannot be read: {error.strerror}") from None
-    fields["name"] = fields.get("name") or name.name
+    except ValueError as error:
+        raise ValueError(f"has the `path` {path!r}, which {error}") from None
+    fields["name"] = fields.get("name") or Path(str(path)).name
     return fields
+
+
+def file_in_folder(path: str, folder: Path) -> Path:
+    """Return the file that data from outside may name by a path in a folder.
+
+    Raises:
+        ValueError: The path is absolute or leads out of the folder, also by a link; the file is hidden, such as `.env`
+            or `.git/config`, which have secrets; or there is no file. The message continues a sentence about the path.
+        OSError: It cannot be looked up, such as a link to a folder that may not be read.
+    """
+    name, root = Path(path), folder.resolve()
+    try:
+        file = (root / name).resolve()
+    except RuntimeError:  # Python's error before 3.13
+        raise ValueError("is a link that leads back to itself: put the file there") from None
+    if name.is_absolute() or ".." in name.parts or not file.is_relative_to(root):
+        raise ValueError("leads out of the folder of the rows: put the file there")
+    if any(part.startswith(".") for part in (*name.parts, *file.relative_to(root).parts)):
+        raise ValueError("is a hidden file: rename it, if a judge may read it")
+    if not file.is_file():
+        raise ValueError(f"is no file: {str(folder / name)!r} does not exist, or is a folder")
+    return file
 
 
 # What a report page shows of one image, and of all files of a row: a run has thousands of rows.

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TextIO, cast
 
 from rubric_integrations._util.json import parse_json, refuse_endless
 from rubric_integrations._util.lazy import install_command
+from rubric_integrations.submission.attachments import file_in_folder
 from rubric_integrations.submission.inputs import (
     USUAL_COLUMNS,
     ColumnNames,
@@ -341,14 +342,13 @@ def _convert(path: Path, entries: Iterator[Entry], query: str | None, columns: C
 
 
 def _with_rubric_file(row: Row, folder: Path) -> Row:
-    """Replace the name of a rubric file in the folder of the rows by its path; one outside is not read."""
+    """Replace the name of a rubric file in the folder of the rows by its path, by the same rule as for attachments."""
     name = row.rubric
     if not isinstance(name, str) or len(name) > _MAX_PATH or "\n" in name:
         return row
-    file = folder / name
     with suppress(OSError, ValueError):
-        if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
-            return row._replace(rubric=file)
+        file_in_folder(name, folder)
+        return row._replace(rubric=folder / name)
     return row
 
 

@@ -38,10 +38,28 @@ _MISSING = frozenset({"NAType", "NaTType"})
 _PLAIN = (str, int, float, bool, type(None))
 
 
-def without_arrays(value: Any) -> Any:
+MAX_DEPTH = 100
+"""Levels of nested lists and mappings that a value may have. Deeper ones would end a run with a `RecursionError`."""
+
+
+class NestingError(ValueError):
+    """A value is nested too deeply."""
+
+    def __init__(self) -> None:
+        super().__init__(f"is nested more than {MAX_DEPTH} levels deep: write it flatter, or as text")
+
+
+def without_arrays(value: Any, depth: int = 0) -> Any:
     """Replace arrays by lists, their scalars by Python's, and the missing values of pandas by None, at every depth.
 
     Any other value is returned unchanged.
+
+    Args:
+        value: The value.
+        depth: The number of lists and mappings around the value.
+
+    Raises:
+        NestingError: It is nested more than 100 levels deep, or contains itself.
 
     Example:
         >>> import numpy as np
@@ -51,13 +69,15 @@ def without_arrays(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
+    if depth > MAX_DEPTH:
+        raise NestingError
     if kind is dict or isinstance(value, Mapping):
-        return {name: without_arrays(item) for name, item in cast("Mapping[Any, Any]", value).items()}
+        return {name: without_arrays(item, depth + 1) for name, item in cast("Mapping[Any, Any]", value).items()}
     if kind is list or kind is tuple:
-        return kind(without_arrays(item) for item in value)
+        return kind(without_arrays(item, depth + 1) for item in value)
     if kind.__module__ == "numpy":
         # An array of objects holds Python's own, which may hold arrays again.
-        return without_arrays(value.tolist()) if hasattr(value, "tolist") else value
+        return without_arrays(value.tolist(), depth + 1) if hasattr(value, "tolist") else value
     if kind.__name__ in _MISSING and kind.__module__.startswith("pandas."):
         return None
     return value
@@ -305,12 +325,18 @@ def read_row(
         >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
         '6 x 7?'
     """
-    data = without_arrays(data)
-    fields = row_fields(data, columns, warns=warns)
+    name, plain = "", dict[str, Any]()
+    try:
+        for name, value in data.items():
+            plain[name] = without_arrays(value)
+        data, fields = plain, row_fields(plain, columns, warns=warns)
+        for name in [name for name in ("trajectory", "labels", "metadata") if name in fields]:
+            fields[name] = _parsed(fields[name])
+    except NestingError as error:
+        row_id = str(_select(data, ("id",), columns).get("id", number))
+        return Row(row_id, None, f"row {row_id}: `{name}` {error}")
     row_id = str(fields.pop("id", "")).strip() or str(number)
     rubric, labels, metadata = (fields.pop(name, None) for name in ("rubric", "labels", "metadata"))
-    if "trajectory" in fields:
-        fields["trajectory"] = _parsed(fields["trajectory"])
     has_steps = "trajectory" in fields and fields.get("respond") == "trajectory"
     # Under `messages`, a mapping is a conversation that cannot be read.
     if _is_nested(fields.get("response")) and fields["response"] is not data.get("messages"):
@@ -440,6 +466,8 @@ def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
         return Row(str(number), as_submission(cast("ToGradeInput", item)))
     except (ValueError, TypeError) as error:
         return Row(str(number), None, f"row {number}: {error_line(error)}")
+    except RecursionError:  # records within records
+        return Row(str(number), None, f"row {number}: {NestingError()}")
 
 
 def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
@@ -510,15 +538,15 @@ def _is_missing(value: object) -> bool:
 
 def _parsed(value: object) -> object:
     """Return the value that a text holds as JSON; any other value unchanged."""
+    parsed: object = None
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         with suppress(ValueError):
-            return parse_json(value)
-    return value
+            parsed = parse_json(value)
+    return value if parsed is None else without_arrays(parsed)
 
 
 def _mapping(value: object) -> Mapping[str, Any] | None:
-    """Return a mapping, or the one that a text holds as JSON; None for a column of another meaning."""
-    value = _parsed(value)
+    """Return a mapping; None for a column of another meaning."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
 
 

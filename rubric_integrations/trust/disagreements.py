@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rubric_integrations._util.records import Record, html_table
+from rubric_integrations._util.text import one_line
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
@@ -69,7 +70,7 @@ class Disagreement(Record):
 
     def __str__(self) -> str:
         raters = f" ({self.raters} raters{', all alike' if self.unanimous else ''})" if self.raters > 1 else ""
-        lines = [f"{self.id}: people say {self.people}{raters}, the judge says {self.judge}"]
+        lines = [f"{one_line(self.id)}: people say {self.people}{raters}, the judge says {self.judge}"]
         lines.append(f"  response: {shorten(self.submission.response)}")
         lines += [f"  people: {shorten(reason)}" for reason in self.people_reasons]
         lines += [f"  judge: {shorten(self.judge_reason)}"] if self.judge_reason else []
@@ -109,7 +110,9 @@ class CriterionDisagreements(Record):
     def summary(self) -> str:
         """Return the differences as text, with the clearest disagreements; long texts are cut."""
         sure = f", p = {self.adjusted:.2g} (Holm)" if self.adjusted is not None else ""
-        lines = [f"{self.name}: {self.differ:,} of {self.n:,} differ, kappa {self.kappa}, bias {self.bias}{sure}"]
+        lines = [
+            f"{one_line(self.name)}: {self.differ:,} of {self.n:,} differ, kappa {self.kappa}, bias {self.bias}{sure}"
+        ]
         lines += [f"  {direction}" for direction in self.directions]
         return "\n".join([*lines, *(f"  {line}" for example in self.examples for line in str(example).splitlines())])
 

@@ -16,6 +16,16 @@ from rubric_integrations.rubric import HybridMetric, Metric
 from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeJudge
 
+
+def doubling(leaf: dict[str, Any], keyword: str = "anyOf", depth: int = 12) -> dict[str, Any]:
+    """Make a schema in which each reference leads to two others: the last schema is applied thousands of times."""
+    names = [f"#/$defs/a{number}" for number in range(1, depth + 1)]
+    schemas = {f"a{number}": {keyword: [{"$ref": name}] * 2} for number, name in enumerate(names)}
+    return {"$defs": {**schemas, f"a{depth}": leaf}, "$ref": "#/$defs/a0"}
+
+
+LONG_LIST = json.dumps(list(range(50_000)))
+
 HOSTILE_SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
     "a schema that refers to itself": ({"$ref": "#"}, "1"),
     "a recursive schema and nested lists": ({"items": {"$ref": "#"}}, "[" * 900 + "]" * 900),
@@ -25,6 +35,12 @@ HOSTILE_SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
     "a long list and an enum": ({"items": {"enum": list(range(1000))}}, json.dumps([-1] * 10_000)),
     "an ambiguous pattern of properties": ({"patternProperties": {"^(a|aa)+$": {}}}, json.dumps({"a" * 60 + "!": 1})),
     "an ambiguous pattern of many texts": ({"items": {"pattern": "^(a|aa)+$"}}, json.dumps(["a" * 60 + "!"] * 9)),
+    "a long list that is quoted thousands of times": (doubling({"type": "string"}), LONG_LIST),
+    "a long list that is sorted thousands of times": (
+        doubling({"uniqueItems": True}, "allOf"),
+        json.dumps(["x" * 900_000, 1]),
+    ),
+    "a long text that is quoted thousands of times": (doubling({"type": "array"}), json.dumps("x" * 900_000)),
     "a pattern that fills the memory": ({"pattern": "a{50000000}"}, '"a"'),
     "an invalid pattern": ({"pattern": "("}, '"a"'),
 }

@@ -56,7 +56,7 @@ def test_rubric_file_and_own_rubrics_are_joined(folder: Path) -> None:
     (folder / "rubric.yaml").write_text(json.dumps({"name": "shared", "criteria": ONE}))
     code, output = run("grade", "rubric.yaml", "rows.jsonl", "--out", "run.jsonl")
     assert code == 0, output
-    assert "graded by shared and the rows' own rubrics" in output
+    assert "graded by shared (native format) and the rows' own rubrics" in output
     assert [line["score"] for line in lines_of(folder / "run.jsonl")] == [0.5, 1.0]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.commands import EXAMPLES, run
 
 
@@ -46,3 +48,53 @@ def test_validate_of_a_vague_rubric_warns_in_text_json_and_sarif(files: Path) ->
 def test_validate_of_an_eval_file_counts_the_criteria_of_every_case() -> None:
     result = run("validate", EXAMPLES / "agentv" / "code_review.yaml", EXAMPLES / "openrubricrl" / "dialogue.yaml")
     assert (result.exit_code, "2 cases, 7 criteria" in result.stdout) == (0, True)
+
+
+MARKDOWN = "- (10) States the margin as 17.2%\n- (-5) Blames the customer\n"
+
+
+@pytest.mark.parametrize("name", ["rubric.md", "rubric.txt", "rubric.csv", "RUBRIC.MD"])
+def test_rubric_in_another_format_is_refused_with_the_remedy(files: Path, name: str) -> None:
+    (files / name).write_text(MARKDOWN)
+    for result in (run("validate", files / name), run("grade", files / name, files / "responses.jsonl")):
+        assert result.exit_code in (1, 2)
+        assert "write it as YAML or JSON, such as `- {weight: 10, requirement: Names a source}`" in result.stderr
+    assert "is a table" in result.stderr if name.endswith("csv") else "the weights of the criteria" in result.stderr
+
+
+def test_markdown_that_is_named_yaml_is_read_in_a_format_that_is_named_and_warned_about(files: Path) -> None:
+    (files / "list.yaml").write_text(MARKDOWN)
+    result = run("validate", files / "list.yaml")
+    assert (result.exit_code, result.stdout.count("[weight-in-text]")) == (0, 2)
+    assert "2 criteria, 0 of them penalties, 0 with a check; read in the format agentv" in result.stdout
+    graded = run("grade", files / "list.yaml", files / "responses.jsonl", "--judge", "offline")
+    assert "graded by the rubric (agentv format): " in graded.stdout
+    assert graded.stderr.count("has '(-5)' in its text, and the weight 1: no format reads a weight there") == 1
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_line_breaks_of_ids_names_and_errors_begin_no_line_of_the_output(files: Path, quiet: list[str]) -> None:
+    command = "\n::error::injected"
+    rubric = {"name": f"r{command}", "criteria": [{"requirement": f"x{command}", "check": {"contains": f"y{command}"}}]}
+    rows = [
+        {"id": f"a{command}", "response": f"x{command}"},
+        {"id": f"b{command}\x1b[2J", "response": ""},
+        {"id": "c", "response": "x", "rubric": f"none{command}"},
+        {"id": "d", "response": "x", f"column{command}": 1},
+    ]
+    (files / "lines.yaml").write_text(json.dumps(rubric))
+    (files / "broken.yaml").write_text(json.dumps([{f"key{command}": 1}, {f"other{command}": 1}]))
+    (files / "lines.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = [files / "lines.yaml", files / "lines.jsonl"]
+    results = [
+        run("grade", *names, "--judge", "offline", "--out", files / "run.jsonl", "--overwrite", *quiet),
+        run("grade", *reversed(names), "--judge", "offline"),
+        run("validate", files / "lines.yaml", files / "broken.yaml"),
+        run("grade", files / "broken.yaml", files / "lines.jsonl"),
+        run("grade", f"{files / 'none'}{command}.yaml", files / "lines.jsonl"),
+        run("compare", files / "run.jsonl", files / "run.jsonl"),
+    ]
+    lines = [line for result in results for line in (result.stdout + result.stderr).splitlines()]
+    assert not [line for line in lines if line.lstrip().startswith("::")]
+    assert any("a\\n::error::injected" in line for line in lines) or quiet
+    assert sum("broken.yaml: criteria[" in line for line in lines) >= 4

@@ -21,6 +21,7 @@ EXAMPLES = {
     "unreachable-pass-mark": "- {requirement: r, options: [{label: a, value: 0}, {label: b, value: 0.5}]}\n- "
     "{requirement: s, weight: 1}",
     "use-a-check": "- {requirement: Has at most 90 words}\n- {requirement: Says why}",
+    "weight-in-text": "- {requirement: (10) Names the price, weight: 1}\n- {requirement: Says why}",
 }
 
 
@@ -257,3 +258,39 @@ def test_statement_that_may_be_supported_or_contradicted_is_no_duplicate_and_no_
         ]
     )
     assert lint(rubric) == []
+
+
+@pytest.mark.parametrize(
+    ("requirement", "text"),
+    [
+        ("(10) States the margin", "(10)"),
+        ("(-5) Blames the customer", "(-5)"),
+        ("**[10]** States the margin", "[10]"),
+        ("10 points: states the margin", "10 points"),
+        ("20% - States the margin", "20%"),
+        ("States the margin (10 points)", "(10 points)"),
+        ("States the margin (20%).", "(20%)"),
+        ("States the margin - 5 pts", "5 pts"),
+        ("States the margin: 5 points", "5 points"),
+        ("States the margin, worth 5 points", "5 points"),
+        ("States the margin as 17.2%", ""),
+        ("States the margin: 17.2%", ""),
+        ("Says that the index rose by 5 points", ""),
+        ("50% of the answers are right", ""),
+        ("Gives the range 10% - 20%", ""),
+        ("Cites Smith (2023)", ""),
+        ("Has at most 300 words", ""),
+    ],
+)
+def test_lint_number_that_is_written_like_a_weight_is_warned_about(requirement: str, text: str) -> None:
+    rubric = Rubric.from_dict([{"requirement": requirement, "weight": 1}])
+    messages = [warning.message for warning in lint(rubric) if warning.rule == "weight-in-text"]
+    assert [message.split(": ")[0] for message in messages] == (
+        [f"has {text!r} in its text, and the weight 1"] if text else []
+    )
+
+
+def test_lint_number_that_is_the_weight_or_the_number_of_the_criterion_is_not_warned_about() -> None:
+    same = Rubric.from_dict([{"requirement": "(10) States the margin", "weight": 10}])
+    numbered = Rubric.from_dict([f"({number}) States the margin of year {number}" for number in (1, 2, 3)])
+    assert not [w for rubric in (same, numbered) for w in lint(rubric) if w.rule == "weight-in-text"]

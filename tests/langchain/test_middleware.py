@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +17,9 @@ from pydantic import BaseModel
 
 from rubric_integrations import EvaluationReport, JudgeError
 from rubric_integrations.langchain import RubricMiddleware
+from rubric_integrations.runs.ledger import Ledger
 from tests.langchain.helpers import SOURCE_RUBRIC, AgentModel, chat_model, source_script
-from tests.openai_server import OpenAIServer, Reply
+from tests.openai_server import Call, OpenAIServer, Reply
 
 
 def run_agent(middleware: RubricMiddleware, *answers: str, method: str = "invoke") -> dict[str, Any]:
@@ -134,10 +138,116 @@ def test_middleware_structured_response_is_graded_and_revised(server: OpenAIServ
     assert "When was it?" in server.calls[-1].prompt
 
 
-def test_middleware_failing_judge_raises(server: OpenAIServer) -> None:
-    model = chat_model(server, lambda _call: Reply(status=401))
+def broken(fault: str) -> Callable[[Call], Reply]:
+    replies = {
+        "prose": Reply(text="I'm sorry, I can't help with that."),
+        "empty": Reply(text=""),
+        "cut": Reply(text='{"explanation": "so', finish_reason="length"),
+        "refused": Reply(text="", finish_reason="content_filter"),
+        "lost": Reply(drop=True),
+        "down": Reply(status=500),
+        "slow": Reply(delay=30),
+    }
+    return lambda _call: replies[fault]
+
+
+@pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("fault", ["prose", "empty", "cut", "refused", "lost", "down", "slow"])
+def test_middleware_failing_judge_returns_the_answer_without_a_score(
+    server: OpenAIServer, fault: str, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    timeout = 0.5 if fault in ("lost", "down", "slow") else 60.0
+    middleware = RubricMiddleware(SOURCE_RUBRIC, judge=chat_model(server, broken(fault)), timeout=timeout)
+    begun = time.monotonic()
+    state = run_agent(middleware, "In 1912.", method=method)
+    assert time.monotonic() - begun < 20
+    assert state["messages"][-1].text == "In 1912."
+    report = state["rubric_report"]
+    assert (report.score, report.passed, report.complete, state["rubric_revisions"]) == (None, False, False, 0)
+    assert report.error
+    assert report.failed_count > 0
+    assert "the agent's answer is returned without a grade" in caplog.text
+
+
+@pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+def test_middleware_failing_judge_raises_if_it_should(server: OpenAIServer, method: str) -> None:
+    judge = chat_model(server, broken("prose"))
     with pytest.raises(JudgeError):
-        run_agent(RubricMiddleware(lambda state: SOURCE_RUBRIC, judge=model), "Hm.")
+        run_agent(RubricMiddleware(SOURCE_RUBRIC, judge=judge, on_judge_failure="raise"), "Hm.", method=method)
+    judge = chat_model(server, broken("slow"))
+    middleware = RubricMiddleware(SOURCE_RUBRIC, judge=judge, on_judge_failure="raise", timeout=0.2)
+    with pytest.raises(TimeoutError, match=r"not graded the answer within 0\.2 s"):
+        run_agent(middleware, "Hm.", method=method)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("mode", ["updates", "values", "messages"])
+def test_middleware_failing_judge_does_not_end_a_stream(mode: Any, asynchronous: bool) -> None:
+    async def refuse(_system: str, _user: str) -> str:
+        return "I'm sorry, I can't help with that."
+
+    middleware = RubricMiddleware(SOURCE_RUBRIC, judge=refuse)
+    agent: Any = create_agent(AgentModel(responses=[AIMessage("In 1912.")]), middleware=[middleware])
+    inputs = {"messages": [HumanMessage("When was it?")]}
+
+    async def collect() -> list[Any]:
+        return [chunk async for chunk in agent.astream(inputs, stream_mode=mode)]
+
+    chunks = asyncio.run(collect()) if asynchronous else list(agent.stream(inputs, stream_mode=mode))
+    assert "In 1912." in str(chunks)
+    if mode == "updates":
+        assert chunks[-1]["RubricMiddleware.after_agent"]["rubric_report"].score is None
+    elif mode == "values":
+        assert chunks[-1]["rubric_report"].error
+
+
+def test_middleware_ledger_that_breaks_returns_the_answer_without_a_score(server: OpenAIServer, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.sqlite")
+    middleware = RubricMiddleware(SOURCE_RUBRIC, judge=chat_model(server, source_script), ledger=ledger)
+    assert run_agent(middleware, "source: a")["rubric_report"].passed
+    ledger.close()
+    report = run_agent(middleware, "source: b")["rubric_report"]
+    assert (report.score, report.passed, "ledger" in report.error) == (None, False, True)
+
+
+def test_middleware_judge_that_works_again_grades_the_next_answer(server: OpenAIServer) -> None:
+    middleware = RubricMiddleware(SOURCE_RUBRIC, judge=chat_model(server, broken("prose")))
+    assert run_agent(middleware, "source: a")["rubric_report"].score is None
+    server.script = source_script
+    assert run_agent(middleware, "source: a")["rubric_report"].score == 1.0
+
+
+@pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+def test_middleware_wrong_setting_or_rubric_raises(server: OpenAIServer, method: str) -> None:
+    judge = chat_model(server, lambda _call: Reply(status=401))
+    with pytest.raises(JudgeError):
+        run_agent(RubricMiddleware(lambda state: SOURCE_RUBRIC, judge=judge), "Hm.", method=method)
+    with pytest.raises(ValueError, match="has no rubric: the function of the row failed"):
+        run_agent(RubricMiddleware(lambda state: state["none"], judge=judge), "Hm.", method=method)
+    named = [{"requirement": "Is polite", "judge": "nobody"}]
+    with pytest.raises(ValueError, match="has the `judge` 'nobody'"):
+        run_agent(RubricMiddleware(named, judge=judge), "Hm.", method=method)
+
+
+def test_middleware_key_that_is_revoked_later_does_not_end_the_agent(server: OpenAIServer) -> None:
+    middleware = RubricMiddleware(SOURCE_RUBRIC, judge=chat_model(server, source_script))
+    assert run_agent(middleware, "source: a")["rubric_report"].passed
+    server.script = lambda _call: Reply(status=401)
+    assert run_agent(middleware, "source: b")["rubric_report"].score is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"on_judge_failure": "ignore"}, "`on_judge_failure` must be"),
+        ({"timeout": 0}, "`timeout` must be above 0"),
+        ({"timeout": float("inf")}, "`timeout` must be above 0"),
+        ({"timeout": float("nan")}, "`timeout` must be above 0"),
+    ],
+)
+def test_middleware_setting_out_of_range_raises(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RubricMiddleware(SOURCE_RUBRIC, judge="offline", **settings)
 
 
 def test_middleware_negative_max_revisions_raises() -> None:

@@ -86,7 +86,7 @@ def test_library_is_a_file_with_rubrics_by_name(tmp_path: Path) -> None:
         ([{"requirment": "Says 42"}], "requirment"),
         ([says(2, name="shared")], "shared"),
         (42, "row 1 has no valid `rubric`|`rubric` must be"),
-        (json.loads("[" * 400 + "]" * 400), "nests deeper"),
+        (json.loads("[" * 400 + "]" * 400), "more than 100 levels deep"),
     ],
 )
 def test_row_without_a_valid_rubric_has_an_error_and_stops_no_other(rubric: Any, words: str) -> None:
@@ -166,12 +166,17 @@ def test_rubric_file_is_read_from_the_folder_of_the_rows_only(tmp_path: Path) ->
     (tmp_path / "outside.json").write_text(json.dumps([says(1)]))
     (folder / "rubrics" / "one.json").write_text(json.dumps([says(1)]))
     (folder / "link.json").symlink_to(tmp_path / "outside.json")
+    (folder / "loop.json").symlink_to("loop.json")
+    (folder / ".env").write_text("OPENAI_API_KEY=secret")
+    (folder / "visible.yaml").symlink_to(".env")
     names = ["rubrics/one.json", "../outside.json", str(tmp_path / "outside.json"), "link.json"]
+    names += ["loop.json", ".env", "visible.yaml"]
     file = folder / "rows.jsonl"
     file.write_text("".join(json.dumps({"response": "1", "rubric": name}) + "\n" for name in names))
     results = list(grade_many(read_responses(file), None, OFFLINE))
-    assert [graded.score for graded in results] == [1.0, None, None, None]
+    assert [graded.score for graded in results] == [1.0, *[None] * 6]
     assert all("names none" in str(graded.row.error) for graded in results[1:])
+    assert not any("secret" in str(graded.row.error) for graded in results)
 
 
 def test_rows_of_a_table_bring_rubrics_labels_and_metadata(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.judges import Question
 from rubric_integrations.judges.protocol import RunStopped
+from rubric_integrations.runs import Graded, LedgerError
+from rubric_integrations.runs.run import RowWindow
 from rubric_integrations.scoring import Judgment
 from rubric_integrations.trust import SequentialGate
 from tests.runs.scripted import InstantJudge
@@ -156,3 +159,22 @@ def test_gate_counts_a_missing_score_as_zero_for_a_pass_and_as_one_for_a_failure
     assert with_missing[1] > PERFECT
     assert count_until_decided([None, *[0.0] * 60]) == count_until_decided([1.0, *[0.0] * 60])
     assert count_until_decided([None] * 500) == ("inconclusive", 500)
+
+
+async def test_rows_that_fail_at_the_same_time_raise_once_and_are_not_reported_by_asyncio(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(number: int) -> Graded:
+        raise LedgerError(f"error {number}")
+
+    window = RowWindow(4, 1000, ordered=True)
+    for number in range(4):
+        window.start(fail(number))
+    await asyncio.sleep(0.01)
+
+    with pytest.raises(LedgerError, match="error 0"):
+        _ = [task.result() for task in window.take()]
+    await window.cancel()
+    del window
+    gc.collect()
+    assert "never retrieved" not in caplog.text

@@ -79,6 +79,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "secret.gif").write_bytes(b"secret")
     (folder / "link.gif").symlink_to(tmp_path / "secret.gif")
     (folder / "linked").symlink_to(tmp_path)
+    (folder / "loop.gif").symlink_to("loop.gif")
+    (folder / "visible.gif").symlink_to(".env")
     (folder / ".env").write_text("OPENAI_API_KEY=secret")
     (folder / ".git").mkdir()
     (folder / ".git" / "config").write_text("secret")
@@ -125,6 +127,9 @@ def test_rows_of_a_file_have_attachments(folder: Path, suffix: str) -> None:
         ".env",
         "./.env",
         ".git/config",
+        "loop.gif",
+        "loop.gif/a.gif",
+        "visible.gif",
     ],
 )
 def test_path_of_a_row_cannot_leave_the_folder_of_its_file_or_name_a_hidden_file(folder: Path, path: str) -> None:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rubric_integrations.submission import ResponsesError, Row, Submission, read_responses
-from rubric_integrations.submission.inputs import as_row
+from rubric_integrations.submission.inputs import as_row, read_row
 from tests.submission.conversations import CHAT
 
 Write = Callable[..., Path]
+FLATTER = "write it flatter, or as text"
+
+
+@dataclass
+class Nested:
+    """A record within a record."""
+
+    inner: Any
 
 
 @pytest.fixture
@@ -178,3 +187,35 @@ def test_binary_tables_are_refused_with_the_remedy(write: Write, name: str, word
         ResponsesError, match=rf"{name}: `{Path(name).suffix.lower()}` files are not supported: .*{words}"
     ):
         list(read_responses(write(name, "PK\x03\x04")))
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": [value]}
+    return value
+
+
+@pytest.mark.parametrize("field", ["metadata", "labels", "trajectory", "response", "context", "unknown"])
+@pytest.mark.parametrize("depth", [60, 200, 400])
+def test_value_that_is_nested_too_deeply_is_an_error_of_its_row(write: Write, field: str, depth: int) -> None:
+    rows = [{"id": "first", "response": "x"}, {"id": "deep", "response": "x", field: nested(depth)}]
+    first, deep = read_responses(write("rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows)))
+    assert first.submission
+    assert deep == Row("deep", None, f"row deep: `{field}` is nested more than 100 levels deep: {FLATTER}")
+
+
+@pytest.mark.parametrize("field", ["metadata", "labels", "trajectory"])
+def test_json_text_in_a_cell_that_is_nested_too_deeply_is_an_error_of_its_row(field: str) -> None:
+    row = read_row({"response": "x", field: json.dumps(nested(200))}, 7)
+    assert row.error == f"row 7: `{field}` is nested more than 100 levels deep: {FLATTER}"
+
+
+def test_python_value_that_contains_itself_or_many_records_is_an_error_of_its_row() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    records: Any = None
+    for _ in range(2000):
+        records = Nested(records)
+    for value in ({"response": "x", "metadata": circle}, {"value": circle}, records):
+        assert "is nested more than 100 levels deep" in (as_row(value, 1).error or "")

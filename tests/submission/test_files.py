@@ -83,7 +83,7 @@ def test_jsonl_rows_with_invalid_conversations_have_an_error(tmp_path: Path) -> 
     assert "`messages[0]` is 1" in errors[2]
     assert "got 'First'" in errors[3]
     assert errors[4].startswith("row 5: in the `query`: `messages[0]` (user) has neither")
-    assert "not a part" in errors[5]
+    assert "is nested more than 100 levels deep" in errors[5]
     assert errors[6].startswith("row 7: `response` has the unknown keys ['role']: use `thinking` and `output`")
     assert [row.submission is None for row in rows] == [True] * 7 + [False]
 

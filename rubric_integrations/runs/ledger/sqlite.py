@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 from weakref import WeakSet
 
+from rubric_integrations._util.text import one_line
 from rubric_integrations.runs.ledger.base import LedgerError
 from rubric_integrations.scoring.judgment import Judgment
 
@@ -59,6 +60,12 @@ ADDED = (
 
 # Seconds to wait for the transaction of another process, which usually takes microseconds.
 BUSY_SECONDS = 30.0
+
+
+# Characters of an error of SQLite, which may quote a stored judgment.
+_MAX_REASON = 100
+# Messages of an `OperationalError` about a damaged file: a text is not UTF-8 any more, or the schema lacks a name.
+_DAMAGE = ("Could not decode", "no such table", "no such column")
 
 
 class LedgerFile:
@@ -107,15 +114,16 @@ class LedgerFile:
                     self._identity = _find_identity(self._path)
                     self._beside = {path: _find_identity(path) for path in (f"{self._path}-wal", f"{self._path}-shm")}
                 yield self._db
-            except sqlite3.OperationalError as error:
-                raise LedgerError(
-                    f"`path` {self._name!r} cannot be used ({error}): the judgments so far are stored; make sure that "
-                    "its folder exists, is writable and has free space, and start again: only the missing judgments "
-                    "are requested"
-                ) from None
             except sqlite3.DatabaseError as error:
+                reason = one_line(str(error)[:_MAX_REASON])
+                if isinstance(error, sqlite3.OperationalError) and not reason.startswith(_DAMAGE):
+                    raise LedgerError(
+                        f"`path` {self._name!r} cannot be used ({reason}): the judgments so far are stored; make sure "
+                        "that its folder exists, is writable and has free space, and start again: only the missing "
+                        "judgments are requested"
+                    ) from None
                 raise LedgerError(
-                    f"`path` {self._name!r} is damaged ({error}): recover its contents with `.recover` in the "
+                    f"`path` {self._name!r} is damaged ({reason}): recover its contents with `.recover` in the "
                     "`sqlite3` shell, or move it away and start with a new file, which requests all judgments again"
                 ) from None
 

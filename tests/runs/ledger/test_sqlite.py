@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import sqlite3
@@ -354,3 +355,24 @@ def test_path_that_looks_like_the_url_of_a_file_is_taken_literally(
     monkeypatch.chdir(tmp_path)
     with open_ledger(Path("sqlite:run.sqlite")):
         assert (tmp_path / "sqlite:run.sqlite").exists()
+
+
+def test_damaged_byte_of_a_stored_text_ends_the_run_with_one_short_line(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [f"text {number}" for number in range(60)]
+    rubric = Rubric.from_dict([{"requirement": "Is kind"}, {"requirement": "Is short"}])
+    grader = PerCriterionGrader(FakeJudge(fingerprint="f"))
+    list(grade_many(rows, rubric, grader, ledger=path))
+    content = path.read_bytes()
+    assert b'"verdict":"MET"' in content
+    path.write_bytes(content.replace(b'"verdict":"MET"', b'"verdict":"M\xff\xff"'))
+    with pytest.raises(LedgerError, match=r"is damaged \(Could not decode") as caught:
+        list(grade_many(rows, rubric, grader, ledger=path))
+    message = str(caught.value)
+    assert "free space" not in message
+    assert "\n" not in message
+    assert len(message) < 400
+    # The other rows fail in the same way, at the same time.
+    gc.collect()
+    assert "never retrieved" not in caplog.text
