@@ -589,7 +589,7 @@ class Rubric(Record):
             partial_credit: The share of a positive weight that an abstention earns under `partial`, in [0, 1].
 
         Returns:
-            The score, or None if nothing that the score divides by was assessed.
+            The score, or None if nothing that the normalized score divides by was assessed.
 
         Raises:
             ValueError: The number of verdicts is not the number of criteria, or a verdict is unknown.

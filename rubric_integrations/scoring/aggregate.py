@@ -377,7 +377,7 @@ def aggregate_answers(
     score = _score(rubric, [row.value for row in criteria], policies, left_out)
     return report.model_copy(
         update={
-            "score": score.normalized if policies.normalize else score.raw,
+            "score": score.reported(normalize=policies.normalize),
             "raw_score": score.raw,
             "llm_raw_score": score.raw,
             "passed": _passes(rubric, score.normalized, criteria),
@@ -409,11 +409,10 @@ def aggregate_overall(
     def own_score(answer: OverallAnswer) -> float | None:
         if answer.percent is None:
             return None
-        own = score_overall(rubric, answer.percent)
-        return own.normalized if policies.normalize else own.raw
+        return score_overall(rubric, answer.percent).reported(normalize=policies.normalize)
 
     return EvaluationReport(
-        score=score.normalized if policies.normalize else score.raw,
+        score=score.reported(normalize=policies.normalize),
         raw_score=score.raw,
         llm_raw_score=percent,
         # A fallback is no grade: it never passes.
@@ -536,7 +535,7 @@ def _tags(
 ) -> dict[str, float | None]:
     values = [row.value for row in criteria]
     scores = tag_scores(rubric, values, policies.cannot_assess, policies.partial_credit, left_out)
-    return {tag: score.normalized if policies.normalize else score.raw for tag, score in scores.items()}
+    return {tag: score.reported(normalize=policies.normalize) for tag, score in scores.items()}
 
 
 def _judge_scores(
@@ -553,7 +552,7 @@ def _judge_scores(
         values = [getattr(outcomes.get(index), "value", None) for index in range(len(rubric))]
         score = _score(rubric, values, policies, left_out)
         has_answers = any(isinstance(outcome, Judgment) for outcome in answers.outcomes.values())
-        scores[answers.judge] = (score.normalized if policies.normalize else score.raw) if has_answers else None
+        scores[answers.judge] = score.reported(normalize=policies.normalize) if has_answers else None
     return scores
 
 

@@ -292,8 +292,9 @@ class EvaluationReport(SparseRecord):
     """The grade of one submission.
 
     Attributes:
-        score: The score in [0, 1], or the weighted sum if `normalize=False`. None if it is undefined, because nothing
-            that the score divides by was assessed, and if `stop_when_decided` ended the grade early.
+        score: The score in [0, 1], or the weighted sum if `normalize=False`. In both modes None if it is undefined,
+            because nothing that the normalized score divides by was assessed, and if `stop_when_decided` ended the
+            grade early.
         score_range: The lowest and the highest score that is still possible, if `stop_when_decided` ended the grade
             early. The lowest is None if the score could also have ended undefined.
         raw_score: The weighted sum, before any length penalty; None if every criterion was left out.
