@@ -131,7 +131,8 @@ class MetricHistory:
         else:
             outcome = "passed" if report.passed else "not_passed"
         # An id made of the input: another program's answer to it has the same one, in any order of threads.
-        row_id = _hash(submission.model_dump_json(exclude={"response", "thinking", "trajectory"}))
+        # A program may have retrieved the context.
+        row_id = _hash(submission.model_dump_json(exclude={"response", "thinking", "trajectory", "context"}))
         key = _hash(submission.model_dump_json(), *(entry.requirement for entry in report.criteria))
         # Attachments may be large, and nobody labels by them.
         graded = GradedRow(row_id, submission.model_copy(update={"attachments": ()}), report, report.error)

@@ -17,7 +17,7 @@ import dspy
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.terminal import counting_bar
-from rubric_integrations.dspy.examples import submission_of
+from rubric_integrations.dspy.examples import ContextSource, submission_of
 from rubric_integrations.dspy.feedback_text import PredictorCriteria, RubricScore, feedback, objective_scores, rubric_of
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary, ReportCache
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
@@ -32,7 +32,7 @@ from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds, tag_key
-from rubric_integrations.submission.messages import NO_FIELDS, Fields, FieldSource, Respond, check_respond
+from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond, check_respond
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.calibration import calibrate
 
@@ -123,13 +123,15 @@ class RubricMetric:
             `JudgmentStore`. In `summary`, a judgment from it counts with the cost of its original request.
         fields: What is read, each by the name of a field or by a function: the `query` of the example, by default all
             its inputs, labelled by name if there are several; the `response` of the prediction, by default all outputs
-            that the program declares, without the `reasoning`, `trajectory` and other fields that DSPy's modules add;
-            the `reference` and the `context` of the example, by default none. A program that returns a mapping is
-            graded by its usual name, such as `answer`, or else as JSON. A `dspy.Image`, `dspy.Audio` or
-            `dspy.File` in the response or the task is sent to the judge as an attachment, with `[attachment 1]` in its
-            place; other binary values are `[image]`.
-        context: Short for `fields=Fields(context=...)`: the example's field that holds documents, such as retrieved
-            passages.
+            that the program declares, without documents and without the `reasoning`, `trajectory` and other fields that
+            DSPy's modules add; the `reference` of the example, by default none; and the `context`. A program that
+            returns a mapping is graded by its usual name, such as `answer`, or else as JSON. A `dspy.Image`,
+            `dspy.Audio` or `dspy.File` in the response or the task is sent to the judge as an attachment, with
+            `[attachment 1]` in its place; other binary values are `[image]`.
+        context: The documents that a judge is shown, such as retrieved passages: a field of the example or else of the
+            prediction, or `lambda example, prediction: ...`. By default the lists of the prediction under `context`,
+            `passages` or `documents`, if it has another output and `fields.response` is not set. What is shown as
+            documents is not graded. Also `fields=Fields(context=...)`.
         respond: The part to grade of a response that is a list of chat messages: `"last"` grades the last message
             with the others as context, `"transcript"` grades all, and `"trajectory"` grades all with numbered steps.
             The trajectory of a `dspy.ReAct` or `dspy.ReActV2` prediction belongs to its submission; with
@@ -172,7 +174,7 @@ class RubricMetric:
         grader: Grader | None = None,
         ledger: LedgerLike | None = None,
         fields: Fields = NO_FIELDS,
-        context: FieldSource | None = None,
+        context: ContextSource | None = None,
         respond: Respond = "last",
         feedback: Callable[[EvaluationReport], str] = feedback,
         criteria_for: Mapping[str, Collection[str]] | None = None,
