@@ -5,6 +5,7 @@ Without the guard, DSPy would count the failures of a judge as bad programs.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -44,12 +45,15 @@ if TYPE_CHECKING:
 # (`graders/endpoint.py`); these fail because of checks, metrics, or a grader of the user's own.
 MAX_FAILED_GRADES = 10
 
+_logger = logging.getLogger(__name__)
+
 
 class OutageGuard:
     """Refuses further grades, over all threads, once the run has to end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._has_warned = False
         self.reset()
 
     def check(self) -> None:
@@ -75,6 +79,18 @@ class OutageGuard:
                     "metric's `resume()` and start the run again: complete grades are cached and not paid for twice"
                 )
             raise JudgeOutage(self._message)
+
+    def warn_once(self, error: JudgeError) -> None:
+        """Log at the first grade that failed how DSPy counts such rows."""
+        with self._lock:
+            is_first, self._has_warned = not self._has_warned, True
+        if is_first:
+            _logger.warning(
+                "a row has no grade: %s. DSPy counts such a row as its `failure_score`, 0 by default, in averages, and "
+                "ends an evaluation after `max_errors` (%d) of them. `summary()` has their number (`failed`), and the "
+                "mean score of the others (`mean_score`)",
+                error, dspy.settings.max_errors,
+            )  # fmt: skip
 
     def record_success(self) -> None:
         """Record a complete grade."""
@@ -280,7 +296,9 @@ class RubricMetric:
     def summary(self, labels: Iterable[LabelledJudgment] | None = None) -> MetricSummary:
         """Return the totals so far: gradings, coverage, failures, tokens and cost.
 
-        They are correct under threads, where `dspy.track_usage` reports nothing.
+        They are correct under threads, where `dspy.track_usage` reports nothing. The average of `dspy.Evaluate` counts
+        a row whose grade failed as its `failure_score`, 0 by default. Here, such rows are counted in `failed`, and
+        `mean_score` is the mean of the others.
 
         Args:
             labels: People's labels of a random part of `graded`. With them, `calibration` has the mean score that
@@ -339,6 +357,7 @@ class RubricMetric:
                 report = self.grader.grade_sync(rubric, submission)
             except JudgeError as error:
                 self._history.add(submission, error.report, time.perf_counter() - start, failed=True)
+                self._outage_guard.warn_once(error)
                 self._outage_guard.record_failure(error.report)
                 raise
             except (JudgeUnusable, StoreError) as reason:
