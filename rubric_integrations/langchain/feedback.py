@@ -265,7 +265,8 @@ def assert_rubric(
 def _failure_message(report: EvaluationReport, rubric: Rubric, min_score: float | None) -> str:
     score = "has no score" if report.score is None else f"scored {report.score:.3f}"
     mark = f"not passed (pass mark {rubric.pass_mark:g})" if min_score is None else f"below {min_score:g}"
-    mark = f"{mark}: {report.missing_text}" if report.missing_text else mark
+    if report.missing_text:
+        mark = f"{mark if min_score is None else 'which does not count'}: {report.missing_text}"
     return "\n".join([f"{score}, {mark}", *(_criterion_line(row) for row in report.criteria if not row.passed)])
 
 
