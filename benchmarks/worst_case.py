@@ -37,7 +37,8 @@ from rubric_integrations.checks.metrics import MAX_METRIC_CHARS
 from rubric_integrations.checks.structure import fenced_blocks
 from rubric_integrations.formats.parsing import Positions
 from rubric_integrations.formats.registry import read_text
-from rubric_integrations.judges.http import _parse_plain, encode_json_text
+from rubric_integrations.judges.fast_path import encode_json_text
+from rubric_integrations.judges.http import _parse_plain
 from rubric_integrations.judges.models.errors import server_message
 from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_reply
 from rubric_integrations.judges.prompts.render import render_inputs

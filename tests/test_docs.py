@@ -22,8 +22,6 @@ INTERNAL_NAMES = {
     ("cli/__init__.py", "COMMANDS"),
     ("cli/__init__.py", "app"),
     ("cli/__init__.py", "main"),
-    ("runs/batches/__init__.py", "Batch"),
-    ("runs/ledger/__init__.py", "FailureRecord"),
     ("runs/ledger/__init__.py", "LedgerLike"),
     ("runs/ledger/__init__.py", "use_ledger"),
     ("runs/ledger/postgres/__init__.py", "PostgresLedger"),

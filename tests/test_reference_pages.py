@@ -103,9 +103,10 @@ def test_setting_on_the_page_has_the_same_default_in_the_shell(setting: Setting)
         assert not key or key.partition("=")[0] in JUDGE_OPTIONS
 
 
-def test_every_limit_of_calls_is_on_the_page_of_the_settings() -> None:
+@pytest.mark.parametrize("record", ["CallLimits", "TextLimits"])
+def test_every_limit_is_on_the_page_of_the_settings(record: str) -> None:
     listed = {parameter for setting in settings() for parameter in setting.parameters}
-    assert {f"CallLimits.{name}" for name in PUBLIC["CallLimits"].model_fields} <= listed
+    assert {f"{record}.{name}" for name in PUBLIC[record].model_fields} <= listed
 
 
 def test_options_of_the_server_on_the_page_have_the_defaults_of_the_code() -> None:

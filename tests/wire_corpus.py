@@ -15,12 +15,12 @@ from langchain_openai import ChatOpenAI
 
 from rubric_integrations import Criterion, Option, Rubric, Scale, Submission, grade_many
 from rubric_integrations.graders import (
-    CallLimits,
     Grader,
     OptionDisplay,
     PerCriterionGrader,
     PerCriterionOneShotGrader,
     RubricAsJudgeGrader,
+    TextLimits,
     Voting,
 )
 from rubric_integrations.judges import (
@@ -475,9 +475,9 @@ async def _options(recorder: Recorder, _folder: Path) -> None:
 @case("limits on texts")
 async def _limits(recorder: Recorder, _folder: Path) -> None:
     for grader in (per_criterion, one_shot, holistic):
-        await grade(grader(recorder.judge(), limits=CallLimits(step_limit=40)), NEEDING, SUBMISSIONS["all"])
-    limits = CallLimits(chunk_size=1_000)
-    await grade(per_criterion(recorder.judge(), limits=limits), KINDS, SUBMISSIONS["long"])
+        await grade(grader(recorder.judge(), text_limits=TextLimits(step_limit=40)), NEEDING, SUBMISSIONS["all"])
+    text_limits = TextLimits(chunk_size=1_000)
+    await grade(per_criterion(recorder.judge(), text_limits=text_limits), KINDS, SUBMISSIONS["long"])
 
 
 @case("early stopping")

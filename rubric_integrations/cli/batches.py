@@ -126,13 +126,18 @@ def submit(
     judge_options: Annotated[
         JudgeOptions,
         Only(
-            api_base="Base URL of another server with the same batch API.",
-            api_key="Key of that server; by default that of the environment. It is stored nowhere.",
-            judge_option="A setting of the model: temperature, max_tokens, seed, reasoning_effort or system_prompt.",
+            texts={
+                "api_base": "Base URL of another server with the same batch API.",
+                "api_key": "Key of that server; by default that of the environment. It is stored nowhere.",
+                "judge_option": "A setting of the model: temperature, max_tokens, seed, reasoning_effort or "
+                "system_prompt.",
+            }
         ),
     ],
-    row_options: Annotated[RowOptions, Only("query", "response_column", "query_column", "library")],
-    grader_options: Annotated[GraderOptions, Only(step_limit="As for `grade`.", chunk_size="As for `grade`.")],
+    row_options: Annotated[RowOptions, Only(("query", "response_column", "query_column", "library"))],
+    grader_options: Annotated[
+        GraderOptions, Only(texts={"step_limit": "As for `grade`.", "chunk_size": "As for `grade`."})
+    ],
     responses: Annotated[
         Path | None,
         typer.Argument(help="What to grade, in the formats that `grade` reads.", show_default=False),

@@ -433,7 +433,7 @@ def end_run(
     """
     if summary.judge_is_unusable and not summary.graded:
         err.print(plain(f"No row was graded: {summary.stopped}"), style="red", soft_wrap=True)
-        return Exit.JUDGE_FAILED
+        return Exit.BAD_INPUT if summary.has_wrong_setting else Exit.JUDGE_FAILED
     print_results(results.first, summary, rubric, None if results.partial else files.out, quiet=quiet)
     if summary.stopped and not gates.is_decided_early:
         print_how_to_resume(f"Stopped: {summary.stopped}.", summary, files.ledger, results.partial)

@@ -40,7 +40,15 @@ from rubric_integrations.cli.labelling import (
     require_level,
     require_matching,
 )
-from rubric_integrations.cli.options import GraderOptions, JudgeOptions, LedgerOptions, Only, has_model
+from rubric_integrations.cli.options import (
+    GraderOptions,
+    JudgeOptions,
+    LedgerAddress,
+    LedgerOptions,
+    Only,
+    has_model,
+    ledger_address,
+)
 from rubric_integrations.cli.outputs import OutputFile, ledger_files
 
 if TYPE_CHECKING:
@@ -60,7 +68,7 @@ if TYPE_CHECKING:
     )
 
 # The options of a command for one judge, which has its own `--judge`.
-OneJudgeOptions = Annotated[JudgeOptions, Only("api_base", "api_key", "judge_option")]
+OneJudgeOptions = Annotated[JudgeOptions, Only(("api_base", "api_key", "judge_option"))]
 
 _JSON_CHARACTERS = 500
 
@@ -285,8 +293,17 @@ def align(
     ],
     judge_options: OneJudgeOptions,
     options: AlignmentOptions,
-    limits: Annotated[LedgerOptions, Only("max_cost", "max_calls")],
-    grader: Annotated[GraderOptions, Only(max_concurrency="Maximum number of concurrent calls.")],
+    ledger_options: Annotated[
+        LedgerOptions,
+        Only(
+            ("max_cost", "max_calls"),
+            {
+                "ledger": "Store each answer in this file, or in the PostgreSQL database of this URL, so that none is "
+                "requested twice. By default a file beside --out."
+            },
+        ),
+    ],
+    grader: Annotated[GraderOptions, Only(texts={"max_concurrency": "Maximum number of concurrent calls."})],
     labels: LabelsPaths = None,
     reflection_model: Annotated[
         str | None,
@@ -296,13 +313,6 @@ def align(
         ),
     ] = None,
     rubric: RubricOption = None,
-    ledger: Annotated[
-        Path | None,
-        typer.Option(
-            help="Store each answer in this file, so that none is requested twice. By default beside --out.",
-            rich_help_panel=LedgerOptions.panel,
-        ),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Align a judge with people's labels, and write it to a file if labels that it has not seen prove a gain.
@@ -313,10 +323,12 @@ def align(
     Exit codes: 0 the aligned judge is kept; 1 it is not kept, because it is not proven to be better; 2 bad usage or bad
     input; 3 the judge cannot be used; 4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C or SIGTERM.
     """
+    from rubric_integrations.runs.ledger.addresses import address_text
     from rubric_integrations.trust import AlignmentError
     from rubric_integrations.trust import align as align_judge
 
-    out_file, store = options.out_file, ledger or options.out_file.with_suffix(".sqlite")
+    out_file, ledger = options.out_file, ledger_options.ledger
+    store = ledger_address(ledger) if ledger else out_file.with_suffix(".sqlite")
     label_files = labels or []
     attempts = (label_files[0] if label_files else run).with_suffix(".lock")
     file = _open_output(
@@ -334,7 +346,7 @@ def align(
             opened = stack.enter_context(file)
             alignment = align_judge(
                 model, answers, options.optimizer, reflection_model=reflection, alpha=options.alpha,
-                seed=options.seed, max_cost=limits.max_cost, max_calls=limits.max_calls, ledger=store,
+                seed=options.seed, max_cost=ledger_options.max_cost, max_calls=ledger_options.max_calls, ledger=store,
                 attempts=attempts, max_concurrency=grader.max_concurrency, progress=_print_progress,
             )  # fmt: skip
             is_written = alignment.kept or options.write_unchanged
@@ -348,13 +360,16 @@ def align(
     except (ValueError, TypeError, OSError, ImportError) as error:
         refuse(str(error))
     except KeyboardInterrupt:
-        err.print(plain(f"Stopped. Nothing is written to {out_file}; the answers until now are in {store}, and are not "
-                        "requested again by the same command."), soft_wrap=True)  # fmt: skip
+        line = (
+            f"Stopped. Nothing is written to {out_file}; the answers until now are in {address_text(store)}, and are "
+            "not requested again by the same command."
+        )
+        err.print(plain(line), soft_wrap=True)
         raise typer.Exit(Exit.INTERRUPTED) from None
     raise typer.Exit(Exit.DONE if alignment.kept else Exit.NOT_PASSED)
 
 
-def _open_output(out_file: Path, inputs: list[Path | None], ledger: Path, *, overwrite: bool) -> OutputFile:
+def _open_output(out_file: Path, inputs: list[Path | None], ledger: LedgerAddress, *, overwrite: bool) -> OutputFile:
     if out_file.suffix.lower() != ".json":
         refuse(f"`--out` {out_file} must end with .json: `--judge` takes any other name for a model")
     files = [path for path in inputs if path is not None]
@@ -483,7 +498,7 @@ def probe(
         ),
     ],
     judge_options: OneJudgeOptions,
-    grader: Annotated[GraderOptions, Only("max_concurrency")],
+    grader: Annotated[GraderOptions, Only(("max_concurrency",))],
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the full report to this file (JSON).")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False,
 ) -> None:

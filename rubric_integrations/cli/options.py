@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
@@ -33,17 +34,21 @@ if TYPE_CHECKING:
 Strategy = Literal["per-criterion", "one-shot", "holistic"]
 
 
-class Only:
+class Only(NamedTuple):
     """The fields of a record that a command has as options; the other fields keep their defaults.
 
-    Args:
+    Attributes:
         names: Fields whose help text is that of the record.
         texts: Fields with a help text for this command.
     """
 
-    def __init__(self, *names: str, **texts: str):
-        self.names = {*names, *texts}
-        self.texts = texts
+    names: tuple[str, ...] = ()
+    texts: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def options(self) -> set[str]:
+        """The names of all these fields."""
+        return {*self.names, *self.texts}
 
 
 def with_flat_signature(command: Callable[..., None]) -> Callable[..., None]:
@@ -83,10 +88,10 @@ def _options_of(record: type[Any], extras: Sequence[object]) -> Iterator[Paramet
     only = next((extra for extra in extras if isinstance(extra, Only)), None)
     types = get_type_hints(record, include_extras=True)
     options = [field for field in fields(record) if get_origin(types[field.name]) is Annotated]
-    if only and (unknown := only.names - {field.name for field in options}):
+    if only and (unknown := only.options - {field.name for field in options}):
         raise ValueError(f"`Only` names {sorted(unknown)}, which are no options of {record.__name__}")
     for field in options:
-        if only and field.name not in only.names:
+        if only and field.name not in only.options:
             continue
         base, option = get_args(types[field.name])
         option = copy(option)
@@ -262,8 +267,13 @@ class GraderOptions:
     max_retries: Annotated[int, typer.Option(min=0, help="Retries after a failed call or an unreadable reply.")] = 2
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one call.")] = 120.0
     max_outage: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for a judge that does not reply, before the run ends.")
-    ] = 300.0
+        float | None,
+        typer.Option(
+            min=0,
+            help="Seconds to wait for a judge that does not reply, before the run ends. By default 300, and 7 for a "
+            "server that has never replied.",
+        ),
+    ] = None
     step_limit: Annotated[
         int | None,
         typer.Option(
@@ -294,21 +304,21 @@ class GraderOptions:
             PerCriterionGrader,
             PerCriterionOneShotGrader,
             RubricAsJudgeGrader,
+            TextLimits,
         )
 
         shared: dict[str, Any] = {
             "judges": judges,
             "cannot_assess": self.cannot_assess,
             "on_failure": self.on_failure,
-            "max_retries": self.max_retries,
             "normalize": self.normalize,
             "limits": CallLimits(
                 max_concurrency=self.max_concurrency,
+                max_retries=self.max_retries,
                 timeout=self.timeout,
                 max_outage=self.max_outage,
-                step_limit=self.step_limit,
-                chunk_size=self.chunk_size,
             ),
+            "text_limits": TextLimits(step_limit=self.step_limit, chunk_size=self.chunk_size),
         }
         if self.strategy == "per-criterion":
             return PerCriterionGrader(**shared, stop_when_decided=self.stop_when_decided)

@@ -90,27 +90,31 @@ def serve(
     judges: Annotated[
         JudgeOptions,
         Only(
-            "escalate_to", "escalate_below", "api_base", "api_key", "judge_option",
-            judge="A model, the file of an aligned judge, or offline, the default. Several are a panel.",
+            ("escalate_to", "escalate_below", "api_base", "api_key", "judge_option"),
+            {"judge": "A model, the file of an aligned judge, or offline, the default. Several are a panel."},
         ),
     ],
     grader_options: Annotated[
         GraderOptions,
         Only(
-            "strategy", "cannot_assess", "max_concurrency", "max_retries", "timeout",
-            max_outage="Seconds to wait for a judge that does not reply, before a grade fails.",
-            step_limit="Show judges at most this many characters of a tool's result.",
-            chunk_size="Judge longer responses in parts of at most this many characters.",
+            ("strategy", "cannot_assess", "max_concurrency", "max_retries", "timeout"),
+            {
+                "max_outage": "Seconds to wait for a judge that does not reply, before a grade fails.",
+                "step_limit": "Show judges at most this many characters of a tool's result.",
+                "chunk_size": "Judge longer responses in parts of at most this many characters.",
+            },
         ),
     ],
     requests: RequestOptions,
     ledger_options: Annotated[
         LedgerOptions,
         Only(
-            ledger="Store each judgment in this file, or in the PostgreSQL database of this URL.",
-            run_name="Let --max-cost and --max-calls hold for this name in the ledger, also after a restart.",
-            max_cost="Refuse to spend more US dollars.",
-            max_calls="Refuse to make more calls.",
+            texts={
+                "ledger": "Store each judgment in this file, or in the PostgreSQL database of this URL.",
+                "run_name": "Let --max-cost and --max-calls hold for this name in the ledger, also after a restart.",
+                "max_cost": "Refuse to spend more US dollars.",
+                "max_calls": "Refuse to make more calls.",
+            }
         ),
     ],
     server: ServerOptions,

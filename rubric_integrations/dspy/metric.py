@@ -25,7 +25,7 @@ from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
 from rubric_integrations.graders import CallLimits, Grader
-from rubric_integrations.graders.endpoint import JudgeOutage, JudgeUnusable
+from rubric_integrations.graders.endpoint import MAX_FAILED_SUBMISSIONS, JudgeOutage, JudgeUnusable
 from rubric_integrations.graders.grader import CriterionGrader
 from rubric_integrations.judges.store import StoreError
 from rubric_integrations.rubric.rubric import Rubric
@@ -40,10 +40,6 @@ from rubric_integrations.trust.calibration import calibrate
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.runs.ledger import LedgerLike
-
-# Grades that failed in a row, with no complete one in between. What is wrong with the judge itself is noticed earlier
-# (`graders/endpoint.py`); these fail because of checks, metrics, or a grader of the user's own.
-MAX_FAILED_GRADES = 10
 
 _logger = logging.getLogger(__name__)
 
@@ -107,9 +103,9 @@ class OutageGuard:
             return  # an outage is measured in time: 16 threads collect 16 failures in a second of it
         with self._lock:
             self._failed_grades += 1
-            is_outage = self._failed_grades >= MAX_FAILED_GRADES
+            is_outage = self._failed_grades >= MAX_FAILED_SUBMISSIONS
         if is_outage:
-            self.end_run(f"{MAX_FAILED_GRADES} grades in a row failed, the last one because: {report.error}")
+            self.end_run(f"the last {MAX_FAILED_SUBMISSIONS} submissions failed: {report.error}")
 
     def reset(self) -> None:
         """Forget all failures."""
@@ -157,8 +153,8 @@ class RubricMetric:
             feedback for a predictor then covers only these; a predictor without an entry gets the feedback on all. The
             predictors have the names of `program.named_predictors()`; the name of a module covers its predictors, so
             that `"answer"` is enough for `answer = dspy.ChainOfThought(...)`.
-        cannot_assess: How an abstention counts: `"skip"`, `"zero"`, `"partial"` or `"fail"`. With `grader`, set it
-            there.
+        cannot_assess: How an abstention counts: `"skip"`, `"zero"`, `"partial"`, `"fail"`, or a number in [0, 1], the
+            share of a positive weight that it earns. With `grader`, set it there.
         limits: The limits on the judge's calls, by default `CallLimits()`; with `grader`, set them there. After
             `max_outage` seconds without a reply, `JudgeOutage` ends the run; until then lost calls are repeated. A
             wrong key, and a judge whose replies are never readable, end the run without waiting.

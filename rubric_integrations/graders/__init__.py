@@ -10,7 +10,7 @@ from rubric_integrations.graders.grader import CriterionGrader, Grader
 from rubric_integrations.graders.holistic import RubricAsJudgeGrader
 from rubric_integrations.graders.one_shot import PerCriterionOneShotGrader
 from rubric_integrations.graders.per_criterion import PerCriterionGrader
-from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
+from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 
 __all__ = [
     "CallLimits",
@@ -20,6 +20,7 @@ __all__ = [
     "PerCriterionGrader",
     "PerCriterionOneShotGrader",
     "RubricAsJudgeGrader",
+    "TextLimits",
     "Voting",
 ]
 

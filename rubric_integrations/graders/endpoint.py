@@ -11,13 +11,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
 from rubric_integrations.judges.protocol import BatchResult, RunStopped
 from rubric_integrations.judges.store import LeaseExpired
 from rubric_integrations.scoring.judgment import JudgeFailure
+from rubric_integrations.submission.submission import Submission
 
 
 class AdaptiveConcurrency:
@@ -81,6 +82,16 @@ class AdaptiveConcurrency:
             await asyncio.sleep(wait)
         self.must_wait = False
 
+    def on_failure(self, failure: JudgeFailure, sent_at: float) -> None:
+        """Make fewer calls if a call failed because of a rate limit.
+
+        Args:
+            failure: The failure.
+            sent_at: When the call was sent, by `time.monotonic`.
+        """
+        if failure.rate_limited:
+            self.on_rate_limit(sent_at, min(LONGEST_WAIT, failure.retry_after or 0.0))
+
     def on_rate_limit(self, sent_at: float, wait: float = 0.0) -> None:
         """Halve the slots, once for all calls that were sent before the provider first refused one.
 
@@ -111,9 +122,12 @@ class AdaptiveConcurrency:
 
 # Lost calls in a row, with no reply in between, that are an outage. At 30 % of lost calls, one series in 15,000 is.
 LOST_CALLS = 8
-# Failures in a row, and nothing readable in between, that end a run. A wrong key fails every call: before the first
-# readable reply, a second failure, of another question, is awaited to be sure that the first was not about its text.
-MAX_UNREADABLE_REPLIES, MAX_REFUSALS, MAX_FIRST_REFUSALS = 20, 20, 2
+# Submissions that fail in a row, with none graded in between, that end a run. Not replies: one text that a model does
+# not want to judge fails for each criterion, in each attempt.
+MAX_FAILED_SUBMISSIONS = 20
+# A wrong key fails every call: before the first readable reply, the refusals of two submissions end a run, because that
+# of one may be about its text.
+MAX_FIRST_REFUSALS = 2
 # Seconds between two probes during an outage: the first, and the longest.
 FIRST_PROBE, LONGEST_PROBE = 0.5, 5.0
 # Seconds. No wait is longer, whatever a server requests: a run should fail while its user is watching.
@@ -130,20 +144,84 @@ class JudgeUnusable(RunStopped):
     """A run ended because its judge does not reply, or never usefully."""
 
 
+class WrongSetting(JudgeUnusable):
+    """A run ended because a setting of its judge keeps every request from being sent, such as a missing package."""
+
+
+class FailureStreak:
+    """The submissions of a run that have failed in a row, in the order in which they end; over all threads.
+
+    A judge that is dead, or answers nothing but prose, fails all of them. Outages are not counted, because they are
+    measured in time, and neither are failures that are about one text, as after a content filter.
+
+    A copy, and one from a pickle, has counted nothing.
+
+    Attributes:
+        count: The submissions that have failed in a row.
+        ended: All submissions whose grades have ended.
+
+    Example:
+        >>> streak = FailureStreak()
+        >>> streak.record([JudgeFailure("parse", "prose")], is_graded=False)
+        >>> streak.count
+        1
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.reset()
+
+    def __reduce__(self) -> Any:
+        return FailureStreak, ()
+
+    def reset(self) -> None:
+        """Forget all submissions, because the judge was fixed."""
+        self.count = self.ended = 0
+        self._message = ""
+
+    def record(self, failures: Sequence[JudgeFailure], *, is_graded: bool) -> None:
+        """Count a submission whose grade has ended.
+
+        Args:
+            failures: The failures of its judges.
+            is_graded: Whether the judges have answered every question.
+        """
+        counted = [failure for failure in failures if failure.kind in ("parse", "config") and not failure.about_text]
+        with self._lock:
+            self.ended += 1
+            if is_graded:
+                self.count = 0
+            elif counted:
+                self.count += 1
+                self._message = counted[0].message
+
+    def check(self) -> None:
+        """Raise if too many submissions have failed in a row.
+
+        Raises:
+            JudgeUnusable: They have; so the run ends.
+        """
+        if self.count >= MAX_FAILED_SUBMISSIONS:
+            raise JudgeUnusable(f"the last {MAX_FAILED_SUBMISSIONS} submissions failed: {self._message}")
+
+
 class Endpoint:
     """What the last calls tell of the model behind one judge, shared by all tasks, threads and event loops.
 
     - After `LOST_CALLS` lost calls in a row there is an outage: new calls are held, and one at a time probes whether
       the model replies again. After `max_outage` seconds, calls are no longer held, but fail at once.
-    - In a run, the first call is made alone, unless the model has replied to this grader before. The run ends if two
-      questions in a row fail because of a wrong key, model or setting (20, once there was a readable reply), after 20
-      unreadable replies in a row, and when an outage has lasted `max_outage`.
+    - In a run, the first call is made alone, unless the model has replied to this grader before. The run ends if the
+      model refuses the first two submissions because of a wrong key, model or setting, when 20 submissions in a row
+      have failed, and when an outage has lasted `max_outage`.
+    - A server that has never replied and cannot be reached is waited for `max_connect` seconds. A request that a
+      setting keeps from being sent ends the run immediately.
 
     A copy, and one from a pickle, knows of no calls.
 
     Args:
         max_outage: The seconds for which calls are held during an outage, at least 0.
-        in_run: Whether the calls belong to one run, which may be ended.
+        max_connect: The same for a server that has never replied and cannot be reached.
+        streak: The failed submissions of the run that the calls belong to, which may be ended; None outside of a run.
         clock: The current time in seconds.
         earlier: The state of the same model for the grader that the run was made of; None if there is none.
 
@@ -154,11 +232,13 @@ class Endpoint:
     def __init__(
         self,
         max_outage: float,
-        in_run: bool = False,
+        max_connect: float = math.inf,
+        streak: FailureStreak | None = None,
         clock: Callable[[], float] = time.monotonic,
         earlier: Endpoint | None = None,
     ):
-        self._max_outage, self._in_run, self._clock, self._earlier = max_outage, in_run, clock, earlier
+        self._max_outage, self._max_connect = max_outage, min(max_outage, max_connect)
+        self._streak, self._clock, self._earlier = streak, clock, earlier
         self._lock = threading.Lock()
         self._single_calls = 0
         self.reset()
@@ -167,13 +247,36 @@ class Endpoint:
         """Forget all calls, because the endpoint was fixed."""
         with self._lock:
             self.down_since: float | None = None
-            self._has_readable_reply = False
-            self._lost = self._refused = self._unreadable = 0
+            self._has_readable_reply = self._has_unreadable_reply = False
+            # Whether a server was reached, whatever it replied.
+            self._was_reached = False
+            # The submissions that were refused before the first readable reply, and all that were sent until then.
+            self._refused: list[Submission] = []
+            self._sent: list[Submission] = []
+            self._lost = 0
             self._lost_since, self._last_failure = 0.0, JudgeFailure("transport", "no call yet")
             self._probe_at, self._probe_interval, self._warned_at = 0.0, FIRST_PROBE, -math.inf
 
     def __reduce__(self) -> Any:
-        return Endpoint, (self._max_outage, self._in_run, self._clock)
+        return Endpoint, (self._max_outage, self._max_connect, self._streak, self._clock)
+
+    @property
+    def has_replied(self) -> bool:
+        """Whether the model has given a readable reply, so that a submission needs no `await_turn`."""
+        return self._has_readable_reply
+
+    async def await_turn(self, submission: Submission) -> None:
+        """Wait while there are enough other submissions to find out whether the model gives readable replies.
+
+        Await it before a concurrency slot: a call that waits here must not keep another from being sent.
+
+        Raises:
+            JudgeUnusable: The run has to end.
+        """
+        look = _FIRST_LOOK
+        while not self._may_send(submission):
+            await asyncio.sleep(look)
+            look = min(_LONGEST_LOOK, 1.5 * look)
 
     async def admit(self) -> bool:
         """Wait until the endpoint's state allows a call; `record` its outcome.
@@ -197,8 +300,8 @@ class Endpoint:
         with self._lock:
             self._single_calls -= 1
 
-    def record(self, outcome: object) -> None:
-        """Learn from the outcome of a call.
+    def record(self, outcome: object, submission: Submission) -> None:
+        """Learn from the outcome of a call about a submission.
 
         Raises:
             JudgeUnusable: The run has to end.
@@ -206,7 +309,7 @@ class Endpoint:
         if not isinstance(outcome, JudgeFailure):
             self._record_result(outcome)
         elif not isinstance(outcome, LeaseExpired):
-            self._record_failure(outcome)
+            self._record_failure(outcome, submission)
 
     def try_admit(self) -> bool | None:
         """Admit a call, and return whether it is one of few that may be made now; None if it has to wait."""
@@ -226,9 +329,21 @@ class Endpoint:
         """How many calls may be under way now; None for any number."""
         if self.down_since is not None:
             return 1 if self._clock() >= self._probe_at else 0
-        if not self._in_run or self._has_readable_reply or self._replied_before:
+        if self._streak is None or self._has_readable_reply or self._replied_before:
             return None
-        return MAX_UNREADABLE_REPLIES - self._unreadable if self._unreadable and not self._refused else 1
+        return MAX_FAILED_SUBMISSIONS if self._has_unreadable_reply and not self._refused else 1
+
+    def _may_send(self, submission: Submission) -> bool:
+        with self._lock:
+            self._end_run_if_hopeless()
+            if self._streak is None or self._has_readable_reply or self._replied_before:
+                return True
+            if any(submission is other for other in self._sent):
+                return True
+            if len(self._sent) - self._streak.ended >= MAX_FAILED_SUBMISSIONS:
+                return False
+            self._sent.append(submission)
+            return True
 
     @property
     def _replied_before(self) -> bool:
@@ -239,55 +354,79 @@ class Endpoint:
         self._has_readable_reply = True
 
     def _end_run_if_hopeless(self) -> None:
-        if not self._in_run:
+        if self._streak is None:
             return
+        self._streak.check()
         message = self._last_failure.message
-        if self._refused >= (MAX_REFUSALS if self._has_readable_reply else MAX_FIRST_REFUSALS):
+        if len(self._refused) >= MAX_FIRST_REFUSALS:
             raise JudgeUnusable(f"the judge cannot be used: {message}")
-        if self._unreadable >= MAX_UNREADABLE_REPLIES:
-            raise JudgeUnusable(f"the last {self._unreadable} replies cannot be read: {message}")
-        if self.down_since is not None and self._clock() - self.down_since >= self._max_outage:
-            raise JudgeUnusable(f"the judge has not replied for {self._clock() - self.down_since:.0f} s: {message}")
+        if self.down_since is not None and self._clock() - self.down_since >= self._patience:
+            raise JudgeUnusable(self._outage_text(self.down_since))
 
     def _refuse_after_long_outage(self, down_since: float) -> None:
-        now, message = self._clock(), self._last_failure.message
-        if now - down_since >= self._max_outage and now < self._probe_at:
-            raise JudgeFailure("transport", f"the judge has not replied for {now - down_since:.0f} s: {message}")
+        now = self._clock()
+        if now - down_since >= self._patience and now < self._probe_at:
+            raise JudgeFailure("transport", self._outage_text(down_since))
         if now - down_since >= _FIRST_WARNING and now - self._warned_at >= _WARNING_INTERVAL:
             self._warned_at = now
             text = "waiting for the judge, %.0f s so far, up to %.0f s (%s)"
-            _logger.warning(text, now - down_since, self._max_outage, message)
+            _logger.warning(text, now - down_since, self._patience, self._last_failure.message)
+
+    @property
+    def _patience(self) -> float:
+        was_reached = self._was_reached or (self._earlier is not None and self._earlier._was_reached)
+        return self._max_outage if was_reached else self._max_connect
+
+    def _outage_text(self, down_since: float) -> str:
+        seconds, message = self._clock() - down_since, self._last_failure.message
+        if self._last_failure.unreachable and not self._was_reached:
+            return f"the judge cannot be reached, after {seconds:.0f} s: {message}"
+        return f"the judge has not replied for {seconds:.0f} s: {message}"
 
     def _record_result(self, result: object) -> None:
         if isinstance(result, BatchResult) and not result.answers:
-            self._record_failure(JudgeFailure("parse", next(iter(result.faults.values()), "no answer")))
+            self._has_unreadable_reply = True
             return
         with self._lock:
             self._end_outage()
-            self._has_readable_reply = True
-            self._refused = self._unreadable = 0
+            self._has_readable_reply = self._was_reached = True
+            self._refused, self._sent = [], []
         if self._earlier and not self._earlier._has_readable_reply:
             # A training step is a run of its own, which should not begin with a call that is made alone each time.
             self._earlier.note_reply()
 
-    def _record_failure(self, failure: JudgeFailure) -> None:
+    def _record_failure(self, failure: JudgeFailure, submission: Submission) -> None:
         with self._lock:
+            if failure.unreachable and failure.kind == "config" and self._streak is not None:
+                raise WrongSetting(f"the judge cannot be used: {failure.message}")
+            self._was_reached |= not failure.unreachable
             if failure.kind == "transport":
                 self._record_lost_call(failure)
             else:
                 self._end_outage()
                 if failure.about_text:
                     return
-                self._refused += failure.kind == "config"
-                self._unreadable += failure.kind != "config"
+                if failure.kind != "config":
+                    self._has_unreadable_reply = True
+                elif not self._has_readable_reply and all(submission is not other for other in self._refused):
+                    self._refused.append(submission)
             self._last_failure = failure
             self._end_run_if_hopeless()
+            if self.down_since is not None and not self._was_reached and failure.unreachable:
+                self._end_call_to_nowhere(self.down_since, failure)
+
+    def _end_call_to_nowhere(self, down_since: float, failure: JudgeFailure) -> None:
+        # Otherwise the call would be repeated for `max_outage`.
+        if self._clock() - down_since >= self._patience:
+            text = self._outage_text(down_since)
+            raise JudgeFailure("transport", text, unreachable=True, spend=failure.spend) from failure.__cause__
 
     def _record_lost_call(self, failure: JudgeFailure) -> None:
         now = self._clock()
         self._lost_since = self._lost_since if self._lost else now
         self._lost += 1
-        if self._lost < LOST_CALLS or (self.down_since is not None and now < self._probe_at):
+        is_outage = self._lost >= LOST_CALLS or (failure.unreachable and self._patience < self._max_outage)
+        if not is_outage or (self.down_since is not None and now < self._probe_at):
             return  # no outage yet, or a call that was sent before the outage was known
         if self.down_since is None:
             self.down_since = self._lost_since

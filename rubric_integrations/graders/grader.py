@@ -25,13 +25,13 @@ from rubric_integrations.graders.scheduler import CallLimiter, limit_judge, with
 from rubric_integrations.graders.settings import (
     CallLimits,
     OptionDisplay,
+    TextLimits,
     Voting,
-    refuse_chunks,
     report_omissions,
     shown_to_judges,
+    with_retries,
 )
 from rubric_integrations.judges import as_judge
-from rubric_integrations.judges.models.errors import FILTERED
 from rubric_integrations.judges.protocol import Judge, Question, fingerprint_of, without_cache
 from rubric_integrations.judges.spend import SpendLimit
 from rubric_integrations.judges.store import JudgmentStore
@@ -65,7 +65,7 @@ from rubric_integrations.scoring.policies import (
     validate_abstention_policy,
     validate_failure_policy,
 )
-from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds, failure_messages
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds
 from rubric_integrations.scoring.voting import vote_is_decided
 from rubric_integrations.submission.inputs import ToGradeInput, as_submission
 from rubric_integrations.submission.submission import Submission, missing_evidence
@@ -137,7 +137,8 @@ def observed(grader: Grader, rubric: Rubric, to_grade: object, grade: Grade) -> 
     return grade if _observer is None else _observer(grader, rubric, to_grade, grade)
 
 
-DEFAULT_VOTING, DEFAULT_LIMITS, DEFAULT_OPTIONS = Voting(), CallLimits(), OptionDisplay()
+DEFAULT_VOTING, DEFAULT_OPTIONS = Voting(), OptionDisplay()
+DEFAULT_LIMITS, DEFAULT_TEXT_LIMITS = CallLimits(), TextLimits()
 
 
 class Grader(ABC):
@@ -157,23 +158,22 @@ class Grader(ABC):
         system_prompt: Instructions in place of the built-in ones; goes with a model, not with a `Judge`.
         normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
         length_penalty: What long responses lose; in points where `normalize` is False. By default nothing.
-        cannot_assess: How an abstention is scored: `skip`, `zero`, `partial` or `fail`.
-        partial_credit: The share in [0, 1] of a positive weight that `cannot_assess="partial"` gives.
+        cannot_assess: How an abstention is scored: `skip`, `zero`, `partial`, `fail`, or a number in [0, 1], the share
+            of a positive weight that it earns.
         on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`), as
             the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
         default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
         options: How judges see the options of multi-choice criteria.
-        max_retries: Retries after an unreadable reply, at least 0. A judgment that is still lost is requested once more
-            in each of two further rounds: 2 means up to five calls, and 0 one. Calls without a reply, as in an outage
-            or after a rate limit, are repeated for `CallLimits.max_outage` seconds.
-        limits: The limits on concurrent calls and on the time of each.
+        max_retries: `CallLimits.max_retries` under the name that it has in the `rubric` package.
+        limits: The limits on calls: how many at the same time, the time of each, and how often one is repeated.
+        text_limits: The limits on the texts that judges read.
 
     Raises:
         ValueError: A setting is missing, unknown, or out of range; raised before any request.
         TypeError: `judge` is nothing that can judge.
     """
 
-    # Whether it judges a response in the parts of `CallLimits.chunk_size`.
+    # Whether it judges a response in the parts of `TextLimits.chunk_size`.
     judges_chunks = False
 
     def __init__(
@@ -187,28 +187,26 @@ class Grader(ABC):
         normalize: bool = True,
         length_penalty: LengthPenalty | None = None,
         cannot_assess: CannotAssess = "skip",
-        partial_credit: float = 0.5,
         on_failure: OnFailure = "raise",
         default_fallback_verdicts: DefaultFallbackVerdicts | None = None,
         options: OptionDisplay = DEFAULT_OPTIONS,
-        max_retries: int = 2,
+        max_retries: int | None = None,
         limits: CallLimits = DEFAULT_LIMITS,
+        text_limits: TextLimits = DEFAULT_TEXT_LIMITS,
     ):
         if default_fallback_verdicts is not None:
             if on_failure != "raise":
                 raise ValueError("`default_fallback_verdicts` and `on_failure` are two names of one thing: pass one")
             on_failure = default_fallback_verdicts
-        if not self.judges_chunks:
-            refuse_chunks(type(self).__name__, limits)
-        validate_abstention_policy(cannot_assess, partial_credit)
+        validate_abstention_policy(cannot_assess)
         validate_failure_policy(on_failure)
-        self.policies = ScoringPolicies(
-            normalize, cannot_assess, partial_credit, on_failure, voting.strategies, options.may_abstain
-        )
+        self.policies = ScoringPolicies(normalize, cannot_assess, on_failure, voting.strategies, options.may_abstain)
         self.voting, self.options, self.length_penalty = voting, options, length_penalty
-        self.call_limiter = CallLimiter(max_retries, limits)
+        self.text_limits = text_limits
+        limits = with_retries(limits, max_retries)
+        self.call_limiter = CallLimiter(limits)
         self.warm_up: WarmUp | None = None
-        self.rounds_left = _MAX_ROUNDS - 1 if max_retries else 0
+        self.rounds_left = _MAX_ROUNDS - 1 if limits.max_retries else 0
         # The answers of the earlier rounds, and the judges whose answers in this round include them.
         self._earlier: list[Any] | None = None
         self._continued: set[int] = set()
@@ -226,6 +224,20 @@ class Grader(ABC):
         )
         all_judges = [as_judge(member, system_prompt) for member in members]
         self.panel = make_panel(all_judges, voting.weights, self.call_limiter)
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        """Check that this strategy can use its judges and settings; the constructor of `Grader` calls it at its end.
+
+        Raises:
+            ValueError: A setting has no effect on this strategy, or a wrong one.
+            TypeError: A judge cannot answer the requests of this strategy.
+        """
+        if self.text_limits.chunk_size is not None and not self.judges_chunks:
+            raise ValueError(
+                f"`TextLimits.chunk_size` has no effect on {type(self).__name__}, which would judge long responses "
+                "whole: use PerCriterionGrader"
+            )
 
     async def generate(self, system_prompt: str, user_prompt: str) -> str:
         """Send one prompt to `generate_fn`; override it to change how."""
@@ -350,14 +362,13 @@ class Grader(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Return those constructor arguments, as JSON, that questions and scores depend on; a subclass adds its own."""
-        limits = self.call_limiter.limits.on_texts
+        text_limits = self.text_limits.model_dump(exclude_none=True)
         return {
-            **({"limits": limits} if limits else {}),
+            **({"text_limits": text_limits} if text_limits else {}),
             "voting": self.voting.model_dump(mode="json"),
             "options": self.options.model_dump(mode="json"),
             "normalize": self.policies.normalize,
             "cannot_assess": self.policies.cannot_assess,
-            "partial_credit": self.policies.partial_credit,
         }
 
     async def _grade_in_rounds(
@@ -369,14 +380,18 @@ class Grader(ABC):
         """
         self.check_rubric(rubric)
         submission = as_submission(to_grade, query, reference)
+        if self.call_limiter.streak is not None:
+            self.call_limiter.streak.check()
         answers = await self.judge(rubric, submission)
         report = await self._report(rubric, submission, answers)
         grader = self
-        while report.failed_count and grader.rounds_left and _may_succeed_later(report):
+        while report.failed_count and grader.rounds_left and _may_succeed_later(report, answers):
             grader = grader._for_later_round(answers, report)
             answers = await grader.judge(rubric, submission)
             report = _best_of(report, await grader._report(rubric, submission, answers), bool(grader._continued))
-        report = report_omissions(report, rubric, submission, self.call_limiter.limits)
+        failures = judge_failures(answers)
+        self.call_limiter.record_submission(failures, is_graded=not failures and _asks_judges(answers))
+        report = report_omissions(report, rubric, submission, self.text_limits)
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
         if self.length_penalty is not None:
@@ -387,13 +402,13 @@ class Grader(ABC):
 
     def may_repeat(self, failure: JudgeFailure) -> bool:
         """Return whether a later round of this grade requests a judgment again that failed in this way."""
-        return self.rounds_left > 0 and failure.kind in _LOST and FILTERED not in failure.message
+        return self.rounds_left > 0 and failure.kind in _LOST and failure.repeats is None
 
     def _for_later_round(self, answers: Sequence[Any], report: EvaluationReport) -> Self:
         """Copy this grader for a round that makes one attempt at each judgment that `answers` lack."""
         grader = copy.copy(self)
         # After an outage of `max_outage` seconds, there is no second one to wait for.
-        outage = 0.0 if "transport" in failure_kinds(report) else self.call_limiter.limits.max_outage
+        outage = 0.0 if "transport" in failure_kinds(report) else self.call_limiter.limits.outage_seconds
         grader.call_limiter = self.call_limiter.for_later_round(outage)
         grader.rounds_left = self.rounds_left - 1
         grader._continued = set()
@@ -576,7 +591,7 @@ class CriterionGrader(Grader):
         if options and self.options.shuffle:
             options = shuffle_options(options, self.options.seed, submission.response, index, member.name)
         is_part = len(batch or (index,)) < len(rubric.criteria)
-        shown = shown_to_judges(submission, self.call_limiter.limits)
+        shown = shown_to_judges(submission, self.text_limits)
         return Question(
             shown,
             criterion,
@@ -640,10 +655,26 @@ _LOST: tuple[FailureKind, ...] = ("transport", "parse")
 """The kinds of failures after which a later round requests the judgment again."""
 
 
-def _may_succeed_later(report: EvaluationReport) -> bool:
-    messages = [message for message in failure_messages(report) if not message.startswith("cancelled: ")]
-    if all(FILTERED in message for message in messages):
-        return False  # the filter decides about the text, which stays the same
+def judge_failures(answers: Sequence[Any]) -> list[JudgeFailure]:
+    """Return the failures among the answers of a panel, without those that were cancelled because of another."""
+    outcomes: list[object] = []
+    for judge_answer in answers:
+        if isinstance(judge_answer, JudgeAnswers):
+            outcomes += judge_answer.outcomes.values()
+        else:
+            outcomes.append(getattr(judge_answer, "failure", None))
+    return [outcome for outcome in outcomes if isinstance(outcome, JudgeFailure) and outcome.kind != "cancelled"]
+
+
+def _asks_judges(answers: Sequence[Any]) -> bool:
+    """Whether a judge was asked at all: checks alone say nothing about the judge."""
+    return any(not isinstance(judge_answer, JudgeAnswers) or judge_answer.outcomes for judge_answer in answers)
+
+
+def _may_succeed_later(report: EvaluationReport, answers: Sequence[Any]) -> bool:
+    failures = judge_failures(answers)
+    if failures and all(failure.repeats is not None for failure in failures):
+        return False  # a filter or a refusal is about the text, which stays the same
     kinds = failure_kinds(report)
     return bool(kinds) and kinds <= set(_LOST)
 
@@ -662,6 +693,6 @@ def _no_answers(member: PanelMember) -> JudgeAnswers:
 
 def _is_lost(outcome: Outcome) -> bool:
     """Whether a later round requests a judgment again."""
-    if not isinstance(outcome, JudgeFailure) or FILTERED in outcome.message:
+    if not isinstance(outcome, JudgeFailure) or outcome.repeats is not None:
         return False
     return outcome.kind in (*_LOST, "cancelled")

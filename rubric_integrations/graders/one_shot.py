@@ -7,9 +7,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rubric_integrations.graders.grader import DEFAULT_LIMITS, DEFAULT_OPTIONS, DEFAULT_VOTING, CriterionGrader
+from rubric_integrations.graders.grader import (
+    DEFAULT_LIMITS,
+    DEFAULT_OPTIONS,
+    DEFAULT_TEXT_LIMITS,
+    DEFAULT_VOTING,
+    CriterionGrader,
+)
 from rubric_integrations.graders.panel import PanelMember
-from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
+from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import judges_inside, needs_confidence_in_batches
 from rubric_integrations.judges.protocol import BatchJudge, Question, Request, answer
 from rubric_integrations.rubric.rubric import Rubric
@@ -34,26 +40,9 @@ class PerCriterionOneShotGrader(CriterionGrader):
     Every criterion must get exactly one valid answer. Those that do not (a missing, repeated or unreadable answer) are
     requested again in one further call. What still has no answer then is a failure of that criterion, never UNMET.
 
+    The other arguments are those of `Grader`.
+
     Args:
-        judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is
-            no default: inside DSPy, a judge that is not named would use the student's own model.
-        generate_fn: An async function `(system_prompt, user_prompt) -> reply` in place of `judge`, under the name that
-            it has in the `rubric` package.
-        judges: A panel of judges in place of `judge`.
-        voting: How a panel votes.
-        system_prompt: Instructions in place of the built-in ones; goes with a model, not with a `Judge`.
-        normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
-        length_penalty: What long responses lose; in points where `normalize` is False. By default nothing.
-        cannot_assess: How an abstention is scored: `skip`, `zero`, `partial` or `fail`.
-        partial_credit: The share in [0, 1] of a positive weight that `cannot_assess="partial"` gives.
-        on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`), as
-            the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
-        default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
-        options: How judges see the options of multi-choice criteria.
-        max_retries: Retries after an unreadable reply, at least 0. A judgment that is still lost is requested once more
-            in each of two further rounds: 2 means up to five calls, and 0 one. Calls without a reply, as in an outage
-            or after a rate limit, are repeated for `CallLimits.max_outage` seconds.
-        limits: The limits on concurrent calls and on the time of each.
         max_criteria_per_call: The most criteria in one call, at least 1; a longer rubric is split into several calls.
 
     Raises:
@@ -82,12 +71,12 @@ class PerCriterionOneShotGrader(CriterionGrader):
         normalize: bool = True,
         length_penalty: LengthPenalty | None = None,
         cannot_assess: CannotAssess = "skip",
-        partial_credit: float = 0.5,
         on_failure: OnFailure = "raise",
         default_fallback_verdicts: DefaultFallbackVerdicts | None = None,
         options: OptionDisplay = DEFAULT_OPTIONS,
-        max_retries: int = 2,
+        max_retries: int | None = None,
         limits: CallLimits = DEFAULT_LIMITS,
+        text_limits: TextLimits = DEFAULT_TEXT_LIMITS,
         max_criteria_per_call: int | None = None,
     ):
         super().__init__(
@@ -99,16 +88,26 @@ class PerCriterionOneShotGrader(CriterionGrader):
             normalize=normalize,
             length_penalty=length_penalty,
             cannot_assess=cannot_assess,
-            partial_credit=partial_credit,
             on_failure=on_failure,
             default_fallback_verdicts=default_fallback_verdicts,
             options=options,
             max_retries=max_retries,
             limits=limits,
+            text_limits=text_limits,
         )
         if max_criteria_per_call is not None and max_criteria_per_call < 1:
             raise ValueError(f"`max_criteria_per_call` must be at least 1, got {max_criteria_per_call!r}")
         self.max_criteria_per_call = max_criteria_per_call
+
+    def check_settings(self) -> None:
+        """Check that each judge answers several criteria in one call, and shows no examples about single ones.
+
+        Raises:
+            ValueError: A judge has examples, or states no confidence on which a cascade depends; or a setting has no
+                effect.
+            TypeError: A judge answers one criterion at a time.
+        """
+        super().check_settings()
         for inner in (inner for member in self.panel for inner in judges_inside(member.judge)):
             if not isinstance(inner, BatchJudge):
                 raise TypeError(
@@ -184,7 +183,8 @@ class PerCriterionOneShotGrader(CriterionGrader):
         result, lost = await limiter.outcome(partial(answer, member.judge, request))
         if isinstance(result, JudgeFailure):
             # Each criterion fails for the same reason; what the attempts cost is counted once.
-            return {index: JudgeFailure(result.kind, result.message) for index in questions}, result.spend
+            failure = JudgeFailure(result.kind, result.message, about_text=result.about_text, repeats=result.repeats)
+            return dict.fromkeys(questions, failure), result.spend
         faults = {number: JudgeFailure("parse", fault, retryable=True) for number, fault in result.faults.items()}
         return {number - 1: outcome for number, outcome in {**result.answers, **faults}.items()}, result.spend + lost
 

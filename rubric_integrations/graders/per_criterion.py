@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from rubric_integrations.graders.grader import (
     DEFAULT_LIMITS,
     DEFAULT_OPTIONS,
+    DEFAULT_TEXT_LIMITS,
     DEFAULT_VOTING,
     CriterionGrader,
     is_computed,
 )
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.scheduler import AttemptResult, with_spend
-from rubric_integrations.graders.settings import CallLimits, OptionDisplay, Voting
+from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.prompts.signatures import PART_NOTE
 from rubric_integrations.judges.protocol import Question, Request, answer
 from rubric_integrations.rubric.criterion import Criterion, condition_indices, questions
@@ -141,7 +142,7 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
     if failures and "MET" not in verdicts:
         number, failure = next(iter(failures.items()))
         message = f"part {number} of {len(outcomes)}: {failure.message}"
-        raise JudgeFailure(failure.kind, message, about_text=failure.about_text, spend=spend)
+        raise JudgeFailure(failure.kind, message, about_text=failure.about_text, repeats=failure.repeats, spend=spend)
     verdict = next(verdict for verdict in _DECISIVE_FIRST if verdict in verdicts)
     deciding = {number: judgment for number, judgment in judgments.items() if judgment.verdict == verdict}
     return Judgment(
@@ -164,26 +165,9 @@ class PerCriterionGrader(CriterionGrader):
     criteria share, before theirs; a criterion that does not apply costs no call of its own. Under `on_failure="raise"`,
     the first criterion that a single judge finally fails at cancels the calls under way.
 
+    The other arguments are those of `Grader`.
+
     Args:
-        judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is
-            no default: inside DSPy, a judge that is not named would use the student's own model.
-        generate_fn: An async function `(system_prompt, user_prompt) -> reply` in place of `judge`, under the name that
-            it has in the `rubric` package.
-        judges: A panel of judges in place of `judge`.
-        voting: How a panel votes.
-        system_prompt: Instructions in place of the built-in ones; goes with a model, not with a `Judge`.
-        normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
-        length_penalty: What long responses lose; in points where `normalize` is False. By default nothing.
-        cannot_assess: How an abstention is scored: `skip`, `zero`, `partial` or `fail`.
-        partial_credit: The share in [0, 1] of a positive weight that `cannot_assess="partial"` gives.
-        on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`), as
-            the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
-        default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
-        options: How judges see the options of multi-choice criteria.
-        max_retries: Retries after an unreadable reply, at least 0. A judgment that is still lost is requested once more
-            in each of two further rounds: 2 means up to five calls, and 0 one. Calls without a reply, as in an outage
-            or after a rate limit, are repeated for `CallLimits.max_outage` seconds.
-        limits: The limits on concurrent calls and on the time of each.
         stop_when_decided: Whether to ask about one criterion after another, and to stop once no further answer can
             change `passed`: checks first, then required criteria, then the heaviest. A number in [0, 1] continues until
             it is also certain on which side of it the score is. The report then lists `not_asked`, and has a
@@ -213,12 +197,12 @@ class PerCriterionGrader(CriterionGrader):
         normalize: bool = True,
         length_penalty: LengthPenalty | None = None,
         cannot_assess: CannotAssess = "skip",
-        partial_credit: float = 0.5,
         on_failure: OnFailure = "raise",
         default_fallback_verdicts: DefaultFallbackVerdicts | None = None,
         options: OptionDisplay = DEFAULT_OPTIONS,
-        max_retries: int = 2,
+        max_retries: int | None = None,
         limits: CallLimits = DEFAULT_LIMITS,
+        text_limits: TextLimits = DEFAULT_TEXT_LIMITS,
         stop_when_decided: bool | float = False,
     ):
         super().__init__(
@@ -230,12 +214,12 @@ class PerCriterionGrader(CriterionGrader):
             normalize=normalize,
             length_penalty=length_penalty,
             cannot_assess=cannot_assess,
-            partial_credit=partial_credit,
             on_failure=on_failure,
             default_fallback_verdicts=default_fallback_verdicts,
             options=options,
             max_retries=max_retries,
             limits=limits,
+            text_limits=text_limits,
         )
         if not 0 <= stop_when_decided <= 1:
             raise ValueError(f"`stop_when_decided` must be True, False or a score in [0, 1], got {stop_when_decided!r}")
@@ -317,8 +301,8 @@ class PerCriterionGrader(CriterionGrader):
         return JudgeAnswers(outcomes, member.name, member.weight)
 
     def _outcome(self, member: PanelMember, question: Question) -> Coroutine[Any, Any, AttemptResult[Judgment]]:
-        """Ask one question; if `CallLimits.chunk_size` splits the response, about each part in a call of its own."""
-        chunk_size, limiter = self.call_limiter.limits.chunk_size, self.call_limiter
+        """Ask one question; if `TextLimits.chunk_size` splits the response, about each part in a call of its own."""
+        chunk_size, limiter = self.text_limits.chunk_size, self.call_limiter
         parts = [question] if chunk_size is None else split_question(question, chunk_size)
         calls: list[Coroutine[Any, Any, AttemptResult[Judgment]]] = []
         for part in parts:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from rubric_integrations.graders.endpoint import LONGEST_WAIT, AdaptiveConcurrency, Endpoint
+from rubric_integrations.graders.endpoint import LONGEST_WAIT, AdaptiveConcurrency, Endpoint, FailureStreak
 from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.credentials import is_credential, redactor
@@ -50,34 +50,27 @@ _Concurrency = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, AdaptiveCo
 class CallLimiter:
     """Limits and retries the calls of one grader.
 
-    `call` retries: an attempt that failed is repeated up to `max_retries` times. If no reply arrived (an outage, a rate
-    limit, a timeout), it is repeated beyond that for `limits.max_outage` seconds. The wait between attempts doubles
-    from half a second to 20, or is what the server requests.
+    `call` retries: an attempt that failed is repeated up to `limits.max_retries` times. If no reply arrived (an outage,
+    a rate limit, a timeout), it is repeated beyond that for `limits.max_outage` seconds. The wait between attempts
+    doubles from half a second to 20, or is what the server requests.
 
     A single call waits in `LimitedJudge`, which uses the other attributes. A copy, and one from a pickle, has the same
     limits and knows of no calls.
 
     Args:
-        max_retries: Retries after a failed attempt, at least 0. With 0 no call is repeated, whatever failed.
-        limits: Concurrency, timeout and outage.
+        limits: Concurrency, retries, timeout and outage. With no retries, no call is repeated, whatever failed.
         in_run: Whether the calls belong to one run, which a judge that cannot be used ends.
         spend_limit: Counts and limits the calls of a run; None for no limit.
 
     Attributes:
         endpoints: The state of the model behind each judge that uses this limiter.
-
-    Raises:
-        ValueError: `max_retries` is negative.
+        streak: The submissions of a run that have failed in a row; None outside of a run.
     """
 
-    def __init__(
-        self, max_retries: int, limits: CallLimits, *, in_run: bool = False, spend_limit: SpendLimit | None = None
-    ):
-        if isinstance(max_retries, bool) or max_retries < 0:
-            raise ValueError(f"`max_retries` must be at least 0, got {max_retries!r}")
-        self.max_retries, self.limits = max_retries, limits
-        self.retries = Retries(max_retries, limits.max_outage if max_retries else 0.0)
-        self._in_run, self.spend_limit = in_run, spend_limit
+    def __init__(self, limits: CallLimits, *, in_run: bool = False, spend_limit: SpendLimit | None = None):
+        self.limits, self.spend_limit = limits, spend_limit
+        self.retries = Retries(limits.max_retries, limits.outage_seconds if limits.max_retries else 0.0)
+        self.streak = FailureStreak() if in_run else None
         self.endpoints: list[Endpoint] = []
         self._forget_loops()
 
@@ -112,9 +105,19 @@ class CallLimiter:
         changes = {"max_concurrency": max_concurrency, "max_outage": max_outage}
         changed = {name: value for name, value in changes.items() if value is not None}
         limits = CallLimits.model_validate({**self.limits.model_dump(), **changed})
-        limiter = CallLimiter(self.max_retries, limits, in_run=may_end, spend_limit=spend_limit)
+        limiter = CallLimiter(limits, in_run=may_end, spend_limit=spend_limit)
         limiter._concurrency = self._concurrency
         return limiter
+
+    def record_submission(self, failures: Sequence[JudgeFailure], *, is_graded: bool) -> None:
+        """Count a submission that was graded or failed, towards the end of the run; outside of a run, do nothing.
+
+        Args:
+            failures: The failures of its judges.
+            is_graded: Whether the judges have answered every question.
+        """
+        if self.streak is not None:
+            self.streak.record(failures, is_graded=is_graded)
 
     def new_endpoint(self, earlier: Endpoint | None = None) -> Endpoint:
         """Return the state of another judge's model.
@@ -122,7 +125,7 @@ class CallLimiter:
         Args:
             earlier: The state before this run; None if there is none.
         """
-        endpoint = Endpoint(self.limits.max_outage, in_run=self._in_run, earlier=earlier)
+        endpoint = Endpoint(self.limits.outage_seconds, self.limits.connect_seconds, self.streak, earlier=earlier)
         self.endpoints.append(endpoint)
         return endpoint
 
@@ -136,6 +139,8 @@ class CallLimiter:
         """Forget what was learnt about the judges' models."""
         for endpoint in self.endpoints:
             endpoint.reset()
+        if self.streak is not None:
+            self.streak.reset()
 
     @property
     def concurrency(self) -> AdaptiveConcurrency:
@@ -212,6 +217,9 @@ def with_spend(outcome: AnyOutcome, spend: Spend) -> AnyOutcome:
 
 
 def _is_exhausted(failures: Sequence[JudgeFailure], started_at: float, retries: Retries) -> bool:
+    most = failures[-1].repeats
+    if most is not None and sum(failure.repeats is not None for failure in failures) > most:
+        return True
     # Replies that cannot be read are counted. Lost ones are repeated for a time, and at least as often.
     if failures[-1].kind == "transport":
         return len(failures) > retries.unreadable and time.monotonic() - started_at >= retries.outage
@@ -299,6 +307,8 @@ class LimitedJudge(RequestWrapper):
         endpoint, limiter = self._endpoint, self._limiter
         concurrency, limit, timeout = limiter.concurrency, limiter.spend_limit, limiter.limits.timeout
         highest_cost = None if limit is None or limit.max_cost is None else self._highest_cost(request)
+        if not endpoint.has_replied:
+            await endpoint.await_turn(request.submission)
         async with concurrency:
             is_single = endpoint.try_admit()
             if is_single is None:
@@ -331,13 +341,12 @@ class LimitedJudge(RequestWrapper):
                         # Also if the call is cancelled: it was sent.
                         spend = UNKNOWN_CALL if outcome is None else outcome.spend
                         limit.end(spend, reserved, not (outcome is None or isinstance(outcome, JudgeFailure)))
-                endpoint.record(outcome)
+                endpoint.record(outcome, request.submission)
             finally:
                 if is_single:
                     endpoint.leave()
             if isinstance(outcome, JudgeFailure):
-                if outcome.rate_limited:
-                    concurrency.on_rate_limit(sent_at, min(LONGEST_WAIT, outcome.retry_after or 0.0))
+                concurrency.on_failure(outcome, sent_at)
                 raise outcome
             concurrency.on_success()
             return outcome

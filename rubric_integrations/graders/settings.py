@@ -1,4 +1,4 @@
-"""Settings of graders as records: how a panel votes, the limits on calls, and how options and long texts are shown."""
+"""Settings of graders as records: how a panel votes, the limits on calls and on texts, and how options are shown."""
 
 from __future__ import annotations
 
@@ -53,34 +53,53 @@ class CallLimits(Record):
     Attributes:
         max_concurrency: The most calls at the same time in each event loop, over all grades of the grader; at least 1.
             Default 64. A rate limit halves it for a while.
+        max_retries: Retries after an unreadable reply, at least 0. Default 2. A judgment that is still lost is
+            requested once more in each of two further rounds: 2 means up to five calls, and 0 one.
         timeout: Seconds for one attempt, above 0. Default 120.
         max_outage: Seconds for which a judgment is requested again and again while no reply arrives (the server is
-            down, limits the rate, or is too slow), at least 0; beyond `max_retries`, unless that is 0. Default 300.
+            down, limits the rate, or is too slow), at least 0; beyond `max_retries`, unless that is 0. By default 300,
+            and 7 for a server that has never replied and cannot be reached, whose URL may be wrong.
+
+    Example:
+        >>> CallLimits(max_retries=5).timeout
+        120.0
+    """
+
+    max_concurrency: int = Field(default=64, ge=1, strict=True)
+    max_retries: int = Field(default=2, ge=0, strict=True)
+    timeout: float = Field(default=120.0, gt=0.0, allow_inf_nan=False)
+    max_outage: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+
+    @property
+    def outage_seconds(self) -> float:
+        """Seconds to wait for a server that does not reply any more."""
+        return 300.0 if self.max_outage is None else self.max_outage
+
+    @property
+    def connect_seconds(self) -> float:
+        """Seconds to wait for a server that has never replied and cannot be reached."""
+        return 7.0 if self.max_outage is None else self.max_outage
+
+
+class TextLimits(Record):
+    """The limits on the texts that judges read.
+
+    Attributes:
         step_limit: The most characters of a tool's result in a trajectory that judges are shown, at least 1. Of a
             longer one they are shown the beginning and the end, and how many characters are omitted; the report has
             the sum as `omitted_characters`. Checks in code read all of it. None (the default): nothing is cut.
-
         chunk_size: The most characters of a response that judges are shown in one call, at least 1,000. A longer one is
             split into parts, between paragraphs or between the steps of a trajectory, and a binary criterion is judged
             on each: it is MET if any part is MET, and UNMET if all parts are. Criteria with options or a scale are
             judged on the whole. For `PerCriterionGrader` alone. None (the default): nothing is split.
 
     Example:
-        >>> CallLimits(step_limit=2_000).timeout
-        120.0
+        >>> TextLimits(step_limit=2_000)
+        TextLimits(step_limit=2000, chunk_size=None)
     """
 
-    max_concurrency: int = Field(default=64, ge=1, strict=True)
-    timeout: float = Field(default=120.0, gt=0.0, allow_inf_nan=False)
-    max_outage: float = Field(default=300.0, ge=0.0, allow_inf_nan=False)
     step_limit: int | None = Field(default=None, ge=1, strict=True)
-
     chunk_size: int | None = Field(default=None, ge=1_000, strict=True)
-
-    @property
-    def on_texts(self) -> dict[str, int]:
-        """Those limits that questions depend on, as JSON; empty if none is set."""
-        return self.model_dump(include={"step_limit", "chunk_size"}, exclude_none=True)
 
 
 class OptionDisplay(Record):
@@ -97,26 +116,26 @@ class OptionDisplay(Record):
     may_abstain: bool = True
 
 
-def shown_to_judges(submission: Submission, limits: CallLimits) -> Submission:
+def with_retries(limits: CallLimits, max_retries: int | None) -> CallLimits:
+    """Return limits with the `max_retries` of programs for the `rubric` package; None leaves the limits as they are.
+
+    Raises:
+        ValueError: The limits have a `max_retries` already, or the number is negative.
+    """
+    if max_retries is None:
+        return limits
+    if "max_retries" in limits.model_fields_set:
+        raise ValueError("`max_retries` and `limits.max_retries` are two names of one setting: pass one")
+    return CallLimits.model_validate({**limits.model_dump(exclude_unset=True), "max_retries": max_retries})
+
+
+def shown_to_judges(submission: Submission, limits: TextLimits) -> Submission:
     """Return what judges read of a submission: all of it, or the one with shorter tool results."""
     return submission if limits.step_limit is None else submission.shortened(limits.step_limit)
 
 
-def refuse_chunks(grader: str, limits: CallLimits) -> None:
-    """Refuse `chunk_size` for a grader that does not judge the parts of a response.
-
-    Raises:
-        ValueError: `chunk_size` is set.
-    """
-    if limits.chunk_size is not None:
-        raise ValueError(
-            f"`CallLimits.chunk_size` has no effect on {grader}, which would judge long responses whole: use "
-            "PerCriterionGrader"
-        )
-
-
 def report_omissions(
-    report: EvaluationReport, rubric: Rubric, submission: Submission, limits: CallLimits
+    report: EvaluationReport, rubric: Rubric, submission: Submission, limits: TextLimits
 ) -> EvaluationReport:
     """Add to a report how many characters of the trajectory its judges were not shown."""
     judged = [criterion for criterion in rubric.criteria if criterion.check is None]

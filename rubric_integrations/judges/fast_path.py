@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.metadata import version
+from json.encoder import encode_basestring
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -126,11 +127,18 @@ def _content_slot(number: int) -> str:
     return f"content_{number}"
 
 
-@cache_by_text
-def _encode(text: str) -> bytes:
-    from rubric_integrations.judges.http import encode_json_text
+def encode_json_text(text: str) -> bytes:
+    """Encode a text as DSPy writes it between the quotation marks of a JSON string."""
+    quoted = encode_basestring(text)[1:-1]
+    try:
+        return quoted.encode()
+    except UnicodeEncodeError:
+        from dspy._vendor.lm15.providers.common import json_dumps
 
-    return encode_json_text(text)
+        return json_dumps(text)[1:-1]  # which says what is wrong with the text
+
+
+_encode = cache_by_text(encode_json_text)
 
 
 # The releases of DSPy that CI tests. Others use the fast path, too, if they send and read the same.
@@ -163,9 +171,7 @@ class PromptTemplate:
         Raises:
             dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
         """
-        from rubric_integrations.judges.http import send
-
-        return send(self._request, self.body(inputs), self._lm)
+        return self._request.send(self.body(inputs), self._lm)
 
     def request(self, inputs: Mapping[str, Any]) -> JudgeRequest:
         """Return the request with these texts and files, for somebody else to send it."""
@@ -178,9 +184,9 @@ class PromptTemplate:
         Raises:
             dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
         """
-        from rubric_integrations.judges.http import HttpReply, read
+        from rubric_integrations.judges.http import HttpReply
 
-        return read(self._request, HttpReply(status, "", {}, body), self._lm)
+        return self._request.read(HttpReply(status, "", {}, body), self._lm)
 
 
 class TemplateCache:

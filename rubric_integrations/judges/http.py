@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
-from json.encoder import encode_basestring
 from operator import mul
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -30,7 +29,6 @@ import dspy
 from dspy import lm15
 from dspy._vendor.lm15.providers.anthropic import AnthropicLM
 from dspy._vendor.lm15.providers.base import HttpResponse
-from dspy._vendor.lm15.providers.common import json_dumps
 from dspy._vendor.lm15.providers.openai_chat import OpenAIChatLM
 from dspy.clients.call_result import CallResult
 from dspy.clients.costs import estimate_cost
@@ -414,6 +412,38 @@ class CapturedRequest(NamedTuple):
         """The protocol of the body."""
         return "openai" if self.reader.is_openai else "anthropic"
 
+    async def send(self, body: bytes, lm: dspy.LM) -> Completion:
+        """Send the request once, with another body, and read the whole response. Redirects are not followed.
+
+        Raises:
+            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises. A response of more than 10 MB is a
+                lost one.
+        """
+        endpoint, loop = self.endpoint, asyncio.get_running_loop()
+        try:
+            pool = _pools.get(loop) or await _open_pool(loop)
+            if (turn := pool.turns.take()) is not None:
+                await turn
+            async with pool.session.post(
+                endpoint.url, data=body, headers=endpoint.headers, timeout=endpoint.timeout, allow_redirects=False
+            ) as response:
+                content = await _read_body(response)
+                reply = HttpReply(response.status, response.reason or "", response.headers, content)
+            return await self.reader.read(reply)
+        except Exception as error:
+            raise _as_dspy_error(error, self, lm) from error
+
+    async def read(self, reply: HttpReply, lm: dspy.LM) -> Completion:
+        """Read the response to the request.
+
+        Raises:
+            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
+        """
+        try:
+            return await self.reader.read(reply)
+        except Exception as error:
+            raise _as_dspy_error(error, self, lm) from error
+
 
 async def capture_request(
     predict: dspy.Predict,
@@ -562,49 +592,6 @@ class _SpecimenResponse:
 
     async def read(self) -> bytes:
         return self._body
-
-
-def encode_json_text(text: str) -> bytes:
-    """Encode a text as DSPy writes it between the quotation marks of a JSON string."""
-    quoted = encode_basestring(text)[1:-1]
-    try:
-        return quoted.encode()
-    except UnicodeEncodeError:
-        return json_dumps(text)[1:-1]  # which says what is wrong with the text
-
-
-async def send(request: CapturedRequest, body: bytes, lm: dspy.LM) -> Completion:
-    """Send a request once, with another body, and read the whole response. Redirects are not followed.
-
-    Raises:
-        dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises. A response of more than 10 MB is a lost
-            one.
-    """
-    endpoint, loop = request.endpoint, asyncio.get_running_loop()
-    try:
-        pool = _pools.get(loop) or await _open_pool(loop)
-        if (turn := pool.turns.take()) is not None:
-            await turn
-        async with pool.session.post(
-            endpoint.url, data=body, headers=endpoint.headers, timeout=endpoint.timeout, allow_redirects=False
-        ) as response:
-            content = await _read_body(response)
-            reply = HttpReply(response.status, response.reason or "", response.headers, content)
-        return await request.reader.read(reply)
-    except Exception as error:
-        raise _as_dspy_error(error, request, lm) from error
-
-
-async def read(request: CapturedRequest, reply: HttpReply, lm: dspy.LM) -> Completion:
-    """Read the response to a request.
-
-    Raises:
-        dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
-    """
-    try:
-        return await request.reader.read(reply)
-    except Exception as error:
-        raise _as_dspy_error(error, request, lm) from error
 
 
 def _as_dspy_error(error: Exception, request: CapturedRequest, lm: dspy.LM) -> Exception:

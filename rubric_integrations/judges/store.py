@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar, Token
 from hashlib import sha256
 from typing import Any, Protocol, cast
@@ -74,9 +75,10 @@ _lease_of_call: ContextVar[Lease | None] = ContextVar("_lease_of_call", default=
 
 
 def _reset_lease(token: Token[Lease | None]) -> None:
-    # The garbage collector ends an abandoned call in another context.
-    with suppress(ValueError):
+    try:
         _lease_of_call.reset(token)
+    except ValueError:
+        return  # the garbage collector ends an abandoned call in another context
 
 
 def check_lease() -> None:
@@ -89,6 +91,22 @@ def check_lease() -> None:
     if lease is not None and not lease.is_held():
         message = "the process was suspended before the request was sent, and others may have the answer meanwhile"
         raise LeaseExpired("transport", message, retryable=True)
+
+
+_fingerprints: dict[tuple[asyncio.AbstractEventLoop, StoredJudge], str | None] = {}
+
+
+def _fingerprint_of_tick(judge: StoredJudge) -> str | None:
+    """Return the fingerprint of a judge, computed once for all questions of one event-loop tick.
+
+    It compares the whole state of the judge with the last one, and all questions about a submission start in one tick.
+    A judge may be changed between two grades: a grade takes more than one tick, because it waits for its tasks.
+    """
+    key = asyncio.get_running_loop(), judge
+    if key not in _fingerprints:
+        _fingerprints[key] = judge.fingerprint()
+        key[0].call_soon(_fingerprints.pop, key)
+    return _fingerprints[key]
 
 
 class JudgmentStore(Protocol):
@@ -216,7 +234,7 @@ class StoredJudge(RequestWrapper):
         trajectory = shown_trajectory(submission, criteria)
         # A judge to whom the response is the trajectory is requested to cite steps, too.
         steps = trajectory.text() if trajectory else "response" if has_numbered_steps(submission, criteria) else None
-        judge = (PROMPT_VERSION, self.fingerprint(), self._number, form)
+        judge = (PROMPT_VERSION, _fingerprint_of_tick(self), self._number, form)
         digest = _shared_digest(judge, *texts, guidelines, steps, *submission.context).copy()
         if submission.attachments:
             # Of a URL the bytes are not known: if they change, the stored judgment is about the earlier ones.

@@ -6,8 +6,8 @@
 - LangChain: `RubricRunnable` for chains, `RubricMiddleware` for agents, `RubricStringEvaluator` and
   `RubricPairwiseStringEvaluator` for `langchain_classic.evaluation`.
 
-Importing this package imports neither DSPy nor LangChain: each name is imported when it is first used. To add an
-adapter, write one module here and add its public names to `_MODULES` and `__all__`.
+Importing this package imports neither DSPy nor LangChain: each name is imported when it is first used. To add
+another, write one module here and add its public names to `_MODULES` and `__all__`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
     "offline_client",
 ]
 
-# langchain-core is a dependency of this project; these two packages are not, since only some adapters need them.
+# langchain-core is a dependency of this project; these two packages are not, since only some modules need them.
 __getattr__ = lazy_names(
     __name__, _MODULES, extras={"langchain": "langchain", "langchain_classic": "langchain-classic"}
 )

@@ -277,7 +277,6 @@ async def probe(
     judge: JudgeLike,
     attacks: Sequence[Attack] = ATTACKS,
     *,
-    max_retries: int = 2,
     limits: CallLimits = DEFAULT_LIMITS,
     progress: Callable[[int, int], None] | None = None,
 ) -> ProbeReport:
@@ -292,8 +291,7 @@ async def probe(
     Args:
         judge: The judge to probe; anything that a grader accepts as `judge`.
         attacks: The attacks to try.
-        max_retries: Retries after a lost or unreadable reply, at least 0.
-        limits: The limits on concurrent calls and on the time of each.
+        limits: The limits on calls.
         progress: Called after each submission with the number of judged submissions and their total.
 
     Raises:
@@ -306,7 +304,7 @@ async def probe(
         >>> report.structural, report.breaches
         (1, ())
     """
-    grader = PerCriterionGrader(judge, on_failure="abstain", max_retries=max_retries, limits=limits)
+    grader = PerCriterionGrader(judge, on_failure="abstain", limits=limits)
     behavioural = [attack for attack in attacks if attack.kind == "behavioural"]
     done, total = 0, len(TASKS) * (1 + len(behavioural))
 

@@ -582,7 +582,6 @@ class Rubric(Record):
         verdicts: Sequence[str | float],
         normalize: bool = True,
         cannot_assess: CannotAssess = "skip",
-        partial_credit: float = 0.5,
     ) -> float | None:
         """Score known verdicts, such as human labels, with the formula that every grader uses.
 
@@ -590,8 +589,8 @@ class Rubric(Record):
             verdicts: One answer for each criterion, in order: `MET` or `UNMET`, an option's label, or a number on the
                 scale; `CANNOT_ASSESS` for any criterion.
             normalize: Whether to return a score in [0, 1]; otherwise the raw weighted sum.
-            cannot_assess: How an abstention counts: `skip`, `zero`, `partial` or `fail`.
-            partial_credit: The share of a positive weight that an abstention earns under `partial`, in [0, 1].
+            cannot_assess: How an abstention counts: `skip`, `zero`, `partial`, `fail`, or a number in [0, 1], the share
+                of a positive weight that it earns.
 
         Returns:
             The score, or None if nothing that the normalized score divides by was assessed.
@@ -601,7 +600,7 @@ class Rubric(Record):
         """
         from rubric_integrations.scoring.formula import score_verdicts
 
-        return score_verdicts(self, verdicts, normalize, cannot_assess, partial_credit)
+        return score_verdicts(self, verdicts, normalize, cannot_assess)
 
     async def grade(
         self,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         submit_batches,
     )
     from rubric_integrations.runs.files import GradedRow, RunFile, RunFileError, read_run
-    from rubric_integrations.runs.ledger import Ledger, LedgerError, RunLedger, open_ledger
+    from rubric_integrations.runs.ledger import FailureRecord, Ledger, LedgerError, RunLedger, open_ledger
     from rubric_integrations.runs.rescoring import Rescored, rescore
     from rubric_integrations.runs.run import Run, StopRule, grade_many
     from rubric_integrations.runs.summary import Graded, RunSummary
@@ -39,6 +39,7 @@ _MODULES = {
     "BatchError": "batches",
     "BatchLedger": "batches",
     "CollectedBatches": "batches",
+    "FailureRecord": "ledger",
     "Graded": "summary",
     "GradedRow": "files",
     "Ledger": "ledger",
@@ -62,9 +63,10 @@ _MODULES = {
 }
 
 __all__ = [
-    "BatchError", "BatchLedger", "CollectedBatches", "Graded", "GradedRow", "Ledger", "LedgerError", "Rescored", "Run",
-    "RunFile", "RunFileError", "RunLedger", "RunSummary", "StopRule", "SubmittedBatches", "collect_batches",
-    "grade_batches", "grade_many", "open_ledger", "read_run", "rescore", "submit_batches", "write_parquet",
+    "BatchError", "BatchLedger", "CollectedBatches", "FailureRecord", "Graded", "GradedRow", "Ledger", "LedgerError",
+    "Rescored", "Run", "RunFile", "RunFileError", "RunLedger", "RunSummary", "StopRule", "SubmittedBatches",
+    "collect_batches", "grade_batches", "grade_many", "open_ledger", "read_run", "rescore", "submit_batches",
+    "write_parquet",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)

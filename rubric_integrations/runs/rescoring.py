@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
-from rubric_integrations.graders import GRADERS, CallLimits, Grader, OptionDisplay, Voting
+from rubric_integrations.graders import GRADERS, CallLimits, Grader, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import Judge
 from rubric_integrations.judges.store import Lease
@@ -123,12 +123,12 @@ def _grader(configuration: Mapping[str, Any], judges: Sequence[Judge], cannot_as
     settings["voting"] = Voting.model_validate(settings["voting"])
     if "options" in settings:
         settings["options"] = OptionDisplay.model_validate(settings["options"])
-    if "limits" in settings:
-        settings["limits"] = CallLimits.model_validate(settings["limits"])
+    if "text_limits" in settings:
+        settings["text_limits"] = TextLimits.model_validate(settings["text_limits"])
     if cannot_assess is not None:
         settings["cannot_assess"] = cannot_assess
     make_grader: Any = GRADERS[configuration["grader"]]
-    grader: Grader = make_grader(judges=judges, max_retries=0, on_failure="abstain", **settings)
+    grader: Grader = make_grader(judges=judges, limits=CallLimits(max_retries=0), on_failure="abstain", **settings)
     # The order in which a judge saw options depends on its name.
     members = zip(grader.panel, configuration["names"], strict=True)
     grader.panel = tuple(member._replace(name=name) for member, name in members)

@@ -21,7 +21,7 @@ from rubric_integrations.formats.healthbench import labels_of
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.graders import Grader
-from rubric_integrations.graders.endpoint import JudgeUnusable, WarmUp
+from rubric_integrations.graders.endpoint import JudgeUnusable, WarmUp, WrongSetting
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend import SpendLimit
 from rubric_integrations.judges.store import JudgmentStore, StoreError
@@ -486,7 +486,11 @@ class Run:
                 graded = task.result()
             except RunStopped as reason:
                 stopped = self.summary.stopped or str(reason)
-                self._update_summary(stopped=stopped, judge_is_unusable=isinstance(reason, JudgeUnusable))
+                self._update_summary(
+                    stopped=stopped,
+                    judge_is_unusable=isinstance(reason, JudgeUnusable),
+                    has_wrong_setting=isinstance(reason, WrongSetting),
+                )
             else:
                 results.append(graded)
                 self._note_spend(graded)

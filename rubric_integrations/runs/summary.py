@@ -210,7 +210,7 @@ class RunSummary(Record):
         scored: Rows with a score.
         tag_sums: For each tag, the sum of its scores and their number; for the first 1,000 tags of a run.
         omitted_characters: Characters of trajectories that no judge was shown, over all rows (see
-            `CallLimits.step_limit`).
+            `TextLimits.step_limit`).
         escalations: How many answers came from the expensive judge of a `Cascade`, and what the cheap one has saved.
         spend: Calls, tokens and cost of this run, failed attempts included; judgments from the ledger cost nothing.
             Its `usage` and `cost` are None where the tokens or the price of a call are unknown.
@@ -219,6 +219,7 @@ class RunSummary(Record):
         stopped: Why the run ended before all rows were graded: a limit, or the decision of `stop_when`; None if it did
             not.
         judge_is_unusable: Whether it ended because the judge is down, refuses every call, or is never readable.
+        has_wrong_setting: Whether it ended because a setting of the judge keeps every request from being sent.
     """
 
     submissions: int = 0
@@ -237,6 +238,7 @@ class RunSummary(Record):
     seconds: float = 0.0
     stopped: str | None = None
     judge_is_unusable: bool = False
+    has_wrong_setting: bool = False
 
     @property
     def mean_score(self) -> float | None:

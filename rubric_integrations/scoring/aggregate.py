@@ -317,12 +317,14 @@ class OverallAnswer(NamedTuple):
         percent: The score from 0 to 100; None where the judge failed.
         reason: Why, in the judge's words; for a failure, what went wrong.
         spend: What it cost.
+        failure: The judge's failure; None if the judge gave a score or was not asked.
     """
 
     judge: str
     percent: float | None
     reason: str
     spend: Spend
+    failure: JudgeFailure | None = None
 
 
 def aggregate_answers(
@@ -370,7 +372,7 @@ def aggregate_answers(
             for index, condition in enumerate(condition_of)
             if condition is not None and condition.was_asked
         }
-        low, high = score_range(rubric, values, policies.cannot_assess, policies.partial_credit, applies)
+        low, high = score_range(rubric, values, policies.cannot_assess, applies)
         open_tags = dict.fromkeys(tag for row in criteria if not row.was_asked for tag in row.tags)
         tags = _tags(rubric, criteria, policies, left_out) | open_tags
         return _decide(rubric, report.model_copy(update={"score_range": (low, high), "tags": tags}), policies)
@@ -466,12 +468,12 @@ def _decide(rubric: Rubric, report: EvaluationReport, policies: ScoringPolicies)
 
     The report of a holistic grade has no criteria. Nothing there shows that a required criterion is met.
     """
-    gates = [name for name, criterion in zip(rubric.keys, rubric.criteria, strict=True) if criterion.is_gate]
+    gates = sum([criterion.is_gate for criterion in rubric.criteria])
     low_coverage = not reaches_mark(_asked_coverage(rubric, report), rubric.min_coverage)
     passed = (
         not low_coverage
         and reaches_mark(_lowest_score(rubric, report, policies), rubric.pass_mark)
-        and {row.name for row in report.criteria if row.passed}.issuperset(gates)
+        and sum([row.required and row.passed for row in report.criteria]) == gates
     )
     return report.model_copy(update={"passed": passed, "low_coverage": low_coverage})
 
@@ -501,7 +503,7 @@ def _lowest_score(rubric: Rubric, report: EvaluationReport, policies: ScoringPol
         applies = {
             i: not row.not_applicable for i, (c, row) in enumerate(pairs) if c.applies_when is not None and i in values
         }
-        lowest = score_range(rubric, values, policies.cannot_assess, policies.partial_credit, applies).low
+        lowest = score_range(rubric, values, policies.cannot_assess, applies).low
     if lowest is None or not policies.normalize:
         return lowest
     metrics = [(m.weight, report.metrics[m.name] or 0.0) for m in rubric.hybrid_metrics if m.name in report.metrics]
@@ -554,14 +556,14 @@ def _left_out(criteria: Sequence[CriterionReport]) -> frozenset[int]:
 def _score(
     rubric: Rubric, values: Sequence[float | None], policies: ScoringPolicies, left_out: Collection[int] = ()
 ) -> Score:
-    return score_values(rubric, values, policies.cannot_assess, policies.partial_credit, left_out)
+    return score_values(rubric, values, policies.cannot_assess, left_out)
 
 
 def _tags(
     rubric: Rubric, criteria: Sequence[CriterionReport], policies: ScoringPolicies, left_out: Collection[int]
 ) -> dict[str, float | None]:
     values = [row.value for row in criteria]
-    scores = tag_scores(rubric, values, policies.cannot_assess, policies.partial_credit, left_out)
+    scores = tag_scores(rubric, values, policies.cannot_assess, left_out)
     return {tag: score.reported(normalize=policies.normalize) for tag, score in scores.items()}
 
 

@@ -77,21 +77,18 @@ class Score(NamedTuple):
         return self.normalized if normalize or self.normalized is None else self.raw
 
 
-def score_parts(
-    parts: Sequence[WeightedValue], cannot_assess: CannotAssess = "skip", partial_credit: float = 0.5
-) -> Score:
+def score_parts(parts: Sequence[WeightedValue], cannot_assess: CannotAssess = "skip") -> Score:
     """Compute the score of a rubric by the formula of this module.
 
     Args:
         parts: One entry per criterion of the whole rubric; for a rubric with groups, one per root.
         cannot_assess: How abstentions are scored.
-        partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
 
     Example:
         >>> score_parts([WeightedValue(10, 1.0, 0.0), WeightedValue(8, None, 0.0), WeightedValue(-15, 0.0, 1.0)])
         Score(normalized=1.0, raw=10.0)
     """
-    values = [(part.weight, scored_value(part, cannot_assess, partial_credit)) for part in parts]
+    values = [(part.weight, scored_value(part, cannot_assess)) for part in parts]
     counted = [(weight, value) for weight, value in values if value is not None]
     if not counted:
         return Score(None, None)
@@ -107,7 +104,6 @@ def score_values(
     rubric: Rubric,
     values: Sequence[float | None],
     cannot_assess: CannotAssess = "skip",
-    partial_credit: float = 0.5,
     not_applicable: Collection[int] = (),
 ) -> Score:
     """Compute the score of a rubric, with or without groups, from the values of its criteria.
@@ -116,7 +112,6 @@ def score_values(
         rubric: The rubric.
         values: The value in [0, 1] of each criterion's judgment, in order; None for an abstention.
         cannot_assess: How abstentions are scored.
-        partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
         not_applicable: The indices of the criteria that do not apply; they are left out, whatever their value.
 
     Example:
@@ -129,8 +124,7 @@ def score_values(
         WeightedValue(c.full_weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)
     ]
     scored = [
-        None if index in not_applicable else scored_value(leaf, cannot_assess, partial_credit)
-        for index, leaf in enumerate(leaves)
+        None if index in not_applicable else scored_value(leaf, cannot_assess) for index, leaf in enumerate(leaves)
     ]
     if rubric.tree is None:
         return score_parts(
@@ -139,7 +133,7 @@ def score_values(
     return score_parts([WeightedValue(root.weight, node_value(root, scored), 0.0) for root in rubric.tree])
 
 
-def scored_value(part: WeightedValue, cannot_assess: CannotAssess, partial_credit: float) -> float | None:
+def scored_value(part: WeightedValue, cannot_assess: CannotAssess) -> float | None:
     """Return the value that enters the sums, or None if the criterion is left out."""
     if part.value is not None:
         return part.value
@@ -149,9 +143,11 @@ def scored_value(part: WeightedValue, cannot_assess: CannotAssess, partial_credi
         case "zero":
             return 0.0
         case "partial":
-            return partial_credit if part.weight > 0 else 0.0
+            return 0.5 if part.weight > 0 else 0.0
         case "fail":
             return part.worst
+        case float() | int():
+            return cannot_assess if part.weight > 0 else 0.0
         case _:
             assert_never(cannot_assess)
 
@@ -161,7 +157,7 @@ def _clamp(value: float) -> float:
 
 
 def score_verdicts(
-    rubric: Rubric, verdicts: Sequence[str | float], normalize: bool, cannot_assess: CannotAssess, partial_credit: float
+    rubric: Rubric, verdicts: Sequence[str | float], normalize: bool, cannot_assess: CannotAssess
 ) -> float | None:
     """Score known verdicts, one per criterion; the implementation of `Rubric.compute_score`.
 
@@ -169,7 +165,7 @@ def score_verdicts(
         ValueError: The number of verdicts differs from the number of criteria, a verdict does not answer its
             criterion, or a setting is invalid.
     """
-    validate_abstention_policy(cannot_assess, partial_credit)
+    validate_abstention_policy(cannot_assess)
     if len(verdicts) != len(rubric):
         raise ValueError(f"`verdicts` has {len(verdicts)} entries for {len(rubric)} criteria: give one for each")
     values: list[float | None] = []
@@ -183,7 +179,7 @@ def score_verdicts(
             values.append(to_judgment(criterion, verdict).value)
         except ValueError as error:
             raise ValueError(f"`{key}`: {error}") from None
-    score = score_values(rubric, values, cannot_assess, partial_credit, not_applicable)
+    score = score_values(rubric, values, cannot_assess, not_applicable)
     return score.reported(normalize=normalize)
 
 
@@ -282,7 +278,6 @@ def score_range(
     rubric: Rubric,
     values: Mapping[int, float | None],
     cannot_assess: CannotAssess = "skip",
-    partial_credit: float = 0.5,
     applies: Mapping[int, bool] | None = None,
 ) -> ScoreRange:
     """Compute the range of the score over all possible answers to the open criteria, including abstentions.
@@ -292,7 +287,6 @@ def score_range(
         values: The value in [0, 1] of each criterion that has a judgment, by its index in the rubric; None for an
             abstention. All other criteria are open.
         cannot_assess: How abstentions are scored.
-        partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
         applies: For the criteria with a condition that is already decided, by index, whether they apply. Where it is
             open, the criterion may still be left out.
 
@@ -304,7 +298,7 @@ def score_range(
     known = applies or {}
     leaves = [
         _if_applicable(
-            _leaf_range(criterion, index in values, values.get(index), cannot_assess, partial_credit),
+            _leaf_range(criterion, index in values, values.get(index), cannot_assess),
             known.get(index, True if criterion.applies_when is None else None),
         )
         for index, criterion in enumerate(rubric.criteria)
@@ -344,13 +338,9 @@ class _Part(NamedTuple):
     range: _ValueRange
 
 
-def _leaf_range(
-    criterion: Criterion, is_known: bool, value: float | None, cannot_assess: CannotAssess, partial_credit: float
-) -> _ValueRange:
+def _leaf_range(criterion: Criterion, is_known: bool, value: float | None, cannot_assess: CannotAssess) -> _ValueRange:
     """Return the range of one criterion; its known judgment has the value `value`, None for an abstention."""
-    abstained = scored_value(
-        WeightedValue(criterion.weight, None, criterion.worst_value), cannot_assess, partial_credit
-    )
+    abstained = scored_value(WeightedValue(criterion.weight, None, criterion.worst_value), cannot_assess)
     if is_known:
         value = abstained if value is None else value
         return _ValueRange(value, value, may_abstain=value is None)
@@ -417,7 +407,6 @@ def tag_scores(
     rubric: Rubric,
     values: Sequence[float | None],
     cannot_assess: CannotAssess = "skip",
-    partial_credit: float = 0.5,
     not_applicable: Collection[int] = (),
 ) -> dict[str, Score]:
     """Compute the score of each tag, as if the criteria that carry it were a rubric of their own.
@@ -429,7 +418,6 @@ def tag_scores(
         rubric: The rubric.
         values: The value in [0, 1] of each criterion's judgment, in order; None for an abstention.
         cannot_assess: How abstentions are scored.
-        partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
         not_applicable: The indices of the criteria that do not apply; they are left out, whatever their value.
 
     Example:
@@ -442,7 +430,7 @@ def tag_scores(
         if not criterion.tags:
             continue
         leaf = WeightedValue(criterion.full_weight, value, criterion.worst_value)
-        scored = None if index in not_applicable else scored_value(leaf, cannot_assess, partial_credit)
+        scored = None if index in not_applicable else scored_value(leaf, cannot_assess)
         for tag in criterion.tags:
             parts[tag].append(leaf._replace(value=scored))
     return {tag: score_parts(tagged) for tag, tagged in parts.items()}

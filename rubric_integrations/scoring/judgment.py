@@ -195,6 +195,9 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         retry_after: Seconds to wait that the provider requests; None where it requests none.
         rate_limited: Whether the provider refused the request for its rate.
         about_text: Whether the cause is this one text, such as one that is too long, so that others may succeed.
+        repeats: How often the request is repeated at most after such a failure, over all rounds of a grade. None if
+            only the grader's settings limit it.
+        unreachable: Whether the request has reached no server, because of a setting or the network.
         spend: What the failed attempt cost.
     """
 
@@ -207,6 +210,8 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         retry_after: float | None = None,
         rate_limited: bool = False,
         about_text: bool = False,
+        repeats: int | None = None,
+        unreachable: bool = False,
         spend: Spend | None = None,
     ):
         message = encodable(message)  # it may quote a reply
@@ -214,7 +219,7 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         self.kind: FailureKind = kind
         self.message = message
         self.retryable, self.retry_after, self.rate_limited = retryable, retry_after, rate_limited
-        self.about_text = about_text
+        self.about_text, self.repeats, self.unreachable = about_text, repeats, unreachable
         self.spend = spend or Spend()
 
     def __reduce__(self) -> Any:

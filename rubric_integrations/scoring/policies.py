@@ -8,12 +8,14 @@ from typing import Literal, NamedTuple, TypedDict, assert_never, cast, get_args
 from rubric_integrations.rubric.criterion import Criterion, Kind
 from rubric_integrations.scoring.judgment import Judgment, extreme_judgment
 
-CannotAssess = Literal["skip", "zero", "partial", "fail"]
+_NamedPolicy = Literal["skip", "zero", "partial", "fail"]
+CannotAssess = _NamedPolicy | float
 """How an abstention is scored.
 
-`skip` leaves the criterion and its weight out; `zero` counts the value 0; `partial` counts `partial_credit` for a
-positive weight and 0 for a penalty; `fail` counts the value with the lowest score. In a group, `skip` leaves the weight
-of the criterion to its siblings, and a group without any is left out; the others replace the value of the criterion.
+`skip` leaves the criterion and its weight out; `zero` counts the value 0; a number in [0, 1] counts as the value for a
+positive weight, and 0 for a penalty; `partial` is the number 0.5; `fail` counts the value with the lowest score. In a
+group, `skip` leaves the weight of the criterion to its siblings, and a group without any is left out; the others
+replace the value of the criterion.
 """
 
 
@@ -41,7 +43,6 @@ class ScoringPolicies(NamedTuple):
     Attributes:
         normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
         cannot_assess: How an abstention is scored.
-        partial_credit: The share in [0, 1] of a positive weight that `cannot_assess="partial"` gives.
         on_failure: How a failed judgment is scored.
         strategies: The voting strategy, by the criterion's kind.
         may_abstain: Whether judges may abstain from options of which none is marked `na`.
@@ -49,7 +50,6 @@ class ScoringPolicies(NamedTuple):
 
     normalize: bool
     cannot_assess: CannotAssess
-    partial_credit: float
     on_failure: OnFailure
     strategies: Mapping[Kind, str]
     may_abstain: bool
@@ -80,17 +80,18 @@ def fallback_judgment(criterion: Criterion, on_failure: OnFailure) -> Judgment |
             assert_never(on_failure)
 
 
-def validate_abstention_policy(cannot_assess: str, partial_credit: float) -> None:
-    """Check `cannot_assess` and `partial_credit`; graders call it before the first request.
+def validate_abstention_policy(cannot_assess: object) -> None:
+    """Check `cannot_assess`; graders call it before the first request.
 
     Raises:
-        ValueError: The policy is unknown, or the credit is outside [0, 1] or NaN.
+        ValueError: The policy is unknown, or a number outside [0, 1] or NaN.
     """
-    if cannot_assess not in get_args(CannotAssess):
-        policies = ", ".join(map(repr, get_args(CannotAssess)))
-        raise ValueError(f"`cannot_assess` must be one of {policies}, got {cannot_assess!r}")
-    if not 0.0 <= partial_credit <= 1.0:
-        raise ValueError(f"`partial_credit` must be in [0, 1], got {partial_credit!r}: scores would leave [0, 1]")
+    if isinstance(cannot_assess, int | float) and not isinstance(cannot_assess, bool):
+        if not 0.0 <= cannot_assess <= 1.0:
+            raise ValueError(f"`cannot_assess` must be in [0, 1], got {cannot_assess!r}: scores would leave [0, 1]")
+    elif cannot_assess not in get_args(_NamedPolicy):
+        policies = ", ".join(map(repr, get_args(_NamedPolicy)))
+        raise ValueError(f"`cannot_assess` must be one of {policies} or a number in [0, 1], got {cannot_assess!r}")
 
 
 def validate_failure_policy(on_failure: object) -> None:

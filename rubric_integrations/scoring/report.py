@@ -321,7 +321,7 @@ class EvaluationReport(SparseRecord):
             undefined, or if one of these criteria is open or the score could not be computed. Empty for a holistic
             judge, which does not answer the criteria one by one.
         omitted_characters: The number of characters of the trajectory that no judge was shown, because
-            `CallLimits.step_limit` cut long results of tools; 0 if the judges were shown all.
+            `TextLimits.step_limit` cut long results of tools; 0 if the judges were shown all.
         low_coverage: Whether the coverage, of the criteria for which an answer was requested, is below the rubric's
             `min_coverage`.
     """

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Node, Rubric
+from rubric_integrations.scoring.formula import WeightedValue, scored_value
 from rubric_integrations.scoring.judgment import VERDICT_VALUES, to_judgment
 from rubric_integrations.scoring.policies import CannotAssess, validate_abstention_policy
 from rubric_integrations.scoring.report import NOT_APPLICABLE
@@ -24,7 +25,6 @@ def score_many(
     *,
     normalize: bool = True,
     cannot_assess: CannotAssess = "skip",
-    partial_credit: float = 0.5,
     not_applicable: Any = None,
 ) -> NDArray[np.float64]:
     """Score many submissions at once; equal to `Rubric.compute_score` for every row, except for rounding.
@@ -36,7 +36,6 @@ def score_many(
             number is a value in [0, 1], not a number on a scale; NaN is an abstention.
         normalize: Whether scores are in [0, 1]; if not, they are raw weighted sums.
         cannot_assess: How abstentions are scored.
-        partial_credit: The value in [0, 1] of an abstention on a positive weight under `cannot_assess="partial"`.
         not_applicable: An array-like of booleans with the shape of `verdicts`, True where a criterion does not apply
             to a submission; by default, where the verdict of a criterion with `applies_when` is `"NOT_APPLICABLE"`.
 
@@ -53,7 +52,7 @@ def score_many(
         >>> score_many(rubric, [["MET", "MET"], ["MET", "UNMET"], ["CANNOT_ASSESS", "UNMET"]])
         array([0.75, 1.  ,  nan])
     """
-    validate_abstention_policy(cannot_assess, partial_credit)
+    validate_abstention_policy(cannot_assess)
     texts = np.asarray(verdicts)
     values = _to_values(rubric, texts)
     left_out = _not_applicable(rubric, texts) if not_applicable is None else np.asarray(not_applicable, dtype=bool)
@@ -61,9 +60,9 @@ def score_many(
         raise ValueError(f"`not_applicable` has the shape {left_out.shape!r}, and `verdicts` {values.shape!r}")
     weights = np.array([criterion.full_weight for criterion in rubric.criteria])
     if cannot_assess != "skip":
-        worst = np.array([criterion.worst_value for criterion in rubric.criteria])
-        replacements = {"zero": 0.0 * worst, "partial": np.where(weights > 0, partial_credit, 0.0), "fail": worst}
-        values = np.where(np.isnan(values), replacements[cannot_assess], values)
+        abstentions = [WeightedValue(c.full_weight, None, c.worst_value) for c in rubric.criteria]
+        replacements = [scored_value(abstention, cannot_assess) for abstention in abstentions]
+        values = np.where(np.isnan(values), np.array(replacements), values)
     values = np.where(left_out, np.nan, values)
     if rubric.tree is not None:
         weights = np.array([root.weight for root in rubric.tree])

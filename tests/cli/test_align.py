@@ -198,6 +198,28 @@ def test_files_of_the_user_are_never_replaced(labelled: Path, monkeypatch: pytes
     assert not arguments
 
 
+def test_ledger_is_a_path_or_a_url_as_for_every_command(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = stub(monkeypatch, kept)
+    ledgers: list[object] = []
+    for ledger in (f"sqlite:///{labelled / 'l.sqlite'}", "postgresql://me:secret@host/db"):
+        assert align(labelled, "--overwrite", "--ledger", ledger).exit_code == Exit.DONE
+        ledgers.append(arguments["ledger"])
+    assert ledgers == [labelled / "l.sqlite", "postgresql://me:secret@host/db"]
+    done = align(labelled, "--overwrite", "--ledger", "mysql://host/db")
+    assert (done.exit_code, "is not the URL of a ledger" in done.stderr) == (Exit.BAD_INPUT, True)
+
+
+def test_interrupted_command_names_the_ledger_without_its_password(
+    labelled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_judge: LMJudge) -> object:
+        raise KeyboardInterrupt
+
+    stub(monkeypatch, interrupt)
+    done = align(labelled, "--ledger", "postgresql://me:secret@host/db")
+    assert (done.exit_code, "host" in done.stderr, "secret" in done.stderr) == (Exit.INTERRUPTED, True, False)
+
+
 def test_bad_input_is_one_line(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = stub(monkeypatch, kept)
     (labelled / "hostile.json").write_text("[" * 100_000)

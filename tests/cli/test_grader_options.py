@@ -6,7 +6,7 @@ import pytest
 
 from rubric_integrations.cli.grade import FirstResults, print_results
 from rubric_integrations.cli.options import GraderOptions, Strategy
-from rubric_integrations.graders import CallLimits
+from rubric_integrations.graders import CallLimits, TextLimits
 from rubric_integrations.runs import RunSummary
 from tests.fakes import FakeBatchJudge
 
@@ -15,10 +15,11 @@ from tests.fakes import FakeBatchJudge
 def test_limits_of_the_shell_are_those_of_the_grader(strategy: Strategy) -> None:
     chunk_size = 7_000 if strategy == "per-criterion" else None
     options = GraderOptions(
-        strategy, max_concurrency=3, timeout=4.0, max_outage=5.0, step_limit=6, chunk_size=chunk_size
+        strategy, max_concurrency=3, max_retries=1, timeout=4.0, max_outage=5.0, step_limit=6, chunk_size=chunk_size
     )
-    limits = CallLimits(max_concurrency=3, timeout=4.0, max_outage=5.0, step_limit=6, chunk_size=chunk_size)
-    assert options.make_grader([FakeBatchJudge()]).call_limiter.limits == limits
+    grader = options.make_grader([FakeBatchJudge()])
+    assert grader.call_limiter.limits == CallLimits(max_concurrency=3, max_retries=1, timeout=4.0, max_outage=5.0)
+    assert grader.text_limits == TextLimits(step_limit=6, chunk_size=chunk_size)
 
 
 def test_summary_line_says_how_many_characters_judges_were_not_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ def paint(wall: str, colours: Colours, times: int = 1) -> None:
     typer.echo(f"{wall} {colours} {times}")
 
 
-def touch_up(colours: Annotated[Colours, Only("front", back="The colour of the wall.")]) -> None:
+def touch_up(colours: Annotated[Colours, Only(("front",), {"back": "The colour of the wall."})]) -> None:
     """Touch up a wall."""
     typer.echo(colours)
 
@@ -79,7 +79,7 @@ def test_only_with_a_name_that_is_no_option_is_refused(name: str) -> None:
     def command(colours: Colours) -> None:
         typer.echo(colours)
 
-    command.__annotations__["colours"] = Annotated[Colours, Only(name)]
+    command.__annotations__["colours"] = Annotated[Colours, Only((name,))]
     with pytest.raises(ValueError, match=f"`Only` names \\['{name}'\\], which are no options of Colours"):
         with_flat_signature(command)
 

@@ -93,6 +93,12 @@ def length_penalty_of(options: dict[str, Any]) -> LengthPenalty | None:
     return LengthPenalty(**options["length_penalty"]) if options.get("length_penalty") is not None else None
 
 
+def abstention_policy(options: dict[str, Any]) -> Any:
+    """Return our `cannot_assess` for the recorded policy and its `partial_credit`."""
+    policy = options.get("cannot_assess", "skip")
+    return options.get("partial_credit", policy) if policy == "partial" else policy
+
+
 def make_grader(case: dict[str, Any], **more: Any) -> tuple[Grader, ScriptedFunction]:
     options = case["options"]
     kinds = {
@@ -125,8 +131,8 @@ def make_panel(case: dict[str, Any], **more: Any) -> Grader:
         "ordinal": "ordinal_aggregation", "nominal": "nominal_aggregation",
     }  # fmt: skip
     display = {"may_abstain": "auto_na_option", "seed": "seed", "shuffle": "shuffle_options"}
-    settings = {name: options[name] for name in ("normalize", "cannot_assess", "partial_credit") if name in options}
-    settings |= {"length_penalty": length_penalty_of(options), **more}
+    settings = {"normalize": options["normalize"]} if "normalize" in options else {}
+    settings |= {"cannot_assess": abstention_policy(options), "length_penalty": length_penalty_of(options), **more}
     return PerCriterionGrader(
         judges=judges,
         voting=Voting(**{name: options[recorded] for name, recorded in voting.items() if options.get(recorded)}),
@@ -167,8 +173,7 @@ def assert_equals_recorded(
 
 def compute(case: dict[str, Any], rubric: Rubric, normalize: bool) -> float | None:
     options = case["options"]
-    policy, credit = options.get("cannot_assess", "skip"), options.get("partial_credit", 0.5)
-    return rubric.compute_score(case["verdicts"], normalize, policy, credit)
+    return rubric.compute_score(case["verdicts"], normalize, abstention_policy(options))
 
 
 def test_reply_that_the_package_no_longer_requests_is_read_in_a_later_round() -> None:
@@ -264,7 +269,7 @@ def test_recorded_case_with_stance_diverge_is_refused_or_follows_the_documented_
             with pytest.raises(ValidationError):
                 length_penalty_of(options)
         case "ca_partial_credit":
-            with pytest.raises(ValueError, match="partial_credit"):
+            with pytest.raises(ValueError, match="cannot_assess"):
                 compute(case, Rubric.from_dict(case["criteria"]), True)
         case "ens_binary_unknown_strategy":
             with pytest.raises(ValueError, match="'nonsense'"):

@@ -109,7 +109,7 @@ def test_code_block_around_the_reply_is_accepted_by_each_grader(server: OpenAISe
         ({}, "exactly one of `judge`"),
         ({"judge": "offline", "generate_fn": FakeJudge().judge}, "exactly one of"),
         ({"judge": "offline", "cannot_assess": "ignore"}, "'ignore'"),
-        ({"judge": "offline", "partial_credit": 2}, "partial_credit"),
+        ({"judge": "offline", "cannot_assess": 2}, "cannot_assess"),
         ({"judge": "offline", "on_failure": "pass"}, "'pass'"),
         ({"judge": "offline", "default_fallback_verdicts": {"positive": "MAYBE"}}, "MAYBE"),
         ({"judge": "offline", "default_fallback_verdicts": {}, "on_failure": "abstain"}, "two names"),

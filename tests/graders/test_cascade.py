@@ -12,7 +12,7 @@ import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.dspy import RubricMetric
-from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader, TextLimits
 from rubric_integrations.judges import Cascade, Question
 from rubric_integrations.langchain import RubricRunnable
 from rubric_integrations.runs import Ledger, rescore
@@ -183,7 +183,7 @@ def test_early_stopping_and_chunks_work_with_a_cascade() -> None:
     required = Rubric([Criterion(requirement="r3", required=True, weight=9), *RUBRIC.criteria[:3]])
     report = grade(PerCriterionGrader(Cascade(cheap, strong, 0.8), stop_when_decided=True), required)
     assert (report.passed, len(cheap.questions), len(strong.questions)) == (False, 1, 1)
-    grader = PerCriterionGrader(Cascade(*make_judges(), 0.8), limits=CallLimits(chunk_size=1_000))
+    grader = PerCriterionGrader(Cascade(*make_judges(), 0.8), text_limits=TextLimits(chunk_size=1_000))
     # Three parts, of which each is escalated.
     row = rubric_of(4).grade_sync("word " * 300 + "\n\n" + "more " * 100, grader=grader).criteria[2]
     assert (row.escalated, row.escalation_cost, row.spend.calls) == (True, 1.5, 6)

@@ -50,7 +50,7 @@ def test_copy_of_a_grader_has_its_settings_and_its_judges(
     other = duplicate(grader)
     assert other.fingerprints() == grader.fingerprints()
     assert other.configuration() == grader.configuration()
-    assert (other.call_limiter.max_retries, other.call_limiter.limits) == (5, CallLimits(timeout=7.0))
+    assert other.call_limiter.limits == CallLimits(timeout=7.0, max_retries=5)
 
 
 @pytest.mark.parametrize("duplicate", COPIES)

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import pickle
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -14,41 +14,52 @@ from rubric_integrations import PerCriterionGrader, grade_many
 from rubric_integrations.graders import CallLimits, endpoint
 from rubric_integrations.graders.endpoint import (
     LOST_CALLS,
-    MAX_REFUSALS,
-    MAX_UNREADABLE_REPLIES,
+    MAX_FAILED_SUBMISSIONS,
     Endpoint,
+    FailureStreak,
     JudgeUnusable,
 )
-from rubric_integrations.judges import BatchResult, LMJudge, Question
+from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.judges.store import LeaseExpired
 from rubric_integrations.scoring import JudgeFailure, Spend
+from rubric_integrations.submission import Submission
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import rubric_of
 from tests.openai_server import Call, OpenAIServer, Reply
 
 LOST = JudgeFailure("transport", "status 503", retryable=True)
 REFUSED = JudgeFailure("config", "wrong key")
-NO_ANSWER = BatchResult({}, {1: "no answer"}, Spend())
 UNREADABLE = JudgeFailure("parse", "prose", retryable=True)
 
 
-async def call(state: Endpoint, request: Callable[[], Awaitable[object]]) -> object:
-    """Make a call as `LimitedJudge` does."""
+@cache
+def submission_of(text: str) -> Submission:
+    return Submission(response=text)
+
+
+async def call(state: Endpoint, request: Callable[[], Awaitable[object]], text: str = "text") -> object:
+    """Make a call about a text as `LimitedJudge` does."""
+    submission = submission_of(text)
     is_single = await state.admit()
     try:
         try:
             outcome = await request()
         except JudgeFailure as failure:
-            state.record(failure)
+            state.record(failure, submission)
             raise
-        state.record(outcome)
+        state.record(outcome, submission)
         return outcome
     finally:
         if is_single:
             state.leave()
 
 
-async def send(state: Endpoint, outcome: object, timeout: float = 1.0) -> object:  # noqa: ASYNC109
+async def send(
+    state: Endpoint,
+    outcome: object,
+    timeout: float = 1.0,  # noqa: ASYNC109
+    text: str = "text",
+) -> object:
     """Make one call with this outcome, and return what comes of it; a `TimeoutError` if it is held."""
 
     async def request() -> object:
@@ -57,7 +68,7 @@ async def send(state: Endpoint, outcome: object, timeout: float = 1.0) -> object
         return outcome
 
     try:
-        return await asyncio.wait_for(call(state, request), timeout)
+        return await asyncio.wait_for(call(state, request, text), timeout)
     except (JudgeFailure, JudgeUnusable, TimeoutError) as error:
         return error
 
@@ -76,7 +87,7 @@ class Clock:
 
 
 async def test_calls_whose_lease_expired_while_they_waited_are_no_outage() -> None:
-    state = Endpoint(60.0, in_run=True)
+    state = Endpoint(60.0, streak=FailureStreak())
     assert await send(state, "answer") == "answer"
     expired = LeaseExpired("transport", "the process was suspended", retryable=True)
     for _ in range(2 * LOST_CALLS):
@@ -212,7 +223,7 @@ async def test_copy_of_an_endpoint_knows_of_no_outage(duplicate: Callable[[Endpo
 
 
 async def test_first_call_of_a_run_is_made_alone() -> None:
-    state, under_way, peak = Endpoint(300.0, in_run=True), 0, 0
+    state, under_way, peak = Endpoint(300.0, streak=FailureStreak()), 0, 0
 
     async def request(number: int) -> int:
         nonlocal under_way, peak
@@ -229,40 +240,48 @@ async def test_first_call_of_a_run_is_made_alone() -> None:
     assert (len(answered), peak) == (20, 19)
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "message"),
-    [
-        ([REFUSED] * 2, "the judge cannot be used: wrong key"),
-        ([UNREADABLE] * MAX_UNREADABLE_REPLIES, "the last 20 replies cannot be read: prose"),
-        (
-            [BatchResult({}, {1: "no answer"}, Spend())] * MAX_UNREADABLE_REPLIES,
-            "the last 20 replies cannot be read: no answer",
-        ),
-        (["MET", *[REFUSED] * MAX_REFUSALS], "the judge cannot be used: wrong key"),
-        (["MET", *[UNREADABLE] * MAX_UNREADABLE_REPLIES], "the last 20 replies cannot be read: prose"),
-    ],
-)
-async def test_run_ends_after_failures_in_a_row(outcomes: list[object], message: str) -> None:
-    state = Endpoint(300.0, in_run=True)
-    *first, last = outcomes
-    for outcome in first:
-        assert await send(state, outcome) is outcome
-    for attempt in (last, "MET"):
-        ended = await send(state, attempt)
-        if ended is last:
-            continue  # a batch without an answer is noticed by the next call
-        assert (type(ended), str(ended)) == (JudgeUnusable, message)
+async def test_model_that_refuses_two_first_submissions_ends_the_run() -> None:
+    state = Endpoint(300.0, streak=FailureStreak())
+    assert await send(state, REFUSED, text="a") is REFUSED
+    assert await send(state, REFUSED, text="a") is REFUSED
+    for outcome in (REFUSED, "MET"):
+        ended = await send(state, outcome, text="b")
+        assert (type(ended), str(ended)) == (JudgeUnusable, "the judge cannot be used: wrong key")
 
 
-async def test_readable_reply_begins_the_count_again() -> None:
-    state = Endpoint(300.0, in_run=True)
-    for failure, count in ((REFUSED, MAX_REFUSALS - 1), (UNREADABLE, MAX_UNREADABLE_REPLIES - 1)):
-        for outcome in ["MET", *[failure] * count, "MET", *[failure] * count]:
-            assert await send(state, outcome) is outcome
+async def test_model_that_has_replied_may_refuse_submissions() -> None:
+    state = Endpoint(300.0, streak=FailureStreak())
+    for number, outcome in enumerate(["MET", *[REFUSED] * (MAX_FAILED_SUBMISSIONS - 1), "MET"]):
+        assert await send(state, outcome, text=f"text {number}") is outcome
+
+
+@pytest.mark.parametrize("failure", [REFUSED, UNREADABLE])
+async def test_run_ends_after_submissions_that_failed_in_a_row(failure: JudgeFailure) -> None:
+    streak = FailureStreak()
+    state = Endpoint(300.0, streak=streak)
+    for failures in [*[[failure]] * (MAX_FAILED_SUBMISSIONS - 1), [], *[[failure]] * (MAX_FAILED_SUBMISSIONS - 1)]:
+        streak.record(failures, is_graded=not failures)
+        assert await send(state, "MET") == "MET"
+    # Another criterion of a submission that fails begins no new count.
+    assert await send(state, "MET") == "MET"
+    streak.record([failure], is_graded=False)
+    ended = await send(state, "MET")
+    assert (type(ended), str(ended)) == (JudgeUnusable, f"the last 20 submissions failed: {failure.message}")
+    streak.reset()
+    assert await send(state, "MET") == "MET"
+
+
+@pytest.mark.parametrize("failure", [LOST, JudgeFailure("config", "the prompt is too long", about_text=True)])
+async def test_failures_by_an_outage_or_one_text_do_not_count_as_failed_submissions(failure: JudgeFailure) -> None:
+    streak = FailureStreak()
+    for _ in range(2 * MAX_FAILED_SUBMISSIONS):
+        streak.record([failure], is_graded=False)
+    streak.check()
+    assert streak.count == 0
 
 
 async def test_failure_because_of_one_text_is_not_counted() -> None:
-    state = Endpoint(300.0, in_run=True)
+    state = Endpoint(300.0, streak=FailureStreak())
     too_long = JudgeFailure("config", "the prompt is too long", about_text=True)
     for outcome in [*[too_long] * 30, "MET"]:
         assert await send(state, outcome) is outcome
@@ -270,7 +289,7 @@ async def test_failure_because_of_one_text_is_not_counted() -> None:
 
 async def test_run_ends_when_an_outage_lasts_too_long() -> None:
     clock = Clock()
-    state = Endpoint(60.0, in_run=True, clock=clock)
+    state = Endpoint(60.0, streak=FailureStreak(), clock=clock)
     for _ in range(LOST_CALLS):
         await send(state, LOST)
     clock.now += 60.0
@@ -289,15 +308,25 @@ def test_outage_of_a_second_costs_few_calls_and_no_judgment(server: OpenAIServer
     assert len(server.calls) == run.summary.spend.calls == 60 * 4 + 80
 
 
-@pytest.mark.parametrize(("reply", "calls"), [(Reply(status=401), 2), (Reply(text="It is met, I would say."), 20)])
-def test_run_with_an_unusable_judge_makes_few_calls(server: OpenAIServer, reply: Reply, calls: int) -> None:
+# Twenty submissions are in progress when the twentieth fails. A reply without a verdict is requested once more, and
+# another one that cannot be read five times, for each of four criteria.
+@pytest.mark.parametrize(
+    ("reply", "calls"),
+    [
+        (Reply(status=401), range(2, 3)),
+        (Reply(text="I would rather not."), range(40, 81)),
+        (Reply(text="It is met, I would say."), range(100, 40 * 4 * 5 + 1)),
+    ],
+)
+def test_run_with_an_unusable_judge_makes_few_calls(server: OpenAIServer, reply: Reply, calls: range) -> None:
     server.script = lambda _call: reply
     grader = PerCriterionGrader(LMJudge("openai/m", api_base=server.url))
     run = grade_many([f"text {number}" for number in range(200)], rubric_of(4), grader)
     results = list(run)
-    assert len(server.calls) == run.summary.spend.calls == calls
+    assert len(server.calls) == run.summary.spend.calls
+    assert len(server.calls) in calls
     assert all(graded.judge_error for graded in results)
-    assert len(results) <= calls
+    assert len(results) <= 40
     assert run.summary.judge_is_unusable
 
 

@@ -17,7 +17,7 @@ from tests.fakes import FakeJudge
 from tests.graders.rubrics import ONE
 from tests.openai_server import OpenAIServer, Reply
 
-LIMITER = CallLimiter(2, CallLimits())
+LIMITER = CallLimiter(CallLimits())
 DOWN = JudgeFailure("config", "down")
 
 

@@ -48,7 +48,7 @@ async def test_failure_that_a_second_round_cannot_help_or_may_not_has_one(
 
 
 async def test_reply_that_a_content_filter_stopped_has_no_second_round() -> None:
-    filtered = JudgeFailure("parse", f"{FILTERED}: code 7", about_text=True)
+    filtered = JudgeFailure("parse", f"{FILTERED}: code 7", about_text=True, repeats=0)
     judge = FakeJudge({"r0": filtered, "r1": "MET"})
     with pytest.raises(JudgeError):
         await PerCriterionGrader(judge).grade(rubric_of(2), TEXT)
@@ -150,7 +150,7 @@ async def test_lost_score_of_the_whole_is_requested_five_times() -> None:
 
 # -- at the server: five calls a criterion at most, whichever host grades
 
-PROSE = Reply(text="I would say it is met.")
+UNREADABLE = Reply(text='{"verdict": ')
 QUESTION = dspy.Example(question="q").with_inputs("question")
 
 HOSTS: dict[str, Callable[[PerCriterionGrader], object]] = {
@@ -166,7 +166,7 @@ HOSTS: dict[str, Callable[[PerCriterionGrader], object]] = {
 def test_unreadable_replies_are_requested_equally_often_in_every_host(
     server: OpenAIServer, host: str, max_retries: int, calls: int
 ) -> None:
-    server.script = lambda _call: PROSE
+    server.script = lambda _call: UNREADABLE
     grader = PerCriterionGrader(LMJudge("openai/mock", api_base=server.url), max_retries=max_retries)
     with suppress(JudgeError):
         HOSTS[host](grader)
@@ -175,6 +175,6 @@ def test_unreadable_replies_are_requested_equally_often_in_every_host(
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_fifth_reply_completes_a_grade_in_every_host(server: OpenAIServer, host: str) -> None:
-    server.script = lambda call: PROSE if call.number < 4 else Reply("MET")
+    server.script = lambda call: UNREADABLE if call.number < 4 else Reply("MET")
     HOSTS[host](PerCriterionGrader(LMJudge("openai/mock", api_base=server.url)))
     assert len(server.calls) == 5

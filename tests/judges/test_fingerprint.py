@@ -68,7 +68,7 @@ def test_name_stands_for_the_model_its_address_and_its_client() -> None:
     assert "llama" in str(one)
     assert "http" not in str(one)
     assert one != LMJudge("openai/m", name="qwen", api_base="http://one/v1", temperature=0).fingerprint()
-    assert one != LMJudge("llama", temperature=0).fingerprint()
+    assert one != LMJudge("ollama_chat/llama", temperature=0).fingerprint()
     for change in (
         {"max_tokens": 9},
         {"temperature": 0.5},

@@ -94,7 +94,7 @@ async def test_call_that_is_cancelled_is_counted_with_an_unknown_cost() -> None:
 
 async def test_call_that_was_cancelled_before_it_was_sent_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     judge, limit = FakeJudge(), SpendLimit(max_calls=1, max_cost=1.0)
-    limited = limit_judge(judge, CallLimiter(0, CallLimits(), spend_limit=limit))
+    limited = limit_judge(judge, CallLimiter(CallLimits(max_retries=0), spend_limit=limit))
 
     def lose_lease() -> None:
         raise StoreError("the lease has expired")

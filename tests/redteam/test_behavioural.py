@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.redteam import Attack, ProbeReport, probe
 from rubric_integrations.redteam.attacks import TASKS
@@ -14,7 +15,7 @@ from tests.redteam.scripts import CRITERIA, PENALTIES, gullible, honest
 
 async def run(server: OpenAIServer, script: Script, attacks: list[Attack] = BEHAVIOURAL) -> ProbeReport:
     server.script = script
-    return await probe(LMJudge("openai/mock", api_base=server.url), attacks, max_retries=0)
+    return await probe(LMJudge("openai/mock", api_base=server.url), attacks, limits=CallLimits(max_retries=0))
 
 
 async def test_probe_of_an_honest_judge_has_no_success(server: OpenAIServer) -> None:

@@ -13,6 +13,8 @@ from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudge
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.runs import Ledger, LedgerError, rescore
 from rubric_integrations.scoring import EvaluationReport, Spend
+from tests.fakes import FakeJudge
+from tests.graders.rubrics import ONE
 from tests.judges.test_stored import RUBRIC as RUBRIC_OF_EVERY_KIND
 from tests.judges.test_stored import answer_script
 from tests.openai_server import OpenAIServer
@@ -55,6 +57,15 @@ def test_new_weights_need_no_judgment_and_a_new_requirement_is_missing(tmp_path:
         light = Rubric([*SMALL_RUBRIC.criteria, Criterion(requirement="new", weight=0.01)])
         assert [result.to_dict()["passed"] for result in rescore(ledger, light)] == [False, False]
     assert judge.calls == 6
+
+
+def test_rescored_run_has_the_abstention_policy_of_its_grader(tmp_path: Path) -> None:
+    abstains = FakeJudge("CANNOT_ASSESS", fingerprint="f")
+    with Ledger(tmp_path / "run.sqlite") as ledger:
+        grader = PerCriterionGrader(abstains, cannot_assess=0.3)
+        [graded] = grade_many(["good"], ONE, grader, ledger=ledger)
+        scores = [[result.score for result in rescore(ledger, ONE, policy)] for policy in (None, "zero", 0.75)]
+    assert (graded.score, scores) == (0.3, [[0.3], [0.0], [0.75]])
 
 
 def test_ledger_without_a_run_is_refused(tmp_path: Path) -> None:

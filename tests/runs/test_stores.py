@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from rubric_integrations import PerCriterionGrader, grade_many
 from rubric_integrations.dspy import RubricMetric
+from rubric_integrations.graders import Grader, PerCriterionOneShotGrader
+from rubric_integrations.judges import BatchResult, Question
 from rubric_integrations.judges.store import Lease
 from rubric_integrations.runs import open_ledger
 from rubric_integrations.scoring import JudgeFailure, Judgment
+from tests.fakes import batch_of
 from tests.runs.scripted import SMALL_RUBRIC, InstantJudge, texts
 
 
@@ -50,6 +54,42 @@ def test_store_of_the_users_own_has_the_judgments_and_nobody_closes_it() -> None
         assert run.summary.stopped is None
     assert judge.calls == len(store.judgments) == 12
     assert (runs[1].summary.spend.calls, runs[1].summary.reused) == (0, 0)
+
+
+class ChangingJudge:
+    """Answers at once with the verdict that it has now, on which its fingerprint depends."""
+
+    def __init__(self) -> None:
+        self.verdict, self.fingerprints = "MET", 0
+
+    def fingerprint(self) -> str:
+        self.fingerprints += 1
+        return self.verdict
+
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
+        return batch_of(dict.fromkeys(questions, self.verdict))
+
+    async def judge(self, question: Question) -> Judgment:
+        return (await self.judge_batch({1: question})).answers[1]
+
+
+@pytest.mark.parametrize("make_grader", [PerCriterionGrader, PerCriterionOneShotGrader])
+async def test_judge_that_is_changed_between_two_grades_gets_keys_of_its_own(
+    make_grader: Callable[[Any], Grader],
+) -> None:
+    judge = ChangingJudge()
+    grader = make_grader(judge).with_store(DictStore())
+    for judge.verdict, score in (("MET", 1.0), ("UNMET", 0.0), ("MET", 1.0)):
+        assert (await SMALL_RUBRIC.grade("kind", grader=grader)).score == score
+
+
+async def test_fingerprint_is_computed_once_for_all_questions_about_a_submission(tmp_path: object) -> None:
+    judge = ChangingJudge()
+    with open_ledger(f"{tmp_path}/run.sqlite") as ledger:
+        grader = PerCriterionGrader(judge).with_store(ledger)
+        judge.fingerprints = 0
+        await SMALL_RUBRIC.grade("kind", grader=grader)
+        assert (judge.fingerprints, ledger.stored) == (1, 3)
 
 
 def test_named_run_with_a_store_that_does_not_count_is_refused() -> None:

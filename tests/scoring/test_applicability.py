@@ -15,7 +15,7 @@ from rubric_integrations.scoring import score_many, score_range, score_values
 from rubric_integrations.scoring.formula import coverage
 from tests.scoring.test_groups import forests, is_close, words_of
 
-POLICIES: st.SearchStrategy[Any] = st.sampled_from(["skip", "zero", "partial", "fail"])
+POLICIES: st.SearchStrategy[Any] = st.sampled_from(["skip", "zero", "partial", "fail"]) | st.floats(0, 1)
 VALUES = st.sampled_from([1.0, 0.0, None])
 
 
@@ -24,25 +24,25 @@ def with_conditions(rubric: Rubric) -> Rubric:
     return Rubric(criteria, tree=rubric.tree)
 
 
-@given(forests(), POLICIES, st.floats(0, 1), st.booleans(), st.data())
+@given(forests(), POLICIES, st.booleans(), st.data())
 def test_criterion_that_does_not_apply_is_left_out_whatever_the_policy(
-    forest: list[dict[str, Any]], policy: Any, credit: float, normalize: bool, data: st.DataObject
+    forest: list[dict[str, Any]], policy: Any, normalize: bool, data: st.DataObject
 ) -> None:
     rubric = with_conditions(Rubric.from_dict(forest))
     left_out = data.draw(st.sets(st.integers(0, len(rubric) - 1)))
     values = [data.draw(VALUES) for _ in range(len(rubric))]
-    score = score_values(rubric, values, policy, credit, left_out)
+    score = score_values(rubric, values, policy, left_out)
     # Its value, and the policy for abstentions, make no difference.
     others = [data.draw(VALUES) if i in left_out else value for i, value in enumerate(values)]
-    assert score_values(rubric, others, policy, credit, left_out) == score
+    assert score_values(rubric, others, policy, left_out) == score
     skipped = [None if i in left_out else value for i, value in enumerate(values)]
     if all(i in left_out for i, value in enumerate(skipped) if value is None):
         assert score_values(rubric, skipped) == score
     # Every way to the score gives the same.
     words = ["NOT_APPLICABLE" if i in left_out else word for i, word in enumerate(words_of(values))]
     expected = score.reported(normalize=normalize)
-    assert is_close(rubric.compute_score(words, normalize, policy, credit), expected)
-    settings_of_scores: Any = {"normalize": normalize, "cannot_assess": policy, "partial_credit": credit}
+    assert is_close(rubric.compute_score(words, normalize, policy), expected)
+    settings_of_scores: Any = {"normalize": normalize, "cannot_assess": policy}
     numbers = [math.nan if value is None else value for value in values]
     mask = [[i in left_out for i in range(len(rubric))]]
     for array in (
@@ -63,9 +63,9 @@ def test_coverage_counts_only_criteria_that_apply(forest: list[dict[str, Any]], 
     assert math.isclose(coverage(rubric, assessed, left_out), expected, abs_tol=1e-9)
 
 
-@given(forests(2), st.data(), POLICIES, st.sampled_from([0.0, 0.3, 1.0]))
+@given(forests(2), st.data(), POLICIES)
 def test_score_range_includes_that_open_criteria_do_not_apply(
-    forest: list[dict[str, Any]], data: st.DataObject, policy: Any, credit: float
+    forest: list[dict[str, Any]], data: st.DataObject, policy: Any
 ) -> None:
     rubric = with_conditions(Rubric.from_dict(forest))
     count = len(rubric)
@@ -84,9 +84,9 @@ def test_score_range_includes_that_open_criteria_do_not_apply(
     for combination in itertools.product(*outcomes):
         left_out = {i for i, outcome in enumerate(combination) if outcome == "n/a"}
         values: list[Any] = [None if i in left_out else outcome for i, outcome in enumerate(combination)]
-        possible.append(score_values(rubric, values, policy, credit, left_out).normalized)
+        possible.append(score_values(rubric, values, policy, left_out).normalized)
     scores = [score for score in possible if score is not None]
-    low, high = score_range(rubric, known, policy, credit, applies)
+    low, high = score_range(rubric, known, policy, applies)
     assert is_close(low, min(scores) if len(scores) == len(possible) else None)
     assert is_close(high, max(scores, default=0.0))
 

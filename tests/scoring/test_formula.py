@@ -60,8 +60,9 @@ def test_abstention_on_a_penalty_is_scored_by_the_policy() -> None:
     assert scores == [1.0, 1.0, 1.0, 0.6]
 
 
-def test_abstention_under_partial_counts_the_partial_credit() -> None:
-    assert rubric_of(10, 5).compute_score(["CANNOT_ASSESS", "MET"], True, "partial", 0.25) == pytest.approx(7.5 / 15)
+def test_abstention_under_a_number_earns_this_share_of_a_positive_weight() -> None:
+    assert rubric_of(10, 5).compute_score(["CANNOT_ASSESS", "MET"], cannot_assess=0.25) == pytest.approx(7.5 / 15)
+    assert rubric_of(10, -5).compute_score(["MET", "CANNOT_ASSESS"], cannot_assess=1) == 1.0
 
 
 def test_abstention_under_fail_counts_the_worst_option_that_is_not_na() -> None:
@@ -82,8 +83,8 @@ def test_abstention_under_an_unknown_policy_is_an_error() -> None:
         ((["MET"],), "1 entries for 2"),
         ((["MET", "PARTIAL"],), "'PARTIAL'"),
         ((["MET", "MET"], True, "ignore"), "'ignore'"),
-        ((["MET", "MET"], True, "partial", 1.5), "1.5"),
-        ((["MET", "MET"], True, "partial", math.nan), "nan"),
+        ((["MET", "MET"], True, 1.5), "1.5"),
+        ((["MET", "MET"], True, math.nan), "nan"),
     ],
 )
 def test_compute_score_with_invalid_arguments_is_refused(arguments: tuple[Any, ...], words: str) -> None:
@@ -133,16 +134,16 @@ WEIGHTS = st.floats(-1e6, 1e6).map(lambda weight: round(weight, 3))
 WEIGHTED_VERDICTS = st.lists(st.tuples(WEIGHTS, VERDICTS), min_size=1, max_size=12).filter(
     lambda rows: any(weight for weight, _ in rows)
 )
-POLICIES: st.SearchStrategy[Any] = st.sampled_from(["skip", "zero", "partial", "fail"])
+POLICIES: st.SearchStrategy[Any] = st.sampled_from(["skip", "zero", "partial", "fail", 0.0, 0.3, 1.0])
 
 
 def parts_of(rows: Sequence[tuple[float, Verdict]]) -> list[WeightedValue]:
     return [WeightedValue(weight, VERDICT_VALUES[verdict], float(weight < 0)) for weight, verdict in rows]
 
 
-@given(WEIGHTED_VERDICTS, POLICIES, st.floats(0, 1))
-def test_score_is_in_its_bounds(rows: list[tuple[float, Verdict]], policy: Any, credit: float) -> None:
-    score = score_parts(parts_of(rows), policy, credit)
+@given(WEIGHTED_VERDICTS, POLICIES)
+def test_score_is_in_its_bounds(rows: list[tuple[float, Verdict]], policy: Any) -> None:
+    score = score_parts(parts_of(rows), policy)
     assert score.normalized is None or 0.0 <= score.normalized <= 1.0
     if score.raw is not None:
         low, high = sum(min(w, 0) for w, _ in rows), sum(max(w, 0) for w, _ in rows)

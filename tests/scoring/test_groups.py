@@ -33,7 +33,7 @@ EXAMPLE = Rubric.from_dict(
     ]
 )
 VALUES = {"MET": 1.0, "UNMET": 0.0, "CANNOT_ASSESS": None}
-POLICIES: st.SearchStrategy[Any] = st.sampled_from(["skip", "zero", "partial", "fail"])
+POLICIES: st.SearchStrategy[Any] = st.sampled_from(["skip", "zero", "partial", "fail"]) | st.floats(0, 1)
 
 
 @pytest.mark.parametrize(
@@ -185,17 +185,15 @@ def test_group_whose_leaves_all_abstain_is_left_out(forest: list[dict[str, Any]]
     assert is_close(score.raw, again.raw)
 
 
-@given(st.lists(cases(), min_size=1, max_size=1), POLICIES, st.booleans(), st.floats(0, 1))
-def test_score_many_of_a_tree_equals_compute_score(
-    one: list[Case], policy: Any, normalize: bool, credit: float
-) -> None:
+@given(st.lists(cases(), min_size=1, max_size=1), POLICIES, st.booleans())
+def test_score_many_of_a_tree_equals_compute_score(one: list[Case], policy: Any, normalize: bool) -> None:
     [(rubric, values)] = one
     words = words_of(values)
-    expected = rubric.compute_score(words, normalize, policy, credit)
+    expected = rubric.compute_score(words, normalize, policy)
     rows = [words, ["MET"] * len(rubric)]
-    [score, _] = score_many(rubric, rows, normalize=normalize, cannot_assess=policy, partial_credit=credit)
+    [score, _] = score_many(rubric, rows, normalize=normalize, cannot_assess=policy)
     assert is_close(None if math.isnan(score) else float(score), expected)
-    report = report_of(rubric, *words, cannot_assess=policy, partial_credit=credit, normalize=normalize)
+    report = report_of(rubric, *words, cannot_assess=policy, normalize=normalize)
     assert is_close(report.score, expected)
 
 
@@ -204,9 +202,9 @@ def completions(rubric: Rubric, known: dict[int, float | None]) -> Iterator[list
     return (list(values) for values in itertools.product(*places))
 
 
-@given(forests(), st.data(), POLICIES, st.sampled_from([0.0, 0.3, 1.0]))
+@given(forests(), st.data(), POLICIES)
 def test_score_range_of_a_tree_equals_the_extremes_of_all_possible_answers(
-    forest: list[dict[str, Any]], data: st.DataObject, policy: Any, credit: float
+    forest: list[dict[str, Any]], data: st.DataObject, policy: Any
 ) -> None:
     rubric = Rubric.from_dict(forest)
     known = {
@@ -215,8 +213,8 @@ def test_score_range_of_a_tree_equals_the_extremes_of_all_possible_answers(
         if data.draw(st.booleans()) or len(rubric) > 7 + index
     }
     assume(len(rubric) - len(known) <= 6)
-    possible = [score_values(rubric, values, policy, credit).normalized for values in completions(rubric, known)]
+    possible = [score_values(rubric, values, policy).normalized for values in completions(rubric, known)]
     scores = [score for score in possible if score is not None]
-    low, high = score_range(rubric, known, policy, credit)
+    low, high = score_range(rubric, known, policy)
     assert is_close(low, min(scores) if len(scores) == len(possible) else None)
     assert is_close(high, max(scores, default=0.0))

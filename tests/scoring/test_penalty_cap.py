@@ -16,7 +16,7 @@ from rubric_integrations.scoring import score_many, score_range, score_values
 from rubric_integrations.scoring.formula import score_overall
 from tests.scoring.test_groups import is_close, words_of
 
-POLICIES: st.SearchStrategy[Any] = st.sampled_from(["skip", "zero", "partial", "fail"])
+POLICIES: st.SearchStrategy[Any] = st.sampled_from(["skip", "zero", "partial", "fail"]) | st.floats(0, 1)
 CAPS = st.sampled_from([None, 0.5, 1.0, 3.0, 100.0])
 REWARDS, PENALTIES = st.sampled_from([0.5, 1.0, 3.0]), st.sampled_from([-0.5, -1.0, -4.0])
 
@@ -97,28 +97,28 @@ def test_score_without_any_error_is_the_flat_sum(forest: list[dict[str, Any]], d
     assert is_close(score_values(rubric, without_penalty).raw, flat)
 
 
-@given(forests(), st.data(), POLICIES, st.booleans(), st.floats(0, 1))
+@given(forests(), st.data(), POLICIES, st.booleans())
 def test_score_many_of_groups_with_penalties_equals_compute_score(
-    forest: list[dict[str, Any]], data: st.DataObject, policy: Any, normalize: bool, credit: float
+    forest: list[dict[str, Any]], data: st.DataObject, policy: Any, normalize: bool
 ) -> None:
     rubric = Rubric.from_dict(forest)
     words = words_of(values_of(data, rubric))
-    [score] = score_many(rubric, [words], normalize=normalize, cannot_assess=policy, partial_credit=credit)
-    expected = rubric.compute_score(words, normalize, policy, credit)
+    [score] = score_many(rubric, [words], normalize=normalize, cannot_assess=policy)
+    expected = rubric.compute_score(words, normalize, policy)
     assert is_close(None if math.isnan(score) else float(score), expected)
 
 
-@given(forests(), st.data(), POLICIES, st.sampled_from([0.0, 0.3, 1.0]))
+@given(forests(), st.data(), POLICIES)
 def test_score_range_of_groups_with_penalties_equals_the_extremes_of_all_answers(
-    forest: list[dict[str, Any]], data: st.DataObject, policy: Any, credit: float
+    forest: list[dict[str, Any]], data: st.DataObject, policy: Any
 ) -> None:
     rubric = Rubric.from_dict(forest)
     known = {index: value for index, value in enumerate(values_of(data, rubric)) if data.draw(st.booleans())}
     assume(len(rubric) - len(known) <= 6)
     places = [[known[i]] if i in known else [1.0, 0.0, None] for i in range(len(rubric))]
-    possible = [score_values(rubric, values, policy, credit).normalized for values in itertools.product(*places)]
+    possible = [score_values(rubric, values, policy).normalized for values in itertools.product(*places)]
     scores = [score for score in possible if score is not None]
-    low, high = score_range(rubric, known, policy, credit)
+    low, high = score_range(rubric, known, policy)
     assert is_close(low, min(scores) if len(scores) == len(possible) else None)
     assert is_close(high, max(scores, default=0.0))
 

@@ -27,18 +27,18 @@ TAGGED = st.lists(
 )
 
 
-@given(TAGGED, st.data(), st.sampled_from(["skip", "zero", "partial", "fail"]), st.floats(0, 1))
+@given(TAGGED, st.data(), st.sampled_from(["skip", "zero", "partial", "fail"]) | st.floats(0, 1))
 def test_tag_scores_any_rubric_equal_scores_of_the_sub_rubrics(
-    criteria: list[Criterion], data: st.DataObject, policy: Any, credit: float
+    criteria: list[Criterion], data: st.DataObject, policy: Any
 ) -> None:
     verdicts = [data.draw(st.sampled_from(sorted(VERDICTS))) for _ in criteria]
-    scores = tag_scores(Rubric(criteria), [VERDICTS[verdict] for verdict in verdicts], policy, credit)
+    scores = tag_scores(Rubric(criteria), [VERDICTS[verdict] for verdict in verdicts], policy)
     assert set(scores) == {tag for criterion in criteria for tag in criterion.tags}
     for tag, score in scores.items():
         kept = [index for index, criterion in enumerate(criteria) if tag in criterion.tags]
         alone, answers = Rubric([criteria[index] for index in kept]), [verdicts[index] for index in kept]
-        assert score.normalized == alone.compute_score(answers, True, policy, credit)
-        assert score.reported(normalize=False) == alone.compute_score(answers, False, policy, credit)
+        assert score.normalized == alone.compute_score(answers, True, policy)
+        assert score.reported(normalize=False) == alone.compute_score(answers, False, policy)
 
 
 @given(TAGGED, st.data())

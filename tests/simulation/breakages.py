@@ -17,10 +17,11 @@ from rubric_integrations.runs import run
 from rubric_integrations.runs.ledger import base, store
 from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
 from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL
-from rubric_integrations.submission import Row
+from rubric_integrations.submission import Row, Submission
 
 _digest, _store = StoredJudge._digest, base._Lease.store  # pyright: ignore[reportPrivateUsage]
 _on_rate_limit, _as_rows = endpoint.AdaptiveConcurrency.on_rate_limit, run.as_rows
+_record_failure = endpoint.Endpoint._record_failure  # pyright: ignore[reportPrivateUsage]
 _redact_failure, _start, _end = Redactor.failure, SpendLimit.start, SpendLimit.end
 
 
@@ -71,6 +72,12 @@ def _forget_reservation_of_lost_call(self: Any, spend: Spend, reserved: float, i
 
 def _redact_all_but_timeouts(self: Redactor, failure: JudgeFailure) -> JudgeFailure:
     return failure if "timed out" in failure.message else _redact_failure(self, failure)
+
+
+def _count_replies(self: Any, failure: JudgeFailure, submission: Submission) -> None:
+    _record_failure(self, failure, submission)
+    if self._streak is not None:
+        self._streak.record([failure], is_graded=False)
 
 
 async def _store_after_release(self: Any, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
@@ -131,6 +138,9 @@ BREAKAGES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
         endpoint.AdaptiveConcurrency, "on_rate_limit", _sleep_in_the_loop
     ),
     "a call has no timeout": lambda: patch.object(scheduler.asyncio, "timeout", _NoTimeout),
+    "failed replies are counted in place of failed submissions": lambda: patch.object(
+        endpoint.Endpoint, "_record_failure", _count_replies
+    ),
     "a row is graded twice": lambda: patch.object(run, "as_rows", _repeat_last_row),
 }
 
@@ -152,6 +162,7 @@ SEEDS_THAT_FIND: dict[str, int] = {
     "a server's request to wait is ignored": 14,
     "a wait blocks the event loop": 10,
     "a call has no timeout": 37,
+    "failed replies are counted in place of failed submissions": 35,
     "a row is graded twice": 38,
 }
 """For each fault, a seed that finds it quickly. The tests play it first, and all others only if it no longer does."""

@@ -139,7 +139,7 @@ class _World:
             self._check(run)
             # A process that has ended does not count as alive, whatever ended it.
             process.is_alive = False
-            if run.is_complete:
+            if run.is_complete(self._scenario):
                 return
         self._result.faults.append(f"process number {number} has not all reports after {MOST_LIVES} starts")
 

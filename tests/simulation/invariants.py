@@ -38,12 +38,16 @@ class RunRecord:
         self.end, self.error = "", ""
         self.run: Run | None = None
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the run has given a complete report for every row."""
+    def is_complete(self, scenario: Scenario) -> bool:
+        """Whether the run has given a complete report for every row whose judge gives verdicts."""
+        graded = [graded for graded in self.results if self._text_of(scenario, graded) not in scenario.unanswered]
         return self.end == "done" and all(
-            graded.judge_error is None and graded.report and graded.report.complete for graded in self.results
+            row.judge_error is None and row.report and row.report.complete for row in graded
         )
+
+    @staticmethod
+    def _text_of(scenario: Scenario, graded: Graded) -> str:
+        return scenario.texts[int(graded.row.id) - 1]
 
 
 def check_request(
@@ -115,7 +119,8 @@ def check_ledger(scenario: Scenario, rows: Sequence[tuple[str, str]]) -> list[st
     """Check the judgments of the ledger, as pairs of status and JSON, when all runs have ended."""
     faults = ["a lease is left in the ledger" for status, _ in rows if status != "stored"]
     reasons = sorted(Judgment.model_validate_json(text).reason for status, text in rows if status == "stored")
-    cells = {Cell(text, criterion.requirement) for text in scenario.texts for criterion in scenario.rubric.criteria}
+    texts = set(scenario.texts) - scenario.unanswered
+    cells = {Cell(text, criterion.requirement) for text in texts for criterion in scenario.rubric.criteria}
     true_judgments = [true_judgment(scenario.seed, cell) for cell in cells]
     by_reason = {judgment.reason: judgment.verdict for judgment in true_judgments}
     if reasons != sorted(by_reason):
@@ -146,6 +151,10 @@ def _check_end(scenario: Scenario, run: RunRecord) -> Iterator[str]:
         yield f"rows are not in order: {ids}"
     if run.end == "stopped" and run.run and run.run.summary.judge_is_unusable and not run.traffic.failures:
         yield f"the run ended although no request had failed: {run.run.summary.stopped}"
+    stopped = (run.run.summary.stopped if run.run else None) or ""
+    # No simulation has that many.
+    if "submissions failed" in stopped:
+        yield f"the run of {len(scenario.texts)} rows ended because of a few texts: {stopped}"
     if run.end == "stopped" and run.run and not run.run.summary.judge_is_unusable:
         limited = run.life.max_calls is not None or run.life.max_cost is not None
         if not limited:

@@ -54,6 +54,9 @@ class Traffic:
         self.answered: set[Cell] = set()
 
 
+_WITH_A_REPLY = ("on time", "late", "doubled", "cut", "unreadable")
+
+
 class Network:
     """The way to the model, and the model.
 
@@ -91,6 +94,8 @@ class Network:
         self._attempts[tuple(cells)] += 1
         chance = Random(f"{self._scenario.seed} {cells} {self._attempts[tuple(cells)]}")
         fate = self._fate(chance)
+        if fate in _WITH_A_REPLY and any(cell.text in self._scenario.unanswered for cell in cells):
+            fate = "no verdict"
         traffic = self.traffic[process]
         price = 0.0 if fate.startswith(("rate limit", "refused", "outage")) else self._price(traffic)
         self._before_request(process, cells, price)
@@ -172,6 +177,9 @@ class Network:
                 raise JudgeFailure("parse", f"the reply ends early: {API_KEY}", retryable=True, spend=spend)
             case "cut":
                 return dict(list(judgments.items())[: chance.randrange(len(cells))]), spend
+            case "no verdict":
+                message = f"the judge gave no verdict: {API_KEY}"
+                raise JudgeFailure("parse", message, retryable=True, repeats=1, spend=spend)
             case "unreadable":
                 # Only the validation of judgments can tell that this is none.
                 bad = {"verdict": "MET", "value": 0.0} if chance.random() < 0.5 else {"verdict": "MAYBE", "value": 1.0}

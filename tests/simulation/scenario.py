@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Literal, NamedTuple
 
@@ -75,6 +76,7 @@ class Scenario(NamedTuple):
     Attributes:
         seed: The seed.
         texts: The submissions; two may be equal.
+        unanswered: Those about which the judge never gives a verdict.
         rubric: The rubric.
         lives: For each process, how it is started again and again; after that, it is left alone.
         one_host: Whether the processes can see which of the others have ended.
@@ -92,6 +94,7 @@ class Scenario(NamedTuple):
 
     seed: int
     texts: tuple[str, ...]
+    unanswered: frozenset[str]
     rubric: Rubric
     lives: tuple[tuple[Life, ...], ...]
     one_host: bool
@@ -128,6 +131,7 @@ def draw_scenario(seed: int) -> Scenario:
     return Scenario(
         seed=seed,
         texts=tuple(texts),
+        unanswered=_draw_unanswered(seed, texts),
         rubric=Rubric(
             [Criterion(name=f"c{i}", weight=i + 1, requirement=f"r{i}") for i in range(chance.randint(1, 4))]
         ),
@@ -144,6 +148,12 @@ def draw_scenario(seed: int) -> Scenario:
         one_request=chance.random() < 0.25,
         prices=chance.choice(("equal", "growing", "shrinking")),
     )
+
+
+def _draw_unanswered(seed: int, texts: Sequence[str]) -> frozenset[str]:
+    # With numbers of its own, so that the rest of each scenario does not depend on it.
+    chance = Random(f"unanswered {seed}")
+    return frozenset(chance.sample(texts, chance.randint(1, len(texts))) if chance.random() < 0.2 else ())
 
 
 def _draw_life(chance: Random) -> Life:

@@ -49,8 +49,8 @@ def test_seed_is_replayed_step_by_step(seed: int) -> None:
 def test_simulations_contain_what_they_are_meant_to_contain() -> None:
     missing = [
         "on time", "late", "lost", "doubled", "cut", "unreadable", "rate limit", "rate limit with a wait", "hang",
-        "outage", "refused key", "crash after", "interrupt after", "pause after", "`max_calls` of", "`max_cost` of",
-        "ends: crashed", "ends: interrupted", "ends: stopped", "ends: done",
+        "no verdict", "outage", "refused key", "crash after", "interrupt after", "pause after", "`max_calls` of",
+        "`max_cost` of", "ends: crashed", "ends: interrupted", "ends: stopped", "ends: done",
     ]  # fmt: skip
     for seed in dict.fromkeys([*SEEDS_WITH_EVERYTHING, *range(60)]):
         events = "\n".join(simulate(seed).events)

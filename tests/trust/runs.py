@@ -21,7 +21,7 @@ def report_of(rubric: Rubric, answers: Sequence[str | None]) -> EvaluationReport
     for index, (criterion, answer) in enumerate(zip(rubric.criteria, answers, strict=True)):
         failure = JudgeFailure("transport", "no reply")
         outcomes[index] = failure if answer is None else to_judgment(criterion, answer)
-    policies = ScoringPolicies(True, "skip", 0.5, "abstain", STRATEGIES, True)  # type: ignore[arg-type]
+    policies = ScoringPolicies(True, "skip", "abstain", STRATEGIES, True)  # type: ignore[arg-type]
     return aggregate_answers(rubric, [JudgeAnswers(outcomes)], JudgeAnswers({}, judge="check"), policies)
 
 

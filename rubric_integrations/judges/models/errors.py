@@ -23,9 +23,11 @@ from dspy.utils.exceptions import (
     AdapterParseError,
     ContextWindowExceededError,
     DSPyError,
+    LMConfigurationError,
     LMInvalidRequestError,
     LMProviderError,
     LMRateLimitError,
+    LMTransportError,
     LMUnsupportedFeatureError,
     is_retryable_lm_error,
 )
@@ -33,8 +35,8 @@ from dspy.utils.exceptions import (
 from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.limits import REMEDY, says_too_long
-from rubric_integrations.judges.prompts.parse import UnreadableReply
-from rubric_integrations.scoring.judgment import JudgeFailure, Spend, TokenUsage
+from rubric_integrations.judges.prompts.parse import NoVerdict, UnreadableReply
+from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Spend, TokenUsage
 
 HAS_FORMAT = "has_format"
 """The key of `provider_data` under which our own engines report whether they requested a JSON format."""
@@ -348,7 +350,10 @@ def require_answer(completion: Completion, settings: Mapping[str, Any]) -> None:
     if problem is not None:
         is_filtered = completion.finish_reason == "content_filter"
         about_text = is_filtered or bool(completion.refusal)
-        raise JudgeFailure("parse", problem, retryable=not is_filtered, about_text=about_text, spend=completion.spend)
+        repeats = 0 if is_filtered else 1 if completion.refusal else None
+        raise JudgeFailure(
+            "parse", problem, retryable=not is_filtered, about_text=about_text, repeats=repeats, spend=completion.spend
+        )
 
 
 def _problem(completion: Completion, settings: Mapping[str, Any]) -> str | None:
@@ -381,8 +386,35 @@ def _cut_off(is_empty: bool, max_tokens: object) -> str:
     )
 
 
-# LiteLLM reports a key that it does not find as an error of the server, which would be retried for minutes.
-_NO_KEY = re.compile(r"Missing credentials|_API_KEY is not set")
+# LiteLLM reports these as errors of the server or the connection, which would be retried for minutes.
+_REMEDIES = {
+    re.compile(r"Missing credentials|_API_KEY is not set"): "",
+    re.compile(r"No module named 'vllm'"): (
+        ": `vllm/` runs the model in this process; for a vLLM server, write 'hosted_vllm/' before the model's name, "
+        "and pass its URL as `api_base`"
+    ),
+    re.compile(r"No module named"): ": install that package, or use a provider that needs none",
+    re.compile(r"LLM Provider NOT provided"): (
+        ": write the provider before the name of the model, such as 'openai/' for a server that speaks OpenAI's "
+        "protocol, or 'ollama_chat/'"
+    ),
+    re.compile(r"UnsupportedProtocol|InvalidURL|InvalidSchema|MissingSchema|NonHttpUrl|InvalidUrl"): (
+        ": the base URL of the model must begin with http:// or https://"
+    ),
+}
+"""What to do about a setting that keeps every request from being sent, by the client's message."""
+
+
+def _remedy(message: str) -> str | None:
+    return next((remedy for pattern, remedy in _REMEDIES.items() if pattern.search(message)), None)
+
+
+def _unreachable_hint(settings: Mapping[str, Any]) -> str:
+    url = settings.get("api_base") or settings.get("base_url")
+    if not isinstance(url, str):
+        return " (is there a network connection?)"
+    return f" (`api_base` is {url_without_secrets(url)!r}: is the server running?)"
+
 
 # A 429 of the tier `flex` when the provider has no capacity: fewer calls at the same time would not help.
 _NO_CAPACITY = re.compile(r"resource[ _]unavailable", re.IGNORECASE)
@@ -400,7 +432,7 @@ def failure_of_call(error: Exception, spend: Spend, settings: Mapping[str, Any],
     if isinstance(error, DSPyError):
         failure = failure_from_error(error, spend, settings)
     elif isinstance(error, UnreadableReply):
-        failure = JudgeFailure("parse", redact(first_line(error), settings), retryable=True, spend=spend)
+        failure = _unreadable(redact(first_line(error), settings), isinstance(error, NoVerdict), spend)
     elif isinstance(error, ValueError | TypeError | ImportError):
         kind = "parse" if about_reply else "config"
         failure = JudgeFailure(kind, redact(first_line(error), settings), retryable=about_reply, spend=spend)
@@ -425,13 +457,15 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
         spend: What the call cost although it failed.
         settings: The model's settings, whose credentials the message does not repeat if a server quotes them.
     """
-    message, response = redact(first_line(error), settings), find_response(error)
     if isinstance(error, AdapterParseError):
-        return JudgeFailure("parse", message, retryable=True, spend=spend)
-    if _NO_KEY.search(message):
-        return JudgeFailure("config", message, spend=spend)
+        cause = error.__cause__
+        reason = cause if isinstance(cause, UnreadableReply) else error
+        return _unreadable(redact(first_line(reason), settings), isinstance(cause, NoVerdict), spend)
+    message, response = redact(first_line(error), settings), find_response(error)
+    if (remedy := _remedy(message)) is not None:
+        return JudgeFailure("config", f"{message.rstrip('.')}{remedy}", unreachable=True, spend=NO_SPEND)
     if getattr(error, "provider_code", None) in FILTER_CODES:
-        return JudgeFailure("parse", f"{FILTERED}: {message}", about_text=True, spend=spend)
+        return JudgeFailure("parse", f"{FILTERED}: {message}", about_text=True, repeats=0, spend=spend)
     if response is not None and _says_more(response, error):
         # Before the message is cut, or a part of a key could remain at its end.
         body = redact(response.body.decode(errors="replace"), settings).encode()
@@ -445,13 +479,23 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
     if is_retryable_lm_error(error):
         code = getattr(error, "provider_code", None)
         limited = isinstance(error, LMRateLimitError) and not _NO_CAPACITY.search(f"{code} {message}")
+        is_unreachable = isinstance(error, LMTransportError)
+        if is_unreachable:
+            message += _unreachable_hint(settings)
         return JudgeFailure(
-            "transport", message, retryable=True, retry_after=error.retry_after, rate_limited=limited, spend=spend
-        )
+            "transport", message, retryable=True, retry_after=error.retry_after, rate_limited=limited,
+            unreachable=is_unreachable, spend=spend,
+        )  # fmt: skip
     if isinstance(error, ContextWindowExceededError) or says_too_long(message):
         return _too_long(message, spend)
     kind = "transport" if type(error) is LMProviderError else "config"
-    return JudgeFailure(kind, message, spend=spend)
+    is_setting = isinstance(error, LMConfigurationError)
+    return JudgeFailure(kind, message, unreachable=is_setting, spend=NO_SPEND if is_setting else spend)
+
+
+def _unreadable(message: str, has_no_verdict: bool, spend: Spend) -> JudgeFailure:
+    # A model that answers in prose, because it refuses a text, does so again: its reply is requested once more only.
+    return JudgeFailure("parse", message, retryable=True, repeats=1 if has_no_verdict else None, spend=spend)
 
 
 def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
@@ -459,9 +503,12 @@ def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[
     sorted_error = to_lm_error(error)
     if isinstance(sorted_error, _TEMPORARY):
         limited = isinstance(sorted_error, lm15.RateLimitError) and not _NO_CAPACITY.search(str(sorted_error))
+        message = redact(first_line(sorted_error), settings)
+        if (remedy := _remedy(message)) is not None:
+            return JudgeFailure("config", f"{message.rstrip('.')}{remedy}", unreachable=True, spend=NO_SPEND)
         return JudgeFailure(
-            "transport", redact(first_line(sorted_error), settings), retryable=True,
-            retry_after=sorted_error.retry_after, rate_limited=limited, spend=spend,
+            "transport", message, retryable=True, retry_after=sorted_error.retry_after, rate_limited=limited,
+            unreachable=isinstance(sorted_error, lm15.TransportError), spend=spend,
         )  # fmt: skip
     message = first_line(sorted_error) if sorted_error is not error else f"{type(error).__name__}: {first_line(error)}"
     message = redact(message, settings)

@@ -26,6 +26,8 @@ from urllib.parse import urlsplit
 import dspy
 from dspy import lm15
 
+from rubric_integrations._util.text import url_without_secrets
+
 OWN_KEY = "RUBRIC_INTEGRATIONS_API_KEY"
 """The environment variable of the key for a server of the user's own: a gateway, or a model server."""
 
@@ -62,6 +64,37 @@ class _Server(NamedTuple):
     @property
     def is_encrypted(self) -> bool:
         return self.is_this_machine or urlsplit(self.url).scheme.lower() == "https"
+
+
+def check_url(url: str, source: str) -> None:
+    """Check that the base URL of a model's server begins with http:// or https://.
+
+    Args:
+        url: The URL.
+        source: Where it was found, for the message.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if not re.match(r"https?://[^/]", url, re.IGNORECASE):
+        rest = url_without_secrets(f"//{url.rpartition('//')[2]}").removeprefix("://")
+        raise ValueError(
+            f"{source} is {rest!r}, which does not begin with http:// or https://: write 'http://{rest}', or https; "
+            "otherwise no request could be sent"
+        )
+
+
+def check_provider(model: str) -> None:
+    """Check that the name of a model tells its provider: by a prefix, or because DSPy knows the name.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if not _prefix(model) and _route(model) is None:
+        raise ValueError(
+            f"the model name {model!r} has no provider: write it before the name, such as 'openai/{model}' for a "
+            f"server that speaks OpenAI's protocol, 'hosted_vllm/{model}' or 'ollama_chat/{model}'"
+        )
 
 
 def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
@@ -107,6 +140,8 @@ def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
     if not isinstance(getattr(lm, "engine", None) or "", str) or lm.kwargs.get("api_key"):
         return lm
     api_base = lm.kwargs.get("api_base") or lm.kwargs.get("base_url")
+    if isinstance(api_base, str):
+        check_url(api_base, "`api_base`")
     model = lm.model if api_base else with_provider(lm.model)
     key = key_for_endpoint(model, api_base)
     changes = ({"api_key": key} if key else {}) | ({"model": model} if model != lm.model else {})

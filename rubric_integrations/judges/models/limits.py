@@ -119,8 +119,8 @@ def prompt_bytes(text_bytes: int, own_bytes: int) -> int:
 
 
 REMEDY = (
-    "shorten the texts, cut long results of tools with `CallLimits(step_limit=...)`, judge the response in parts with "
-    "`CallLimits(chunk_size=...)`, or use a model that reads more"
+    "shorten the texts, cut long results of tools with `TextLimits(step_limit=...)`, judge the response in parts with "
+    "`TextLimits(chunk_size=...)`, or use a model that reads more"
 )
 
 # Whatever is between white space and ASCII punctuation: no tokenizer joins two of these into one token.

@@ -21,7 +21,13 @@ from dspy.utils.exceptions import DSPyError, LMConfigurationError
 from rubric_integrations._util.event_loop import run_in_thread, run_sync
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.errors import FINISH_REASON, HAS_FORMAT, response_from_error, to_lm_error
-from rubric_integrations.judges.models.keys import key_for_endpoint, with_key_for_its_server, with_provider
+from rubric_integrations.judges.models.keys import (
+    check_provider,
+    check_url,
+    key_for_endpoint,
+    with_key_for_its_server,
+    with_provider,
+)
 from rubric_integrations.judges.models.langchain import (
     chat_model_of,
     chat_model_settings,
@@ -193,8 +199,8 @@ def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
         options: How it is called.
 
     Raises:
-        ValueError: The name is empty, an option is out of range, DSPy refuses it for this model, or a key of the
-            environment would be sent to a server that it is not meant for.
+        ValueError: The name is empty or has no provider, the URL has no scheme, an option is out of range, DSPy
+            refuses it for this model, or a key of the environment would be sent to a server that it is not meant for.
     """
     if not model.strip():
         raise ValueError("`judge` is an empty model name: write one such as 'openai/gpt-5-mini', or 'offline'")
@@ -202,7 +208,10 @@ def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
         raise ValueError(f"`temperature` must be at least 0, got {options.temperature!r}")
     if options.max_tokens is not None and options.max_tokens < 1:
         raise ValueError(f"`max_tokens` must be at least 1, got {options.max_tokens!r}")
+    if options.api_base is not None:
+        check_url(options.api_base, "`api_base`")
     model, settings = model if options.api_base else with_provider(model), options.chosen()
+    check_provider(model)
     if headers := settings.pop("headers", None):
         _check_headers(headers)
         settings["extra_headers"] = dict(headers)

@@ -86,8 +86,16 @@ _EVIDENCE = "evidence"
 _ENTRY_ANSWERS = ("answer", "verdict", "criterion_status")
 
 
+# Characters of a reply that an error quotes.
+_LONGEST_QUOTE = 200
+
+
 class UnreadableReply(ValueError):  # noqa: N818 -- of a model, and no error of the program
     """A reply does not answer the signature unambiguously; `JudgeAdapter` reports it as DSPy's own adapters do."""
+
+
+class NoVerdict(UnreadableReply):
+    """A reply is a text that names no answer, such as "I cannot help with that"; the model may well repeat it."""
 
 
 class ReplyObject(NamedTuple):
@@ -131,6 +139,7 @@ def parse_reply(
             have completed a reply that was cut off, and such a reply is refused.
 
     Raises:
+        NoVerdict: The reply is a text that names no answer.
         UnreadableReply: The reply does not answer the signature unambiguously.
     """
 
@@ -155,7 +164,17 @@ def parse_reply(
             )
         return outputs
     except ValueError as error:
+        if "{" not in text and text.strip() and not _names_answer(signature, text):
+            quote = " ".join(text.split())[:_LONGEST_QUOTE]
+            raise NoVerdict(f"the judge gave no verdict: {quote!r}") from None
         raise UnreadableReply(f"{error}: {text[:80]!r}") from None
+
+
+def _names_answer(signature: Any, text: str) -> bool:
+    """Whether a text contains one of the answers that the signature allows, such as "met", or a number."""
+    words = set(re.findall(r"\w+", text.casefold()))
+    choices = {str(choice).casefold() for output in _outputs(signature) for choice in output.choices}
+    return not words.isdisjoint(choices) or any(word[0].isdigit() for word in words)
 
 
 def parse_object(text: str, is_strict: Callable[[], bool]) -> ReplyObject:

@@ -207,7 +207,7 @@ def _check_length(*texts: str) -> None:
     if (length := max(map(len, texts))) > MAX_CHARS:
         message = (
             f"the steps have {length:,} characters, more than {MAX_CHARS:,}, and were not sent: cut long results of "
-            "tools with `CallLimits(step_limit=...)`"
+            "tools with `TextLimits(step_limit=...)`"
         )
         raise JudgeFailure("config", message, about_text=True)
 

@@ -223,6 +223,8 @@ _FORGERIES = re.compile(
     r"|\](?=~!?\w{1,16}[\[\]])|\[(?=\w{1,16}~\[)",  # ]~b] and [e~[, MiniMax
     re.IGNORECASE,
 )
+# The first character of each of them. The search for it is ten times as fast, and most texts have none.
+_FORGERY_BEGINS = re.compile(r"[<\[\]]")
 
 # Blocks with other forms of ASCII letters and signs. Folding changes no text without these characters.
 _DISGUISED = re.compile(
@@ -256,6 +258,8 @@ def neutralize(text: str) -> str:
     """
     valid = text.encode("utf-8", "replace").decode("utf-8")
     if not _is_disguised(valid):
+        if not _FORGERY_BEGINS.search(valid):
+            return valid
         return _FORGERIES.sub(lambda match: match.group() + " ", valid)
     plain = _plain_characters().get
     folded = [plain(char, char) for char in valid]

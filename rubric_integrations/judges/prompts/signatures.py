@@ -520,7 +520,7 @@ class JudgeAdapter(dspy.JSONAdapter):
                 completing_texts=() if self.end_is_known else self._texts,
             )
         except UnreadableReply as error:
-            raise AdapterParseError("JudgeAdapter", cast("Any", signature), text, str(error)) from None
+            raise AdapterParseError("JudgeAdapter", cast("Any", signature), text, str(error)) from error
 
 
 # The least that any Anthropic model caches, at four characters a token.

@@ -6,10 +6,8 @@ those of an ordinary run. To add a batch API, write a class like those in `runs/
 `PROVIDERS` in `runs/batches/replay.py`.
 """
 
-from rubric_integrations.runs.batches.base import Batch, BatchError, BatchLedger
+from rubric_integrations.runs.batches.base import BatchError, BatchLedger
 from rubric_integrations.runs.batches.collect import CollectedBatches, collect_batches
 from rubric_integrations.runs.batches.submit import SubmittedBatches, submit_batches
 
-__all__ = [
-    "Batch", "BatchError", "BatchLedger", "CollectedBatches", "SubmittedBatches", "collect_batches", "submit_batches",
-]  # fmt: skip
+__all__ = ["BatchError", "BatchLedger", "CollectedBatches", "SubmittedBatches", "collect_batches", "submit_batches"]

@@ -96,7 +96,9 @@ def identity_of(grader: Grader) -> str:
     """Describe what the keys of a grader's questions depend on, as JSON without secrets."""
     settings = grader.settings()
     names = [member.name for member in grader.panel]
-    return json.dumps([grader.fingerprints(), names, settings.get("options"), settings.get("limits")], sort_keys=True)
+    return json.dumps(
+        [grader.fingerprints(), names, settings.get("options"), settings.get("text_limits")], sort_keys=True
+    )
 
 
 class Replay:

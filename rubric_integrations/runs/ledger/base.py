@@ -92,11 +92,12 @@ class Acquired(NamedTuple):
 
     Attributes:
         owner: The owner that this process was at that time.
-        version: What tells whether others have written to the ledger since; None if the ledger has no such value.
+        is_contested: Whether an earlier owner has lost the lease on the key, and may still store its judgment: for
+            example, its process was suspended while it waited for the reply.
     """
 
     owner: Owner
-    version: object = None
+    is_contested: bool = False
 
 
 Holder = TypeVar("Holder")
@@ -122,13 +123,32 @@ class KeyLeases(ABC, Generic[Holder]):
             LedgerError: The ledger can no longer be used.
         """
 
-    @abstractmethod
     def are_held(self, acquired: Mapping[str, Acquired]) -> bool:
         """Whether the leases on some keys last; those of a process that was suspended may have expired.
+
+        Nobody ends a lease as long as its owner sends heartbeats, and nobody but its owner stores the judgment. But of
+        a contested key, an earlier owner may store the judgment at any time. Therefore the ledger is read for those.
 
         Raises:
             LedgerError: The ledger can no longer be used.
         """
+        if not self._is_alive() or not self._held.issuperset(acquired):
+            return False
+        owner, contested = self._owner, list[str]()
+        for key, acquisition in acquired.items():
+            if acquisition.owner is not owner:
+                return False
+            if acquisition.is_contested:
+                contested.append(key)
+        return not contested or self._count_leased(contested) == len(contested)
+
+    @abstractmethod
+    def _is_alive(self) -> bool:
+        """Whether the last heartbeat is so recent that nobody may have ended the leases of the present owner."""
+
+    @abstractmethod
+    def _count_leased(self, keys: list[str]) -> int:
+        """Count the keys on which the present owner has a lease in the ledger."""
 
     def mark_stored(self, keys: Iterable[str]) -> None:
         """Note that the judgments of some keys are stored, which ends their leases."""
@@ -145,7 +165,7 @@ class KeyLeases(ABC, Generic[Holder]):
 
     @abstractmethod
     def _end(self, keys: list[str], owner: Owner) -> None:
-        """End the leases of an owner in this process on some keys."""
+        """End the leases of an owner in this process on some keys; contested keys stay contested."""
 
     def _release_acquired(self, keys: Sequence[str], states: Sequence[str | Holder | Acquired]) -> None:
         """Release the keys that were acquired for a caller that is gone."""

@@ -30,7 +30,8 @@ SCHEMA_VERSION = 2
 SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
-    # A row is `leased`, without a judgment, while its owner requests the judgment; then it is `stored`.
+    # A row is `leased`, without a judgment, while its owner requests the judgment; then it is `stored`. A contested key
+    # (see `store.py`) is `leased` without an owner while nobody requests its judgment.
     "CREATE TABLE judgments (key TEXT PRIMARY KEY, status TEXT NOT NULL, judgment TEXT, at REAL NOT NULL, owner TEXT)",
     "CREATE INDEX leased ON judgments (owner) WHERE status = 'leased'",
     "CREATE TABLE owners"
@@ -80,7 +81,6 @@ class LedgerFile:
         # Reentrant: while this thread holds it, the garbage collector may run here and release an abandoned lease.
         self.lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
-        self._connections = 0
         # The device and the number of the file, and of the files that SQLite keeps next to it, by their paths: under a
         # name, there may be another file later.
         self._identity: tuple[int, int] | None = None
@@ -104,7 +104,6 @@ class LedgerFile:
                 self._refuse_other_file()
                 if self._db is None:
                     self._db = self._connect()
-                    self._connections += 1
                     self._identity = _find_identity(self._path)
                     self._beside = {path: _find_identity(path) for path in (f"{self._path}-wal", f"{self._path}-shm")}
                 yield self._db
@@ -129,19 +128,6 @@ class LedgerFile:
         """
         with self.working() as db, in_transaction(db):
             yield db
-
-    @property
-    def version(self) -> tuple[int, int] | None:
-        """A value that changes whenever another connection has written to the file; None if it cannot be read now."""
-        with self.lock:
-            if self._db is None:
-                return None
-            # Without the checks of `working`: this is read before each request.
-            try:
-                # SQLite's value is only comparable with those that the same connection has read.
-                return self._connections, self._db.execute("PRAGMA data_version").fetchone()[0]
-            except sqlite3.Error:
-                return None
 
     def close(self) -> None:
         """Close the file for good."""

@@ -44,13 +44,24 @@ LEASE_SECONDS = 5.0
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
 
 _INSERT_LEASE = "INSERT OR IGNORE INTO judgments VALUES (?, 'leased', NULL, ?, ?)"
+# A contested key (`Acquired.is_contested`) is a lease from the time 0, and without an owner while nobody leases it.
+_LEASE_CONTESTED = "UPDATE judgments SET owner = ? WHERE key = ? AND status = 'leased' AND owner IS NULL"
+_RELEASE = (
+    "DELETE FROM judgments WHERE status = 'leased' AND key = ? AND owner = ? AND at > 0",
+    "UPDATE judgments SET owner = NULL WHERE status = 'leased' AND key = ? AND owner = ?",
+)
+_REMOVE_LEASES = (
+    "UPDATE judgments SET owner = NULL, at = 0 WHERE status = 'leased' AND owner = ?1"
+    " AND NOT EXISTS (SELECT 1 FROM owners WHERE owner = ?1)"
+)
 _BEAT = "UPDATE owners SET heartbeat = heartbeat + 1 WHERE owner = ?"
 _SELECT_KEYS = (
     "SELECT key, judgment, judgments.owner, host, pid, heartbeat FROM judgments LEFT JOIN owners USING (owner)"
-    " WHERE key IN (SELECT value FROM json_each(?))"
+    " WHERE key IN (SELECT value FROM json_each(?)) AND (status = 'stored' OR judgments.owner IS NOT NULL)"
 )
-
-
+_REMOVE_IDLE = (
+    "DELETE FROM owners WHERE owner NOT IN (SELECT owner FROM judgments WHERE status = 'leased' AND owner IS NOT NULL)"
+)
 _SELECT_LEASED = (
     "SELECT count(*) FROM judgments WHERE status = 'leased' AND owner = ? AND key IN (SELECT value FROM json_each(?))"
 )
@@ -99,47 +110,29 @@ class FileLeases(KeyLeases[Owner]):
             last_owner, silence, pause = owner, silence + pause, min(pause * 1.5, LONGEST_PAUSE)
         return [state for state in states if not isinstance(state, Owner)]
 
-    def are_held(self, acquired: Mapping[str, Acquired]) -> bool:
-        """Whether the leases on some keys last; those of a process that was suspended may have expired.
-
-        Others wait for `LEASE_SECONDS` after the last heartbeat before they end a lease. But somebody who had lost the
-        lease of a key before this process leased it may store its judgment at any time. Therefore the rows are read if
-        others have written to the file since the keys were leased.
-
-        Raises:
-            LedgerError: The file can no longer be used.
-        """
-        if not self._is_fresh:
-            # Somebody may be about to expire them; whoever sees a new heartbeat does not.
-            self.renew()
-        owner = self._owner
-        if not self._is_fresh or not self._held.issuperset(acquired):
-            return False
-        version = self._file.version
-        is_unchanged = version is not None
-        for acquisition in acquired.values():
-            if acquisition.owner is not owner:
-                return False
-            is_unchanged = is_unchanged and acquisition.version == version
-        if is_unchanged:
+    def _is_alive(self) -> bool:
+        if self._is_fresh:
             return True
-        with self._file.working() as db:
-            leased = db.execute(_SELECT_LEASED, (owner.name, json.dumps(list(acquired)))).fetchone()[0]
-        return leased == len(acquired)
+        # Somebody may be about to end the leases; whoever sees a new heartbeat does not.
+        self.renew()
+        return self._is_fresh
 
     @property
     def _is_fresh(self) -> bool:
+        # Others wait for `LEASE_SECONDS` after the last heartbeat before they end a lease.
         return self._renewed_at is not None and time.monotonic() - self._renewed_at <= LEASE_SECONDS / 2
+
+    def _count_leased(self, keys: list[str]) -> int:
+        with self._file.working() as db:
+            return db.execute(_SELECT_LEASED, (self._owner.name, json.dumps(keys))).fetchone()[0]
 
     def _end(self, keys: list[str], owner: Owner) -> None:
         self._held.difference_update(keys)
         try:
             # Not in a transaction: the garbage collector may call this in the middle of another transaction.
             with self._file.working() as db:
-                db.executemany(
-                    "DELETE FROM judgments WHERE status = 'leased' AND key = ? AND owner = ?",
-                    [(key, owner.name) for key in keys],
-                )
+                for statement in _RELEASE:
+                    db.executemany(statement, [(key, owner.name) for key in keys])
         except LedgerError:
             # For example, the disk is full. The old owner gets no more heartbeats, so its leases expire.
             self._abandon()
@@ -150,8 +143,8 @@ class FileLeases(KeyLeases[Owner]):
         if self._heartbeat_thread is None:
             return
         with suppress(LedgerError), self._file.writing() as db:
-            db.execute("DELETE FROM judgments WHERE status = 'leased' AND owner = ?", (self._owner.name,))
             db.execute("DELETE FROM owners WHERE owner = ?", (self._owner.name,))
+            db.execute(_REMOVE_LEASES, (self._owner.name,))
 
     def renew(self) -> None:
         """Renew all leases, by one heartbeat."""
@@ -174,12 +167,11 @@ class FileLeases(KeyLeases[Owner]):
         with self._file.working() as db:
             rows = _read_rows(db, {key for keys in requests for key in keys})
             if None not in rows.values():
-                return [self._acquire_keys(db, keys, rows, Acquired(self._owner)) for keys in requests]
+                return [self._acquire_keys(db, keys, rows) for keys in requests]
             now = time.monotonic()
             with in_transaction(db):
                 self._register(db)
-                acquired = Acquired(self._owner, self._file.version)
-                results = [self._acquire_keys(db, keys, rows, acquired) for keys in requests]
+                results = [self._acquire_keys(db, keys, rows) for keys in requests]
             # Still under the lock: a heartbeat that finds the leases ended must find them here, too.
             self._renewed_at = now
             for keys, states in zip(requests, results, strict=True):
@@ -198,18 +190,17 @@ class FileLeases(KeyLeases[Owner]):
         super()._abandon()
         self._renewed_at = None
 
-    def _acquire_keys(
-        self, db: sqlite3.Connection, keys: Sequence[str], rows: dict[str, Any], acquired: Acquired
-    ) -> list[_KeyState]:
+    def _acquire_keys(self, db: sqlite3.Connection, keys: Sequence[str], rows: dict[str, Any]) -> list[_KeyState]:
         """Lease the keys of one caller; `rows` has the rows of the file by key, and is updated."""
         states: list[_KeyState] = []
         for key in keys:
             row = rows[key]
             if row is None:
-                if db.execute(_INSERT_LEASE, (key, time.time(), self._owner.name)).rowcount:
+                is_new = db.execute(_INSERT_LEASE, (key, time.time(), self._owner.name)).rowcount
+                if is_new or db.execute(_LEASE_CONTESTED, (self._owner.name, key)).rowcount:
                     # Another caller in the same batch, with the same key, has to wait for this one.
                     rows[key] = (None, *self._owner)
-                    states.append(acquired)
+                    states.append(Acquired(self._owner, is_contested=not is_new))
                     continue
                 row = rows[key] = _read_rows(db, [key])[key]
             states.append(Owner(*row[1:]) if row[0] is None else row[0])
@@ -228,17 +219,13 @@ class FileLeases(KeyLeases[Owner]):
         """End all leases of an owner, unless it has sent a heartbeat since it was read."""
         with self._file.writing() as db:
             db.execute("DELETE FROM owners WHERE owner = ? AND heartbeat = ?", (owner.name, owner.heartbeat))
-            db.execute(
-                "DELETE FROM judgments WHERE status = 'leased' AND owner = ?1"
-                " AND NOT EXISTS (SELECT 1 FROM owners WHERE owner = ?1)",
-                (owner.name,),
-            )
+            db.execute(_REMOVE_LEASES, (owner.name,))
             # An owner whose process ended while it held no lease would leave its row behind for good.
-            db.execute("DELETE FROM owners WHERE owner NOT IN (SELECT owner FROM judgments WHERE status = 'leased')")
+            db.execute(_REMOVE_IDLE)
 
 
 def _read_rows(db: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Any]:
-    """Return each key's judgment and the fields of its owner, by key; None for a key without a row."""
+    """Return each key's judgment and the fields of its owner, by key; None for a key that nobody has leased."""
     keys = list(keys)
     return dict.fromkeys(keys) | {key: row for key, *row in db.execute(_SELECT_KEYS, (json.dumps(keys),))}
 

@@ -18,7 +18,7 @@ from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.graders.scheduler import CallLimiter, LimitedJudge
-from rubric_integrations.graders.settings import CallLimits
+from rubric_integrations.graders.settings import CallLimits, with_retries
 from rubric_integrations.judges.credentials import is_credential
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models.errors import (
@@ -33,9 +33,6 @@ from rubric_integrations.judges.spend import SpendLimit, SpendLimitReached
 from rubric_integrations.judges.store import JudgmentStore, StoredJudge, StoreError
 from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Judgment, Spend, total_spend
 from rubric_integrations.trust.alignment.keeping import LabelledQuestion
-
-# As graders by default: a reply that cannot be read is requested twice more.
-_MAX_RETRIES = 2
 
 
 class AlignmentError(Exception):
@@ -107,10 +104,11 @@ class AlignmentCalls:
         self.store = store
         self._spend_limit = SpendLimit(max_calls, max_cost)
         limits = CallLimits(max_concurrency=max_concurrency)
-        self._limiter = CallLimiter(_MAX_RETRIES, limits, in_run=True, spend_limit=self._spend_limit)
+        self._limiter = CallLimiter(limits, in_run=True, spend_limit=self._spend_limit)
         # Candidates share its view of the endpoint, such as an outage.
         self._limited = LimitedJudge(judge, self._limiter)
-        self._not_counted = LimitedJudge(judge, CallLimiter(0, limits, in_run=True))
+        self._replay_limiter = CallLimiter(with_retries(limits, 0), in_run=True)
+        self._not_counted = LimitedJudge(judge, self._replay_limiter)
         self._under_way: set[asyncio.Task[Any]] = set()
         if store is not None:
             StoredJudge(judge, store)  # raises at once, and not within an optimizer
@@ -144,14 +142,17 @@ class AlignmentCalls:
             JudgeFailure: There is no answer to this question, and there may be one to others.
             AlignmentStopped: No further call is made.
         """
-        if is_counted:
-            with self._counted():
-                return await self._not_counted.wrapping(judge).judge(question)
-        limited: Judge = self._limited.wrapping(judge)
-        if self.store is not None:
+        limiter = self._replay_limiter if is_counted else self._limiter
+        limited: Judge = (self._not_counted if is_counted else self._limited).wrapping(judge)
+        if self.store is not None and not is_counted:
             limited = StoredJudge(limited, self.store)
         with self._counted():
-            judgment, _ = await self._limiter.call(partial(limited.judge, question))
+            try:
+                judgment, _ = await limiter.call(partial(limited.judge, question))
+            except JudgeFailure as failure:
+                limiter.record_submission([failure], is_graded=False)
+                raise
+        limiter.record_submission([], is_graded=True)
         return judgment
 
     async def reply(

@@ -124,7 +124,6 @@ def _cut(text: str) -> str:
 
 
 _MAX_CASES = 10
-_MAX_RETRIES = 2
 _LONGEST_REQUIREMENT = 1_500
 # A criterion that names a verdict, or speaks to the judge, would decide its answers in place of the text.
 _VERDICTS = re.compile(r"\b(?:MET|UNMET|CANNOT[_ ]ASSESS)\b|\b(?:verdict|un-?met)\b")
@@ -218,7 +217,7 @@ async def _propose(criterion: Criterion, cases: Sequence[Disagreement], model: M
             spend=reply.spend,
         )
 
-    proposal, lost = await CallLimiter(_MAX_RETRIES, limits).call(attempt)
+    proposal, lost = await CallLimiter(limits).call(attempt)
     return proposal.model_copy(update={"spend": proposal.spend + lost})
 
 

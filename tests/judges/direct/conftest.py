@@ -12,13 +12,13 @@ from rubric_integrations.judges import fast_path, http
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bodies of the requests that used the fast path."""
     bodies: list[bytes] = []
-    real = http.send
+    real = http.CapturedRequest.send
 
     async def send(request: Any, body: bytes, lm: Any) -> Any:
         bodies.append(body)
         return await real(request, body, lm)
 
-    monkeypatch.setattr(http, "send", send)
+    monkeypatch.setattr(http.CapturedRequest, "send", send)
     return bodies
 
 

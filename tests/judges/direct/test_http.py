@@ -15,7 +15,7 @@ from dspy._vendor.lm15.providers.common import json_dumps
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rubric_integrations.judges import http
+from rubric_integrations.judges import fast_path, http
 from rubric_integrations.scoring import JudgeFailure
 from tests.judges.questions import judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
@@ -137,4 +137,4 @@ def encoded_by(encode: Callable[[str], bytes], text: str) -> bytes | str:
 @example('"\\ \x00\x1f\x7f\u2028\U0001f600/')
 @example("half an emoji: \ud83d")
 def test_text_is_encoded_as_dspy_encodes_it(text: str) -> None:
-    assert encoded_by(http.encode_json_text, text) == encoded_by(lambda text: json_dumps(text)[1:-1], text)
+    assert encoded_by(fast_path.encode_json_text, text) == encoded_by(lambda text: json_dumps(text)[1:-1], text)

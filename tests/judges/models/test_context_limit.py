@@ -38,7 +38,7 @@ def test_prompt_beyond_a_known_limit_fails_before_a_call(
     tokens, excess = (int(number.replace(",", "")) for number in numbers.groups())
     assert tokens == excess + 12_000
     assert 20_000 <= tokens < 20_300
-    assert "CallLimits(step_limit=...)" in (report.error or "")
+    assert "TextLimits(step_limit=...)" in (report.error or "")
     assert (report.spend.calls, server.calls) == (0, [])
 
 
@@ -92,7 +92,7 @@ def test_refusal_of_the_provider_is_about_this_text_and_says_what_to_do(
     assert [row.score for row in rows] == [None, None, 1.0]
     for row in rows[:2]:
         assert str(refusal["message"]).rstrip(".") in (row.judge_error or "")
-        assert "CallLimits(step_limit=...)" in (row.judge_error or "")
+        assert "TextLimits(step_limit=...)" in (row.judge_error or "")
 
 
 def test_refusal_that_a_function_raises_says_what_to_do() -> None:
@@ -101,5 +101,5 @@ def test_refusal_that_a_function_raises_says_what_to_do() -> None:
         error.status_code = 400
         raise error
 
-    with pytest.raises(JudgeError, match=r"prompt is too long.*CallLimits\(step_limit=\.\.\.\)"):
+    with pytest.raises(JudgeError, match=r"prompt is too long.*TextLimits\(step_limit=\.\.\.\)"):
         ONE.grade_sync("text", grader=PerCriterionGrader(generate_fn=generate))

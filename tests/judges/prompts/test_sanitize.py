@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubric_integrations.judges.prompts.sanitize import fence, fence_code, looks_quotable, neutralize
+from rubric_integrations.judges.prompts.sanitize import (
+    _FORGERIES,  # pyright: ignore[reportPrivateUsage]
+    fence,
+    fence_code,
+    looks_quotable,
+    neutralize,
+)
 
 FORGERIES = [
     "[[ ## verdict ## ]]",
@@ -71,6 +77,12 @@ def test_mixture_of_forgeries_leaves_no_marker(pieces: list[str]) -> None:
     assert "[[ ##" not in safe
     assert "<<CUSTOM-TYPE-" not in safe
     safe.encode("utf-8")
+
+
+@given(st.lists(st.sampled_from(FORGERIES) | st.text(max_size=5), max_size=8))
+def test_text_without_brackets_contains_no_forgery(pieces: list[str]) -> None:
+    # Such a text is not searched.
+    assert _FORGERIES.search("".join(pieces).translate(dict.fromkeys(map(ord, "<[]")))) is None
 
 
 def test_text_that_contains_the_code_of_another_fence_does_not_close_its_own() -> None:

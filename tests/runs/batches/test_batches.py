@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, Voting
+from rubric_integrations.graders import PerCriterionOneShotGrader, TextLimits, Voting
 from rubric_integrations.judges import LMJudge, ModelSettings
 from rubric_integrations.runs import (
     BatchError,
@@ -432,7 +432,7 @@ def test_rows_with_rubrics_checks_and_evidence_are_submitted_where_a_judge_is_ne
 
 def test_panel_gets_a_batch_of_each_model(server: BatchServer, ledger: Ledger) -> None:
     judges = [LMJudge(model, api_base=server.url, api_key=KEY) for model in (MODELS[0], MODELS[0], MODELS[1])]
-    grader = PerCriterionGrader(judges=judges, limits=CallLimits(chunk_size=1_000))
+    grader = PerCriterionGrader(judges=judges, text_limits=TextLimits(chunk_size=1_000))
     assert submit_batches(TEXTS, RUBRIC, grader, ledger=ledger).batches == 3
     assert collect_batches(ledger, grader).judgments == 36
     assert len(list(grade_many(TEXTS, RUBRIC, grader, ledger=ledger, max_calls=0))) == 4

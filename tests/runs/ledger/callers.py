@@ -15,6 +15,7 @@ import pytest
 
 from rubric_integrations.judges import JudgmentStore
 from rubric_integrations.runs.ledger import store
+from rubric_integrations.runs.ledger.base import Owner
 from rubric_integrations.runs.ledger.postgres import leases as postgres_leases
 from rubric_integrations.scoring import Judgment, Spend, TokenUsage
 
@@ -92,6 +93,11 @@ def stop_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(store.FileLeases, "renew", send_none)
     monkeypatch.setattr(postgres_leases.PostgresLeases, "due_in", send_none)
+
+
+def expire_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make whoever waits for a key end the leases of its owner, as if the owner's process was suspended for long."""
+    monkeypatch.setattr(Owner, "is_dead", True)
 
 
 def execute(address: str, *, sqlite: str, postgres: str) -> int:

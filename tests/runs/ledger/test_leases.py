@@ -6,7 +6,9 @@ import asyncio
 import sqlite3
 import threading
 from collections import Counter
+from contextlib import AsyncExitStack
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,13 +16,16 @@ import pytest
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import Question
+from rubric_integrations.judges.store import Lease
 from rubric_integrations.runs import LedgerError, open_ledger
+from rubric_integrations.scoring import Judgment
 from tests.fakes import FakeJudge
 from tests.runs.ledger.callers import (
     KEY,
     KEYS,
     MET,
     execute,
+    expire_at_once,
     kill,
     read_line,
     request,
@@ -239,16 +244,55 @@ async def test_lost_lease_is_not_held_after_another_task_of_the_process_leased_i
             assert await waiting == []
 
 
-async def test_lease_is_not_held_after_the_late_judgment_of_an_earlier_owner_is_stored(path: Path) -> None:
-    with open_ledger(path) as late, open_ledger(path) as ledger:
+async def test_lease_is_not_held_after_the_late_judgment_of_an_earlier_owner_is_stored(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expire_at_once(monkeypatch)
+    with open_ledger(address) as late, open_ledger(address) as failing, open_ledger(address) as ledger:
         async with late.lease([KEY]) as lost:
-            for statement in ("DELETE FROM judgments WHERE status = 'leased'", "DELETE FROM owners"):
-                execute(str(path), sqlite=statement, postgres="")
+            async with failing.lease([KEY]):
+                pass
             async with ledger.lease([KEY]) as lease, ledger.lease([KEYS[1]]) as unrelated:
                 assert lease.is_held()
-                await lost.store({KEY: MET})
+                assert await lost.store({KEY: MET}) == {KEY: MET}
                 assert not lease.is_held()
                 assert unrelated.is_held()
+                late_judgment = MET.model_copy(update={"reason": "later"})
+                assert await lease.store({KEY: late_judgment}) == {KEY: MET}
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_last_owner_of_a_key_never_holds_it_once_its_judgment_is_stored(
+    address: str, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    expire_at_once(monkeypatch)
+    chance, held = Random(seed), 0
+    stored: dict[str, Judgment] = {}
+    last: dict[str, Lease] = {}
+    leases: dict[tuple[int, str], tuple[Lease, AsyncExitStack]] = {}
+    async with AsyncExitStack() as stack:
+        ledgers = [stack.enter_context(open_ledger(address)) for _ in range(3)]
+        for step in range(60):
+            number, key = chance.randrange(3), chance.choice(KEYS[:4])
+            if (number, key) not in leases:
+                own = await stack.enter_async_context(AsyncExitStack())
+                lease = await own.enter_async_context(ledgers[number].lease([key]))
+                assert lease.stored == ({key: stored[key]} if key in stored else {})
+                if not lease.stored:
+                    last[key], leases[number, key] = lease, (lease, own)
+                continue
+            lease, own = leases[number, key]
+            if lease is last[key] and lease.is_held():
+                held += 1
+                assert key not in stored
+            is_answered = chance.random() < 0.4
+            if is_answered:
+                judgment = MET.model_copy(update={"reason": f"{number} {step}"})
+                assert await lease.store({key: judgment}) == {key: stored.setdefault(key, judgment)}
+            if is_answered or chance.random() < 0.4:
+                await own.aclose()
+                del leases[number, key]
+    assert held
 
 
 async def test_report_of_a_process_paused_past_its_lease_has_the_judgment_of_the_ledger(

@@ -31,7 +31,7 @@ def panel_run(
         voting: How the panel votes.
         text: What the responses begin with.
     """
-    policies = ScoringPolicies(True, "skip", 0.5, "abstain", voting.strategies, True)
+    policies = ScoringPolicies(True, "skip", "abstain", voting.strategies, True)
     rows: list[GradedRow] = []
     for number, of_row in enumerate(votes, start=1):
         panel = [

@@ -33,7 +33,7 @@ SCHEMA_VERSION = 1
 # would refuse their escapes, too.
 _TABLES = (
     "CREATE TABLE rubric_ledger (version int NOT NULL)",
-    # A row without a judgment is a lease of its owner.
+    # A row without a judgment is a lease of its owner, or a contested key (see `leases.py`) that nobody has leased.
     "CREATE TABLE rubric_judgments"
     " (key text PRIMARY KEY, owner text, judgment text, at timestamptz NOT NULL DEFAULT clock_timestamp())",
     "CREATE INDEX rubric_leases ON rubric_judgments (owner) WHERE judgment IS NULL",
@@ -220,6 +220,12 @@ Send = Callable[[Connection, Sequence[Item]], Read[Result]]
 """Sends the statements for some items, without waiting for their results."""
 
 
+def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]]]) -> Read[list[Any]]:
+    """Send queries with their values; the results are their rows."""
+    cursors = [db.execute(query.encode(), values) for query, values in queries]
+    return lambda: [cursor.fetchall() for cursor in cursors]
+
+
 class Phase(IntEnum):
     """The order of calls within a transaction."""
 
@@ -315,9 +321,13 @@ class Worker:
                 future.add_done_callback(lambda done: None if done.exception() else discard(done.result()))
             raise
 
-    def call_sync(self, phase: Phase, send: Send[Item, Result], item: Item) -> Result:
-        """Run a call as a part of a transaction, and block until its result is there; raises as `call` does."""
-        return self._put(phase, send, item).result()
+    def call_sync(self, phase: Phase, send: Send[Item, Result], item: Item, timeout: float | None = None) -> Result:
+        """Run a call as a part of a transaction, and block until its result is there; raises as `call` does.
+
+        Raises:
+            TimeoutError: The result is not there after `timeout` seconds.
+        """
+        return self._put(phase, send, item).result(timeout)
 
     def post(self, phase: Phase, send: Send[Item, Any], item: Item) -> None:
         """Run a call as a part of a transaction, some time soon.

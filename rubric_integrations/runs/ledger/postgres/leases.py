@@ -2,7 +2,8 @@
 
 The protocol is that of the SQLite ledger, with the clock of the database. An owner is registered before its first
 lease, and its heartbeat is part of each transaction that leases. If it stays silent, another owner removes it together
-with its leases, in one transaction. A late owner learns from its next heartbeat that it has lost them.
+with its leases, in one transaction. A late owner learns from its next heartbeat that it has lost them. It may still
+store a judgment that it has paid for: its keys are contested (`Acquired.is_contested`) until they have a judgment.
 
 It is a separate module as a subject: it decides who may request a judgment, and `ledger.py` stores judgments.
 """
@@ -11,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 from rubric_integrations.runs.ledger.base import Acquired, KeyLeases, LedgerError, Owner
-from rubric_integrations.runs.ledger.postgres.connection import Connection, Phase, Read, Worker
+from rubric_integrations.runs.ledger.postgres.connection import Connection, Phase, Read, Worker, send_queries
 
 # Seconds without a heartbeat after which the leases of an owner expire.
 LEASE_SECONDS = 10.0
@@ -26,37 +27,48 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 
 _REGISTER = "INSERT INTO rubric_owners (owner, host, pid) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 _BEAT = "UPDATE rubric_owners SET beat = clock_timestamp() WHERE owner = %s"
+# Seconds for which the event loop waits, before a request, to read whether a contested key is still leased.
+LONGEST_CHECK = 1.0
+
 # The heartbeat locks the owner's row, so that nobody removes the owner meanwhile. Without new keys nothing is written.
+# A contested key is a lease from the time -infinity, and without an owner while nobody leases it.
 _LEASE = """
 WITH wanted AS (
     SELECT key FROM unnest(%(keys)s::text[]) AS x (key)
-    WHERE NOT EXISTS (SELECT FROM rubric_judgments AS j WHERE j.key = x.key)
+    WHERE NOT EXISTS (
+        SELECT FROM rubric_judgments AS j WHERE j.key = x.key AND (j.judgment IS NOT NULL OR j.owner IS NOT NULL)
+    )
 ), beat AS (
     UPDATE rubric_owners SET beat = clock_timestamp()
     WHERE owner = %(owner)s AND EXISTS (SELECT FROM wanted) RETURNING owner
 )
-INSERT INTO rubric_judgments (key, owner) SELECT wanted.key, beat.owner FROM wanted, beat ORDER BY 1
-ON CONFLICT DO NOTHING"""
+INSERT INTO rubric_judgments AS j (key, owner) SELECT wanted.key, beat.owner FROM wanted, beat ORDER BY 1
+ON CONFLICT (key) DO UPDATE SET owner = excluded.owner WHERE j.judgment IS NULL AND j.owner IS NULL"""
 # While the server was down, nobody could send a heartbeat: silence begins at its start.
 _FIND = """
 SELECT x.key, j.judgment, j.owner, o.host, o.pid, o.owner IS NULL
-    OR clock_timestamp() - greatest(o.beat, pg_postmaster_start_time()) > make_interval(secs => %(seconds)s)
+    OR clock_timestamp() - greatest(o.beat, pg_postmaster_start_time()) > make_interval(secs => %(seconds)s),
+    j.at = '-infinity'
 FROM unnest(%(keys)s::text[]) AS x (key)
 LEFT JOIN rubric_judgments AS j ON j.key = x.key LEFT JOIN rubric_owners AS o ON o.owner = j.owner"""
 _IS_REGISTERED = "SELECT FROM rubric_owners WHERE owner = %s"
-_RELEASE = "DELETE FROM rubric_judgments WHERE key = ANY(%s::text[]) AND owner = %s AND judgment IS NULL"
+_COUNT_LEASED = "SELECT count(*) FROM rubric_judgments WHERE key = ANY(%s::text[]) AND owner = %s AND judgment IS NULL"
+_RELEASE = (
+    "DELETE FROM rubric_judgments WHERE key = ANY(%s::text[]) AND owner = %s AND judgment IS NULL AND at > '-infinity'",
+    "UPDATE rubric_judgments SET owner = NULL WHERE key = ANY(%s::text[]) AND owner = %s AND judgment IS NULL",
+)
 _REMOVE_SILENT = """
 DELETE FROM rubric_owners AS o USING unnest(%(owners)s::text[], %(dead)s::bool[]) AS x (owner, dead)
 WHERE o.owner = x.owner AND (x.dead
     OR clock_timestamp() - greatest(o.beat, pg_postmaster_start_time()) > make_interval(secs => %(seconds)s))"""
 _REMOVE_LEASES = """
-DELETE FROM rubric_judgments AS j WHERE judgment IS NULL AND owner = ANY(%(owners)s::text[])
+UPDATE rubric_judgments AS j SET owner = NULL, at = '-infinity'
+WHERE judgment IS NULL AND owner = ANY(%(owners)s::text[])
 AND NOT EXISTS (SELECT FROM rubric_owners AS o WHERE o.owner = j.owner)"""
 # An owner whose process ended while it held no lease would leave its row behind for good.
 _REMOVE_IDLE = """
 DELETE FROM rubric_owners AS o WHERE beat < clock_timestamp() - interval '1 hour'
 AND NOT EXISTS (SELECT FROM rubric_judgments AS j WHERE j.owner = o.owner AND j.judgment IS NULL)"""
-_REMOVE_OWN_LEASES = "DELETE FROM rubric_judgments WHERE owner = %s AND judgment IS NULL"
 _REMOVE_OWNER = "DELETE FROM rubric_owners WHERE owner = %s"
 
 # A clock that goes on while the machine sleeps, where there is one.
@@ -69,7 +81,7 @@ class Holder(NamedTuple):
     """Who holds a key that a caller waits for.
 
     Attributes:
-        owner: The owner; its name is empty if the key has just become free.
+        owner: The owner; its name is empty if nobody has leased the key.
         is_silent: Whether its leases may be removed.
     """
 
@@ -115,14 +127,17 @@ class PostgresLeases(KeyLeases[Holder]):
             pause = min(pause * 1.5, LONGEST_PAUSE)
         return [state for state in states if not isinstance(state, Holder)]
 
-    def are_held(self, acquired: Mapping[str, Acquired]) -> bool:
-        """Whether the leases on some keys last; those of a process that was suspended may have expired."""
-        owner = self._owner
-        return (
-            _now() - self._renewed_at < 0.8 * LEASE_SECONDS
-            and self._held.issuperset(acquired)
-            and all(acquisition.owner is owner for acquisition in acquired.values())
-        )
+    def _is_alive(self) -> bool:
+        return _now() - self._renewed_at < 0.8 * LEASE_SECONDS
+
+    def _count_leased(self, keys: list[str]) -> int:
+        query = (_COUNT_LEASED, (keys, self._owner.name))
+        try:
+            return self._worker.call_sync(Phase.READ, send_queries, query, LONGEST_CHECK)[0][0]
+        except TimeoutError:
+            # Without an answer, the leases do not count as held. Whoever requests them again waits for the server
+            # without blocking the event loop.
+            return 0
 
     def _end(self, keys: list[str], owner: Owner) -> None:
         # A closed ledger has no leases.
@@ -148,8 +163,8 @@ class PostgresLeases(KeyLeases[Holder]):
     def send_farewell(self, db: Connection) -> None:
         """End all leases."""
         with db.transaction():
-            db.execute(_REMOVE_OWN_LEASES, (self._owner.name,))
             db.execute(_REMOVE_OWNER, (self._owner.name,))
+            db.execute(_REMOVE_LEASES, {"owners": [self._owner.name]})
 
     async def _acquire(self, keys: Sequence[str]) -> list[_KeyState]:
         return await self._worker.call(
@@ -187,13 +202,13 @@ class PostgresLeases(KeyLeases[Holder]):
     def _grant(self, keys: Sequence[str], rows: dict[str, Any]) -> list[_KeyState]:
         states: list[_KeyState] = []
         for key in keys:
-            _, judgment, owner, host, pid, is_silent = rows[key]
+            _, judgment, owner, host, pid, is_silent, is_contested = rows[key]
             if judgment is not None:
                 states.append(judgment)
             elif owner == self._owner.name and key not in self._held:
                 # Of the database alone one cannot tell whether a task of this process holds it.
                 self._held.add(key)
-                states.append(Acquired(self._owner))
+                states.append(Acquired(self._owner, is_contested))
             else:
                 states.append(Holder(Owner(owner or "", host, pid), is_silent and owner != self._owner.name))
                 break
@@ -202,7 +217,8 @@ class PostgresLeases(KeyLeases[Holder]):
     def _send_releases(self, db: Connection, releases: Sequence[tuple[Owner, Sequence[str]]]) -> Read[None]:
         # Those of an earlier owner are lost: another task of this process may hold the keys now.
         keys = sorted({key for owner, released in releases if owner is self._owner for key in released})
-        db.execute(_RELEASE, (keys, self._owner.name))
+        for statement in _RELEASE:
+            db.execute(statement, (keys, self._owner.name))
 
         def read() -> list[None]:
             # Not earlier: another task of this process could get the lease, which this would then end.

@@ -24,7 +24,7 @@ from rubric_integrations.runs.ledger.base import (
     SubmissionRow,
     join_batch,
 )
-from rubric_integrations.runs.ledger.postgres.connection import Connection, Phase, Read, Server, Worker
+from rubric_integrations.runs.ledger.postgres.connection import Connection, Phase, Read, Server, Worker, send_queries
 from rubric_integrations.runs.ledger.postgres.leases import PostgresLeases
 from rubric_integrations.scoring.judgment import JudgeFailure, Judgment
 
@@ -42,12 +42,6 @@ INSERT INTO rubric_batches (id, record) VALUES (%s, %s)
 ON CONFLICT (id) DO UPDATE SET record = excluded.record RETURNING id"""
 BATCHES = "SELECT id, record FROM rubric_batches ORDER BY number"
 FILE = "SELECT content FROM rubric_files WHERE sha256 = %s"
-
-
-def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]]]) -> Read[list[Any]]:
-    """Send queries with their values; the results are their rows."""
-    cursors = [db.execute(query.encode(), values) for query, values in queries]
-    return lambda: [cursor.fetchall() for cursor in cursors]
 
 
 # Of two rows of one statement with the same key, PostgreSQL would refuse the second, and without an order two
