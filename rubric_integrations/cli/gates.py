@@ -100,6 +100,7 @@ class GateTally:
         self._gates = gates
         self._low, self._not_passed, self._uncovered, self._failed = (_WorstRows() for _ in range(4))
         self._coverage_sum, self._covered = 0.0, 0
+        self._uncounted_sum, self._uncounted = 0.0, 0
 
     def add(self, graded: Graded, place: int) -> None:
         """Add the next row.
@@ -112,11 +113,14 @@ class GateTally:
         if gates.mean:
             gates.mean.add(graded)
         worth = -1.0 if score is None else score
+        if score is not None and graded.gate_score is None:
+            self._uncounted_sum += score
+            self._uncounted += 1
         if graded.judge_error:
             self._failed.add(place, graded.row.id, shortfall_text(graded), worth, ())
         if report is None or graded.judge_error or not report.passed:
             self._not_passed.add(place, graded.row.id, shortfall_text(graded), worth, unmet_criteria(graded))
-        if gates.min_score is not None and score is not None and not reaches_mark(score, gates.min_score):
+        if gates.min_score is not None and score is not None and not reaches_mark(graded.gate_score, gates.min_score):
             self._low.add(place, graded.row.id, shortfall_text(graded), worth, unmet_criteria(graded))
         if report is not None:
             self._coverage_sum += report.coverage
@@ -128,7 +132,8 @@ class GateTally:
 
     def failures(self, summary: RunSummary) -> Iterator[FailedGate]:
         """Yield the gates that the finished run does not satisfy."""
-        gates, mean, rows = self._gates, summary.mean_score, summary.submissions
+        gates, rows = self._gates, summary.submissions
+        mean = (summary.score_sum - self._uncounted_sum) / summary.scored if summary.scored else None
         passed = f"{summary.passed} of {rows} rows passed"
         coverage = self._coverage_sum / self._covered if self._covered else None
         if gates.max_failed is not None and summary.failed > gates.max_failed:
@@ -141,6 +146,8 @@ class GateTally:
                 yield FailedGate(gates.mean.message(), self._low, is_inconclusive=decision == "inconclusive")
         elif gates.min_score is not None and not reaches_mark(mean, gates.min_score):
             state = "no row has a score" if mean is None else f"the mean score is {mean:.3f}"
+            if self._uncounted:
+                state += f", where {self._uncounted:,} rows count as 0, because too many of their answers are missing"
             yield FailedGate(f"--min-score {gates.min_score:g}: {state}", self._low)
         if gates.min_pass_rate is not None and not reaches_mark(summary.passed / max(rows, 1), gates.min_pass_rate):
             yield FailedGate(f"--min-pass-rate {gates.min_pass_rate:g}: {passed}", self._not_passed)
@@ -250,7 +257,7 @@ class MeanGate:
 
     def add(self, graded: Graded) -> None:
         """Add the next row."""
-        score = None if graded.report is None or graded.report.failed_count else graded.score
+        score = graded.gate_score
         if self._labels is not None or self._baseline is not None:
             self._rows.extend(RunFile.of("run", [graded]).rows)
         elif score is None:

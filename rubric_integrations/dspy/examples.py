@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+from typing import Any, cast
 
 import dspy
 
 from rubric_integrations.formats.agentv import EvalCase
 from rubric_integrations.submission.inputs import output_fields
-from rubric_integrations.submission.messages import Messages, Respond, document_texts
+from rubric_integrations.submission.messages import FieldSource, Messages, Outputs, Respond, split_outputs
 from rubric_integrations.submission.predictions import (
     AttachedValues,
+    context_texts,
     declared_outputs,
     field_text,
     labelled_text,
@@ -22,6 +24,9 @@ from rubric_integrations.submission.submission import Submission
 
 Field = str | Callable[[Any], str | Messages | None]
 """The source of a text: a field's name, or a function of the example (for a response: of the prediction)."""
+
+ContextSource = FieldSource | Callable[[Any, Any], Any]
+"""The source of documents: a field of the example or the prediction, or a function of the example, or of both."""
 
 
 class MisnamedField(BaseException):
@@ -58,7 +63,7 @@ def submission_of(
     query: Field | None,
     response: Field | None,
     reference: Field | None,
-    context: Field | None,
+    context: ContextSource | None,
     respond: Respond,
 ) -> Submission | None:
     """Make the submission of a prediction; None if there is nothing to grade.
@@ -69,18 +74,19 @@ def submission_of(
         query: The source of the task, as in `RubricMetric`.
         response: The source of the response.
         reference: The source of an exemplary answer.
-        context: The source of documents.
+        context: The source of documents; by default the documents that the prediction has.
         respond: The part to grade of a conversation.
     """
     if pred is None:
         return None
     # A prediction is graded on what its program declares, and any other value as in every host.
-    beside: dict[str, Any] = {}
+    named = context if isinstance(context, str) and context not in _named_values(example) else None
     if response is None and not isinstance(pred, dspy.Example):
-        beside = output_fields(pred)
+        beside = output_fields(split_outputs(pred, named).graded if named and isinstance(pred, Mapping) else pred)
         fields = {"response": beside.pop("response")}
     else:
-        fields = response_fields(response, pred)
+        fields, documents = response_fields(response, pred, named)
+        beside: dict[str, Any] = {"context": context_texts(documents)} if documents else {}
     text = response_text(fields) if fields else None
     if not text or (isinstance(text, str) and not text.strip()):
         return None
@@ -92,7 +98,7 @@ def submission_of(
     text = response_text(fields, files)
     submission = {**beside, "response": text, "query": task, "reference": exemplary, "respond": respond}
     if context is not None:
-        submission["context"] = document_texts(_read_field(context, example, "context"))
+        submission["context"] = context_texts(_read_context(context, example, pred))
     if files.attachments:
         submission["attachments"] = [*files.attachments, *beside.get("attachments", ())]
     if not isinstance(text, list) and "trajectory" not in beside:
@@ -120,13 +126,47 @@ def query_of(field: Field | None, example: Any, files: AttachedValues | None = N
     return labelled_text({name: value for name, value in inputs.items() if name != "rubric"}, files) or None
 
 
-def response_fields(field: Field | None, pred: Any) -> dict[str, Any]:
-    """Return what to grade of a prediction, by name: the named field, or by default the outputs of its program.
+def response_fields(field: Field | None, pred: Any, documents_name: str | None = None) -> Outputs:
+    """Return what to grade of a prediction: the named field, or by default the outputs of its program but documents.
+
+    Args:
+        field: The field's name, or a function of the prediction.
+        pred: The prediction.
+        documents_name: The output with the documents, if the user names it.
 
     Raises:
         MisnamedField: The prediction has no such field.
     """
-    return declared_outputs(pred) if field is None else {"response": _read_field(field, pred, "response")}
+    if field is not None:
+        return Outputs({"response": _read_field(field, pred, "response")}, ())
+    return split_outputs(declared_outputs(pred), documents_name)
+
+
+def _read_context(context: ContextSource, example: Any, pred: Any) -> Any:
+    """Return the documents in a field of the example or else of the prediction, or those that a function returns."""
+    fields = {**_named_values(pred), **_named_values(example)}
+    if isinstance(context, str):
+        return _read_field(context, fields, "context")
+    arguments = (example, pred) if _takes_two(context) else (example,)
+    try:
+        return cast("Callable[..., Any]", context)(*arguments)
+    except (AttributeError, KeyError) as error:
+        if not any(_is_raised_by(source, error) for source in arguments):
+            raise
+        raise _misread_field("context", error, sorted(fields)) from error
+
+
+def _named_values(source: Any) -> dict[str, Any]:
+    return dict(source.items()) if isinstance(source, dspy.Example | Mapping) else {}
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = signature(function).parameters.values()
+    except ValueError:  # Some functions in C, such as `operator.itemgetter`, have no signature.
+        return False
+    is_needed = [p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters]
+    return sum(is_needed) > 1
 
 
 def _trajectory_fields(pred: Any, *, is_graded: bool) -> dict[str, Any]:
@@ -165,10 +205,7 @@ def _read_field(field: Field, source: Any, option: str) -> Any:
         except (AttributeError, KeyError) as error:
             if not _is_raised_by(source, error):
                 raise
-            raise MisnamedField(
-                f"the function `{option}` reads a field that does not exist, {error}, but there are only {names!r}: "
-                "read one of these, or DSPy would score every program 0"
-            ) from error
+            raise _misread_field(option, error, names) from error
     try:
         return source[field]
     except (KeyError, TypeError):
@@ -176,6 +213,13 @@ def _read_field(field: Field, source: Any, option: str) -> Any:
             f"`{option}` names the field {field!r}, but there are only {names!r}: name one of these, "
             "or DSPy would score every program 0"
         ) from None
+
+
+def _misread_field(option: str, error: Exception, names: list[str]) -> MisnamedField:
+    return MisnamedField(
+        f"the function `{option}` reads a field that does not exist, {error}, but there are only {names!r}: read one "
+        "of these, or DSPy would score every program 0"
+    )
 
 
 def _is_raised_by(source: Any, error: Exception) -> bool:

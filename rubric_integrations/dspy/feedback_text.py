@@ -200,7 +200,7 @@ class RubricScore(MetricScore):
     Every optimizer and evaluator of DSPy accepts it; `MetricScore` says why it has this form.
 
     Attributes:
-        score: The score in [0, 1]; 0 where the report's score is undefined (`coverage` is then 0).
+        score: The score in [0, 1]; 0 where the report's score is undefined.
         passed: Whether the submission reached the rubric's pass mark and meets its required criteria. It is the score's
             truth value, so that only such submissions become demonstrations of `BootstrapFewShot`.
         feedback: What was unmet and why, then what was met.

@@ -29,15 +29,15 @@ class MetricSummary(TypedDict):
             a request to the judge.
         passed: Gradings that passed.
         undefined: Gradings in which nothing was assessed; DSPy gets the score 0.
-        failed: Gradings that ended in a `JudgeError`.
+        failed: Gradings that ended in a `JudgeError`. DSPy counts them as its `failure_score` (0 by default).
         nothing_to_grade: Calls for programs that raised an error or returned an empty response.
         mean_coverage: The mean coverage in [0, 1] of the gradings; None if there are none.
         calls: Requests to the judge's model.
         tokens: Tokens of these requests; None if one of them did not report its tokens.
         cost: US dollars; None if the price of a request is unknown.
         seconds: The sum of the gradings' durations; simultaneous gradings each count in full.
-        mean_score: The judge's mean score of the texts in `RubricMetric.graded`, without those that have no score;
-            None if there are none.
+        mean_score: The judge's mean score of the texts in `RubricMetric.graded`, without those whose grade failed or
+            has no score; None if there are none.
         calibration: The same mean, `judge_score`, beside the one that people's answers would give, `score`, and the
             rates of each criterion; None without labels.
     """
@@ -131,7 +131,8 @@ class MetricHistory:
         else:
             outcome = "passed" if report.passed else "not_passed"
         # An id made of the input: another program's answer to it has the same one, in any order of threads.
-        row_id = _hash(submission.model_dump_json(exclude={"response", "thinking", "trajectory"}))
+        # A program may have retrieved the context.
+        row_id = _hash(submission.model_dump_json(exclude={"response", "thinking", "trajectory", "context"}))
         key = _hash(submission.model_dump_json(), *(entry.requirement for entry in report.criteria))
         # Attachments may be large, and nobody labels by them.
         graded = GradedRow(row_id, submission.model_copy(update={"attachments": ()}), report, report.error)

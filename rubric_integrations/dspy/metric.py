@@ -5,6 +5,7 @@ Without the guard, DSPy would count the failures of a judge as bad programs.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -17,7 +18,7 @@ import dspy
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.terminal import counting_bar
-from rubric_integrations.dspy.examples import submission_of
+from rubric_integrations.dspy.examples import ContextSource, submission_of
 from rubric_integrations.dspy.feedback_text import PredictorCriteria, RubricScore, feedback, objective_scores, rubric_of
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary, ReportCache
 from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
@@ -32,7 +33,7 @@ from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds, tag_key
-from rubric_integrations.submission.messages import NO_FIELDS, Fields, FieldSource, Respond, check_respond
+from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond, check_respond
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.calibration import calibrate
 
@@ -40,12 +41,15 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.runs.ledger import LedgerLike
 
+_logger = logging.getLogger(__name__)
+
 
 class OutageGuard:
     """Refuses further grades, over all threads, once the run has to end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._has_warned = False
         self.reset()
 
     def check(self) -> None:
@@ -71,6 +75,18 @@ class OutageGuard:
                     "metric's `resume()` and start the run again: complete grades are cached and not paid for twice"
                 )
             raise JudgeOutage(self._message)
+
+    def warn_once(self, error: JudgeError) -> None:
+        """Log at the first grade that failed how DSPy counts such rows."""
+        with self._lock:
+            is_first, self._has_warned = not self._has_warned, True
+        if is_first:
+            _logger.warning(
+                "a row has no grade: %s. DSPy counts such a row as its `failure_score`, 0 by default, in averages, and "
+                "ends an evaluation after `max_errors` (%d) of them. `summary()` has their number (`failed`), and the "
+                "mean score of the others (`mean_score`)",
+                error, dspy.settings.max_errors,
+            )  # fmt: skip
 
     def record_success(self) -> None:
         """Record a complete grade."""
@@ -119,13 +135,15 @@ class RubricMetric:
             `JudgmentStore`. In `summary`, a judgment from it counts with the cost of its original request.
         fields: What is read, each by the name of a field or by a function: the `query` of the example, by default all
             its inputs, labelled by name if there are several; the `response` of the prediction, by default all outputs
-            that the program declares, without the `reasoning`, `trajectory` and other fields that DSPy's modules add;
-            the `reference` and the `context` of the example, by default none. A program that returns a mapping is
-            graded by its usual name, such as `answer`, or else as JSON. A `dspy.Image`, `dspy.Audio` or
-            `dspy.File` in the response or the task is sent to the judge as an attachment, with `[attachment 1]` in its
-            place; other binary values are `[image]`.
-        context: Short for `fields=Fields(context=...)`: the example's field that holds documents, such as retrieved
-            passages.
+            that the program declares, without documents and without the `reasoning`, `trajectory` and other fields that
+            DSPy's modules add; the `reference` of the example, by default none; and the `context`. A program that
+            returns a mapping is graded by its usual name, such as `answer`, or else as JSON. A `dspy.Image`,
+            `dspy.Audio` or `dspy.File` in the response or the task is sent to the judge as an attachment, with
+            `[attachment 1]` in its place; other binary values are `[image]`.
+        context: The documents that a judge is shown, such as retrieved passages: a field of the example or else of the
+            prediction, or `lambda example, prediction: ...`. By default the lists of the prediction under `context`,
+            `passages` or `documents`, if it has another output and `fields.response` is not set. What is shown as
+            documents is not graded. Also `fields=Fields(context=...)`.
         respond: The part to grade of a response that is a list of chat messages: `"last"` grades the last message
             with the others as context, `"transcript"` grades all, and `"trajectory"` grades all with numbered steps.
             The trajectory of a `dspy.ReAct` or `dspy.ReActV2` prediction belongs to its submission; with
@@ -168,7 +186,7 @@ class RubricMetric:
         grader: Grader | None = None,
         ledger: LedgerLike | None = None,
         fields: Fields = NO_FIELDS,
-        context: FieldSource | None = None,
+        context: ContextSource | None = None,
         respond: Respond = "last",
         feedback: Callable[[EvaluationReport], str] = feedback,
         criteria_for: Mapping[str, Collection[str]] | None = None,
@@ -274,7 +292,9 @@ class RubricMetric:
     def summary(self, labels: Iterable[LabelledJudgment] | None = None) -> MetricSummary:
         """Return the totals so far: gradings, coverage, failures, tokens and cost.
 
-        They are correct under threads, where `dspy.track_usage` reports nothing.
+        They are correct under threads, where `dspy.track_usage` reports nothing. The average of `dspy.Evaluate` counts
+        a row whose grade failed as its `failure_score`, 0 by default. Here, such rows are counted in `failed`, and
+        `mean_score` is the mean of the others.
 
         Args:
             labels: People's labels of a random part of `graded`. With them, `calibration` has the mean score that
@@ -333,6 +353,7 @@ class RubricMetric:
                 report = self.grader.grade_sync(rubric, submission)
             except JudgeError as error:
                 self._history.add(submission, error.report, time.perf_counter() - start, failed=True)
+                self._outage_guard.warn_once(error)
                 self._outage_guard.record_failure(error.report)
                 raise
             except (JudgeUnusable, StoreError) as reason:

@@ -14,7 +14,7 @@ from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError, has_caps
 
 _LIST_KEYS = ("rubrics", "rubric", "criteria")
-_OWN_FIELDS = ("name", "description", "guidelines", "pass_mark", "version")
+_OWN_FIELDS = ("name", "description", "guidelines", "pass_mark", "min_coverage", "version")
 
 
 class ItemList(NamedTuple):

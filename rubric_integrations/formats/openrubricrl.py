@@ -131,7 +131,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """
     losses = [
         f"`{field}` has no place in the schema"
-        for field in ("guidelines", "pass_mark", "blend", "tree", "importance_weights")
+        for field in ("guidelines", "pass_mark", "min_coverage", "blend", "tree", "importance_weights")
         if field in rubric.model_fields_set and getattr(rubric, field) is not None
     ]
     scale = rubric.scale or next((c.scale for c in rubric.criteria if c.scale and not c.per), None) or Scale()

@@ -76,19 +76,21 @@ def question_order(rubric: Rubric, submission: Submission) -> list[int]:
     return [index for index in dict.fromkeys(order) if not is_computed(all_questions[index], submission)]
 
 
-def decision_is_final(report: EvaluationReport, pass_mark: float, threshold: float | None = None) -> bool:
+def decision_is_final(report: EvaluationReport, rubric: Rubric, threshold: float | None = None) -> bool:
     """Whether no missing answer can change `passed`, nor on which side of a threshold the score is.
 
     Args:
         report: The report of the answers so far.
-        pass_mark: The rubric's pass mark in [0, 1].
+        rubric: The rubric.
         threshold: A score in [0, 1]; None where the score itself does not matter.
     """
     if report.score_range is None:
         return True
     low, high = report.score_range
     gate_failed = any(row.required and row.was_asked and not row.passed for row in report.criteria)
-    passed_is_final = report.passed or gate_failed or not reaches_mark(high, pass_mark)
+    # `coverage` counts open criteria as not assessed: judges may still abstain from all of them.
+    is_sure = report.passed and reaches_mark(report.coverage, rubric.min_coverage)
+    passed_is_final = is_sure or gate_failed or not reaches_mark(high, rubric.pass_mark)
     return passed_is_final and (threshold is None or reaches_mark(low, threshold) == reaches_mark(high, threshold))
 
 
@@ -243,7 +245,7 @@ class PerCriterionGrader(CriterionGrader):
             if report.failed_count and self.policies.on_failure == "raise":
                 break
             report = await self._with_penalty(rubric, submission, report)
-            if decision_is_final(report, rubric.pass_mark, self.threshold):
+            if decision_is_final(report, rubric, self.threshold):
                 break
             later = await self.ask_panel(rubric, submission, [index])
             panel = [earlier.merged(more) for earlier, more in zip(panel, later, strict=True)]

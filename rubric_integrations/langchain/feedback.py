@@ -22,6 +22,7 @@ from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.formula import reaches_mark
 from rubric_integrations.scoring.report import (
     CANNOT_ASSESS,
     CriterionReport,
@@ -255,8 +256,7 @@ def assert_rubric(
             _log_feedback(error.report, name)
             raise
     _log_feedback(report, name)
-    # Scores are rounded sums, which can be slightly less than the same number in a test.
-    is_enough = report.passed if min_score is None else report.score is not None and report.score >= min_score - 1e-9
+    is_enough = report.passed if min_score is None else reaches_mark(report.gate_score, min_score)
     if not is_enough:
         raise AssertionError(_failure_message(report, rubric, min_score))
     return report
@@ -265,6 +265,8 @@ def assert_rubric(
 def _failure_message(report: EvaluationReport, rubric: Rubric, min_score: float | None) -> str:
     score = "has no score" if report.score is None else f"scored {report.score:.3f}"
     mark = f"not passed (pass mark {rubric.pass_mark:g})" if min_score is None else f"below {min_score:g}"
+    if report.missing_text:
+        mark = f"{mark if min_score is None else 'which does not count'}: {report.missing_text}"
     return "\n".join([f"{score}, {mark}", *(_criterion_line(row) for row in report.criteria if not row.passed)])
 
 

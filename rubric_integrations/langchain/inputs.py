@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from rubric_integrations.submission.attachments import MAX_BYTES, attachment_fields
 from rubric_integrations.submission.inputs import join_fields, output_fields
-from rubric_integrations.submission.messages import Respond, document_texts
+from rubric_integrations.submission.messages import Respond, document_texts, split_outputs
 from rubric_integrations.submission.submission import Submission
 
 
@@ -90,7 +90,10 @@ class FieldSelector(NamedTuple):
         Raises:
             ValueError: A mapping does not have the named key.
         """
-        fields = output_fields(self._pick("output_key", outputs))
+        output = self._pick("output_key", outputs)
+        if output is outputs and isinstance(output, Mapping) and isinstance(self.context_key, str):
+            output = split_outputs(cast("Mapping[str, Any]", output), self.context_key).graded
+        fields = output_fields(output)
         response = fields["response"]
         if not response or (isinstance(response, str) and not response.strip()):
             return None
@@ -98,7 +101,7 @@ class FieldSelector(NamedTuple):
         # A conversation contains its own task. The inputs are usually its first messages, and would be shown twice.
         fields = join_fields(fields, task, reference, keeps_task=self.input_key is not None)
         if self.context_key is not None:
-            fields["context"] = self._documents(inputs, outputs, reference_outputs)
+            fields["context"] = self._documents(inputs, outputs, reference_outputs) or fields.get("context", ())
         files = [*attachments, *fields.get("attachments", ())]
         return Submission.model_validate(
             {**fields, "respond": self.respond, **({"attachments": files} if files else {})}

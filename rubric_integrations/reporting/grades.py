@@ -64,7 +64,8 @@ def shortfall_text(graded: Graded) -> str:
     else:
         text = "score undefined" if score is None else f"score {score:.3f}"
     unmet = unmet_criteria(graded)
-    return f"{text}; not met: {names_text(unmet)}" if unmet else text
+    parts = [text, f"not met: {names_text(unmet)}" if unmet else "", graded.report.missing_text]
+    return "; ".join(filter(None, parts))
 
 
 # XML 1.0 has no other characters, not even as references, so that a parser would refuse the whole file.
@@ -247,7 +248,8 @@ def _headline(graded: Graded) -> str:
         return "not graded, since " + graded.judge_error
     verdict = "passed" if report.passed else "not passed"
     unmet = [row.name for row in report.criteria if row.required and not row.passed]
-    gate = f" (required: {', '.join(unmet)})" if unmet else ""
+    reasons = [f"required: {', '.join(unmet)}" if unmet else "", report.missing_text]
+    gate = f" ({'; '.join(filter(None, reasons))})" if any(reasons) else ""
     omitted = report.omitted_characters
     cut = f", {omitted:,} characters of tool results omitted" if omitted else ""
     return f"{_score(graded)}, {verdict}{gate}{cut}"

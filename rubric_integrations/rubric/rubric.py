@@ -381,6 +381,8 @@ class Rubric(Record):
         description: A note for people; judges do not see it.
         guidelines: Instructions for the judge that hold for every criterion.
         pass_mark: The smallest score in [0, 1] that passes. Default 0.8.
+        min_coverage: The smallest share in [0, 1] of the absolute weights that judges and checks must have assessed
+            for a pass, of the criteria that apply. Default 0.5.
         version: The version of the rubric, for people.
         domain: The subject area, shown to the judge, such as `creative_writing`.
         scale: A scale on which reports state the score too.
@@ -403,6 +405,7 @@ class Rubric(Record):
     description: str | None = None
     guidelines: str | None = None
     pass_mark: UnitScore = 0.8
+    min_coverage: UnitScore = 0.5
     version: str | None = None
     domain: str | None = None
     scale: Scale | None = None
@@ -423,6 +426,7 @@ class Rubric(Record):
         description: str | None = None,
         guidelines: str | None = None,
         pass_mark: float | None = None,
+        min_coverage: float | None = None,
         version: str | None = None,
         domain: str | None = None,
         scale: Scale | None = None,
@@ -438,6 +442,7 @@ class Rubric(Record):
             "description": description,
             "guidelines": guidelines,
             "pass_mark": pass_mark,
+            "min_coverage": min_coverage,
             "version": version,
             "domain": domain,
             "scale": scale,
@@ -588,7 +593,7 @@ class Rubric(Record):
                 of a positive weight that it earns.
 
         Returns:
-            The score, or None if nothing that the score divides by was assessed.
+            The score, or None if nothing that the normalized score divides by was assessed.
 
         Raises:
             ValueError: The number of verdicts is not the number of criteria, or a verdict is unknown.

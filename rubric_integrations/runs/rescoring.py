@@ -45,7 +45,8 @@ class Rescored(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return the row and the fields of its report as JSON values, as `rescore --out` writes them."""
         fields = {"id": self.row.id, "missing": self.missing, **self.report.model_dump(mode="json")}
-        return fields | {"score": self.score, "rubric": self.rubric.name}
+        passed = self.report.passed and not self.missing
+        return fields | {"score": self.score, "passed": passed, "rubric": self.rubric.name}
 
 
 def rescore(

@@ -136,7 +136,7 @@ class StopRule(Protocol):
         """Return why the run ends, or None if it continues.
 
         Args:
-            score: The score of the next submission; None if it has no complete grade.
+            score: The score of the next submission; None if a criterion failed or too little was assessed.
         """
         ...
 
@@ -167,8 +167,7 @@ class EarlyStop:
         """Return why the run ends now that a row is graded, or None if it continues."""
         if not self._rule or task not in self._positions:
             return None
-        is_partial = graded.report is not None and graded.report.failed_count > 0
-        self._waiting[self._positions.pop(task)] = None if is_partial else graded.score
+        self._waiting[self._positions.pop(task)] = graded.gate_score
         while self._passed_on in self._waiting:
             reason = self._rule(self._waiting.pop(self._passed_on))
             self._passed_on += 1
@@ -558,8 +557,9 @@ def grade_many(
         run: A name, such as `"nightly"`. `max_cost` and `max_calls` then hold for everything that was spent under this
             name in the ledger, by all processes and machines, now and earlier. Each claims a part before it calls.
         stop_when: Ends the run early, such as a new `SequentialGate`: a function that receives each score (None without
-            a complete grade) in the order of the submissions, which must be random, and returns why the run ends, or
-            None. No row starts then; up to twice `max_concurrency` rows are under way, and are finished.
+            a complete grade, or if too little was assessed) in the order of the submissions, which must be random, and
+            returns why the run ends, or None. No row starts then; up to twice `max_concurrency` rows are under way,
+            and are finished.
 
     Returns:
         The run. Its `summary` is up to date after each result, and says what `stopped` the run early.

@@ -153,6 +153,11 @@ class Graded(NamedTuple):
         """The score of a complete grade; None where the grade is incomplete or has no score."""
         return self.report.score if self.report and not self.judge_error else None
 
+    @property
+    def gate_score(self) -> float | None:
+        """The score that counts for a gate; None also where a criterion failed or too little was assessed."""
+        return self.report.gate_score if self.report and not self.judge_error else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the row and the fields of its report as JSON values, as `grade --out` writes them."""
         row, report = self.row, self.report

@@ -1,7 +1,8 @@
 """From answers to the report: joins votes, resolves failures, scores criteria, and decides `passed`.
 
-`passed` is decided in this module alone: the normalized score reaches the rubric's pass mark, and every required
-criterion is met.
+`passed` is decided in this module alone: the normalized score reaches the rubric's pass mark, every required criterion
+is met, and enough of the rubric was assessed. A missing answer never passes: for `passed`, a failed criterion has its
+worst value, whatever the score counts for it. Otherwise a rubric whose judge is down would pass by its checks.
 
 A panel decides a condition (`applies_when`) by the weighted majority of its votes. With a tie the criterion applies. A
 criterion that is left out by mistake is a gate that nobody watches; one that is judged by mistake is visible in the
@@ -374,19 +375,18 @@ def aggregate_answers(
         low, high = score_range(rubric, values, policies.cannot_assess, applies)
         open_tags = dict.fromkeys(tag for row in criteria if not row.was_asked for tag in row.tags)
         tags = _tags(rubric, criteria, policies, left_out) | open_tags
-        passed = _passes(rubric, low, criteria)
-        return report.model_copy(update={"score_range": (low, high), "passed": passed, "tags": tags})
+        return _decide(rubric, report.model_copy(update={"score_range": (low, high), "tags": tags}), policies)
     score = _score(rubric, [row.value for row in criteria], policies, left_out)
-    return report.model_copy(
+    report = report.model_copy(
         update={
-            "score": score.normalized if policies.normalize else score.raw,
+            "score": score.reported(normalize=policies.normalize),
             "raw_score": score.raw,
             "llm_raw_score": score.raw,
-            "passed": _passes(rubric, score.normalized, criteria),
             "judge_scores": _judge_scores(rubric, panel, computed, policies, left_out) if len(panel) > 1 else {},
             "tags": _tags(rubric, criteria, policies, left_out),
         }
     )
+    return _decide(rubric, report, policies)
 
 
 def aggregate_overall(
@@ -411,15 +411,13 @@ def aggregate_overall(
     def own_score(answer: OverallAnswer) -> float | None:
         if answer.percent is None:
             return None
-        own = score_overall(rubric, answer.percent)
-        return own.normalized if policies.normalize else own.raw
+        return score_overall(rubric, answer.percent).reported(normalize=policies.normalize)
 
-    return EvaluationReport(
-        score=score.normalized if policies.normalize else score.raw,
+    report = EvaluationReport(
+        score=score.reported(normalize=policies.normalize),
         raw_score=score.raw,
         llm_raw_score=percent,
-        # A fallback is no grade: it never passes.
-        passed=bool(scored) and _passes(rubric, score.normalized, ()),
+        passed=False,
         complete=not failed,
         coverage=1.0 if scored else 0.0,
         failed_count=0 if scored else len(rubric),
@@ -429,6 +427,7 @@ def aggregate_overall(
         report=None,
         reason="; ".join(answer.reason for answer in scored),
     )
+    return _decide(rubric, report, policies)
 
 
 def blend_metrics(
@@ -438,11 +437,10 @@ def blend_metrics(
     pairs = [(m.weight, value) for m in rubric.hybrid_metrics if (value := metrics.values[m.name]) is not None]
     if policies.normalize:
         report = _change_score(report, lambda score: blend_scores(score, pairs, rubric.blend))
-        report = report.model_copy(update={"passed": _passes(rubric, _lowest_score(report), report.criteria)})
     errors = [f"`{name}` was not computed: {error}" for name, error in metrics.errors.items()]
     if errors and policies.on_failure == "raise":
-        report = report.model_copy(update={"score": None, "score_range": None, "passed": False})
-    return report.model_copy(
+        report = report.model_copy(update={"score": None, "score_range": None})
+    report = report.model_copy(
         update={
             "metrics": dict(metrics.values),
             "failed_count": report.failed_count + len(errors),
@@ -450,6 +448,7 @@ def blend_metrics(
             "error": report.error or next(iter(errors), None),
         }
     )
+    return _decide(rubric, report, policies)
 
 
 def subtract_penalty(
@@ -461,26 +460,54 @@ def subtract_penalty(
         report = _change_score(report, lambda score: score - penalty)
         return report.model_copy(update={"length_penalty": penalty})
     report = _change_score(report, lambda score: max(0.0, score - penalty))
-    passed = report.passed and reaches_mark(_lowest_score(report), rubric.pass_mark)
-    return report.model_copy(update={"length_penalty": penalty, "passed": passed})
+    return _decide(rubric, report.model_copy(update={"length_penalty": penalty}), policies)
 
 
-def _passes(rubric: Rubric, lowest: float | None, criteria: Sequence[CriterionReport]) -> bool:
-    """Whether a grade passes.
+def _decide(rubric: Rubric, report: EvaluationReport, policies: ScoringPolicies) -> EvaluationReport:
+    """Return a report with `passed` and `low_coverage`.
 
-    Args:
-        rubric: The rubric.
-        lowest: The normalized score, or the lowest that is still possible.
-        criteria: The reports of the criteria; empty for a holistic grade, where nothing shows that a required
-            criterion holds.
+    The report of a holistic grade has no criteria. Nothing there shows that a required criterion is met.
     """
     gates = sum([criterion.is_gate for criterion in rubric.criteria])
-    return reaches_mark(lowest, rubric.pass_mark) and sum([row.required and row.passed for row in criteria]) == gates
+    low_coverage = not reaches_mark(_asked_coverage(rubric, report), rubric.min_coverage)
+    passed = (
+        not low_coverage
+        and reaches_mark(_lowest_score(rubric, report, policies), rubric.pass_mark)
+        and sum([row.required and row.passed for row in report.criteria]) == gates
+    )
+    return report.model_copy(update={"passed": passed, "low_coverage": low_coverage})
 
 
-def _lowest_score(report: EvaluationReport) -> float | None:
-    """The score, or the lowest that is still possible where criteria are open; None where it is undefined."""
-    return report.score_range[0] if report.score_range else report.score
+def _asked_coverage(rubric: Rubric, report: EvaluationReport) -> float:
+    """Return the coverage without the criteria that were left open: a decision that needs no answer lacks none."""
+    if not report.not_asked:
+        return report.coverage
+    left_out = [index for index, row in enumerate(report.criteria) if row.not_applicable or not row.was_asked]
+    return coverage(rubric, [row.value is not None and not row.error for row in report.criteria], left_out)
+
+
+def _lowest_score(rubric: Rubric, report: EvaluationReport, policies: ScoringPolicies) -> float | None:
+    """Return the normalized score that is certain: what failed has its worst value, and so has what is open.
+
+    None if the score is undefined, or can still end so.
+    """
+    score = report.score_range[0] if report.score_range else report.score
+    if score is None or (policies.normalize and not report.failed_count):
+        return score
+    if report.report is None:
+        # None for a fallback, which is no grade.
+        lowest = None if report.llm_raw_score is None else report.llm_raw_score / 100
+    else:
+        pairs = list(zip(rubric.criteria, report.criteria, strict=True))
+        values = {i: c.worst_value if row.error else row.value for i, (c, row) in enumerate(pairs) if row.was_asked}
+        applies = {
+            i: not row.not_applicable for i, (c, row) in enumerate(pairs) if c.applies_when is not None and i in values
+        }
+        lowest = score_range(rubric, values, policies.cannot_assess, applies).low
+    if lowest is None or not policies.normalize:
+        return lowest
+    metrics = [(m.weight, report.metrics[m.name] or 0.0) for m in rubric.hybrid_metrics if m.name in report.metrics]
+    return max(0.0, blend_scores(lowest, metrics, rubric.blend) - report.length_penalty)
 
 
 def _change_score(report: EvaluationReport, change: Callable[[float], float]) -> EvaluationReport:
@@ -537,7 +564,7 @@ def _tags(
 ) -> dict[str, float | None]:
     values = [row.value for row in criteria]
     scores = tag_scores(rubric, values, policies.cannot_assess, left_out)
-    return {tag: score.normalized if policies.normalize else score.raw for tag, score in scores.items()}
+    return {tag: score.reported(normalize=policies.normalize) for tag, score in scores.items()}
 
 
 def _judge_scores(
@@ -554,7 +581,7 @@ def _judge_scores(
         values = [getattr(outcomes.get(index), "value", None) for index in range(len(rubric))]
         score = _score(rubric, values, policies, left_out)
         has_answers = any(isinstance(outcome, Judgment) for outcome in answers.outcomes.values())
-        scores[answers.judge] = (score.normalized if policies.normalize else score.raw) if has_answers else None
+        scores[answers.judge] = score.reported(normalize=policies.normalize) if has_answers else None
     return scores
 
 

@@ -72,6 +72,10 @@ class Score(NamedTuple):
     normalized: float | None
     raw: float | None
 
+    def reported(self, *, normalize: bool) -> float | None:
+        """Return the score of a report: the normalized or the raw one, and None in both modes if it is undefined."""
+        return self.normalized if normalize or self.normalized is None else self.raw
+
 
 def score_parts(parts: Sequence[WeightedValue], cannot_assess: CannotAssess = "skip") -> Score:
     """Compute the score of a rubric by the formula of this module.
@@ -176,7 +180,7 @@ def score_verdicts(
         except ValueError as error:
             raise ValueError(f"`{key}`: {error}") from None
     score = score_values(rubric, values, cannot_assess, not_applicable)
-    return score.normalized if normalize else score.raw
+    return score.reported(normalize=normalize)
 
 
 def score_overall(rubric: Rubric, percent: float) -> Score:

@@ -292,13 +292,16 @@ class EvaluationReport(SparseRecord):
     """The grade of one submission.
 
     Attributes:
-        score: The score in [0, 1], or the weighted sum if `normalize=False`. None if it is undefined, because nothing
-            that the score divides by was assessed, and if `stop_when_decided` ended the grade early.
+        score: The score in [0, 1], or the weighted sum if `normalize=False`. In both modes None if it is undefined,
+            because nothing that the normalized score divides by was assessed, and if `stop_when_decided` ended the
+            grade early.
         score_range: The lowest and the highest score that is still possible, if `stop_when_decided` ended the grade
             early. The lowest is None if the score could also have ended undefined.
         raw_score: The weighted sum, before any length penalty; None if every criterion was left out.
         llm_raw_score: The judge's own score: the weighted sum of its verdicts, or a holistic judge's 0 to 100.
-        passed: Whether the normalized score reaches the rubric's `pass_mark` and every required criterion passes.
+        passed: Whether the normalized score reaches the rubric's `pass_mark`, every required criterion passes, and
+            enough was assessed (`low_coverage`). A failed criterion counts at its worst value here, whatever `score`
+            counts for it.
         complete: Whether every question was answered. An abstention is an answer; a failure and the lost vote of a
             panel's judge are not.
         coverage: The share in [0, 1] of the absolute weights that belongs to assessed criteria, of those that apply.
@@ -319,9 +322,11 @@ class EvaluationReport(SparseRecord):
             judge, which does not answer the criteria one by one.
         omitted_characters: The number of characters of the trajectory that no judge was shown, because
             `TextLimits.step_limit` cut long results of tools; 0 if the judges were shown all.
+        low_coverage: Whether the coverage, of the criteria for which an answer was requested, is below the rubric's
+            `min_coverage`.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags", "omitted_characters")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags", "omitted_characters", "low_coverage")
 
     score: float | None
     score_range: tuple[float | None, float] | None = None
@@ -343,6 +348,7 @@ class EvaluationReport(SparseRecord):
     reason: EncodableText = ""
     tags: dict[str, float | None] = Field(default_factory=dict[str, float | None])
     omitted_characters: int = Field(default=0, ge=0)
+    low_coverage: bool = False
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
@@ -395,6 +401,24 @@ class EvaluationReport(SparseRecord):
     def not_asked(self) -> tuple[str, ...]:
         """The names of the criteria for which no judgment was requested, because the decision did not need them."""
         return tuple(row.name for row in self.criteria if not row.was_asked)
+
+    @property
+    def gate_score(self) -> float | None:
+        """The score that counts for a gate on the mean of a run; None if a criterion failed or coverage is low."""
+        return None if self.failed_count or self.low_coverage else self.score
+
+    @property
+    def missing_text(self) -> str:
+        """Why missing answers may keep the submission from passing, in a few words; empty if they do not.
+
+        Example:
+            >>> nothing = {"score": 1.0, "raw_score": 1.0, "passed": False, "complete": False, "report": None}
+            >>> EvaluationReport(**nothing, coverage=0.25, low_coverage=True, failed_count=3).missing_text
+            '3 without an answer, coverage 25% too low'
+        """
+        failed = f"{self.failed_count} without an answer" if self.failed_count and not self.passed else ""
+        low = f"coverage {self.coverage:.0%} too low" if self.low_coverage else ""
+        return ", ".join(filter(None, (failed, low)))
 
     @property
     def token_usage(self) -> TokenUsage | None:
@@ -554,7 +578,7 @@ def summary_of(report: EvaluationReport) -> str:
     unmet = [row.name for row in report.criteria if row.value is not None and not row.passed]
     parts = [
         "passed" if report.passed else "not passed",
-        f"coverage {report.coverage:.0%}",
+        report.missing_text if report.low_coverage else f"coverage {report.coverage:.0%}",
         f"unmet: {', '.join(unmet)}" if unmet else "",
         report.reason,
     ]

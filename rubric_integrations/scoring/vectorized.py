@@ -69,11 +69,10 @@ def score_many(
         values = np.stack([_node_values(root, values) for root in rubric.tree], axis=1)
     counted = ~np.isnan(values)
     raw = np.where(counted, values, 0.0) @ weights
-    raw[~counted.any(axis=1)] = np.nan
-    if not normalize:
-        return raw
     has_positive_weight = bool((weights > 0).any())
     divisor = counted @ (np.maximum(weights, 0.0) if has_positive_weight else -weights)
+    if not normalize:
+        return np.where(divisor > 0, raw, np.nan)
     quotient = np.divide(raw, divisor, out=np.full_like(raw, np.nan), where=divisor > 0)
     return np.clip(quotient if has_positive_weight else 1 + quotient, 0.0, 1.0)
 

@@ -21,13 +21,16 @@ from rubric_integrations._util.json import parse_json
 from rubric_integrations.submission.attachments import attachment_fields, read_paths
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.messages import (
+    DOCUMENT_NAMES,
     Messages,
     Respond,
     is_conversation,
+    is_empty,
     is_message,
     message_role,
     message_text,
     split_conversation,
+    split_outputs,
     value_text,
 )
 from rubric_integrations.submission.submission import Submission, error_line
@@ -244,7 +247,7 @@ COLUMNS = {
     "reference": (
         "reference", "reference_output", "reference_answer", "expected_output", "expected_response", "expected",
     ),
-    "context": ("context", "documents"),
+    "context": DOCUMENT_NAMES,
     "attachments": ("attachments",),
     "trajectory": ("trajectory",),
     "respond": ("respond",),
@@ -609,12 +612,12 @@ def output_fields(output: object) -> dict[str, Any]:
 
     - A mapping with a name of a response (`COLUMNS`) is graded by the value of the first name that has one. The fields
       `thinking`, `query`, `context`, `attachments` and `trajectory` keep their meaning, and a warning names all others.
-      A mapping without such a name is graded as JSON.
+      A mapping without such a name is graded as JSON, without a list of documents under a name of the context.
     - Of the state of an agent with a `structured_response`, the messages are the trajectory.
     - A `dspy.Prediction` is graded on all outputs that its program declares.
     - A text, a message and a conversation are graded as they are, and any other value as JSON.
 
-    Nothing within a text becomes a field. The response is empty if there is nothing to grade.
+    Nothing within a text becomes a field. The response is empty if there is nothing to grade: all outputs are empty.
 
     Example:
         >>> output_fields({"answer": "42", "thinking": "6 x 7", "tokens": None})
@@ -635,7 +638,13 @@ def output_fields(output: object) -> dict[str, Any]:
         from rubric_integrations.submission.predictions import prediction_fields
 
         return {**prediction_fields(output), **fields}
-    return {"response": as_gradable(output) or "", **fields}
+    if isinstance(output, Mapping) and not is_state(output) and not is_message(cast("object", output)):
+        output, documents = split_outputs(cast("Mapping[str, Any]", output))
+        fields = {**({"context": documents} if documents else {}), **fields}
+        is_blank = all(is_empty(value, _simplify) for value in output.values())
+    else:
+        is_blank = is_empty(output, _simplify)
+    return {"response": "" if is_blank else as_gradable(output) or "", **fields}
 
 
 def task_fields(task: object) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from pydantic import BaseModel, RootModel
 
@@ -297,6 +297,62 @@ def document_texts(documents: object) -> tuple[str, ...]:
     several = cast("Sequence[object]", documents) if is_list else [documents]
     texts = (_text_of(document) for document in several)
     return tuple(text for text in texts if text.strip())
+
+
+DOCUMENT_NAMES = ("context", "documents", "passages")
+"""The names under which a row has documents, and a program returns those that it retrieved."""
+
+
+class Outputs(NamedTuple):
+    """The outputs of a program.
+
+    Attributes:
+        graded: Those to grade, by name.
+        documents: The documents that the program retrieved.
+    """
+
+    graded: dict[str, Any]
+    documents: tuple[Any, ...]
+
+
+def split_outputs(outputs: Mapping[str, Any], documents_name: str | None = None) -> Outputs:
+    """Separate the documents that a program retrieved from the outputs to grade: its response would get their merits.
+
+    Documents are a list under one of `DOCUMENT_NAMES`. If there is no other output, they are the response.
+
+    Args:
+        outputs: The outputs by name.
+        documents_name: A further name of documents, which may be of any type.
+
+    Example:
+        >>> split_outputs({"context": ["The margin was 8.4%."], "answer": "No idea."})
+        Outputs(graded={'answer': 'No idea.'}, documents=('The margin was 8.4%.',))
+    """
+
+    def is_documents(name: str) -> bool:
+        return name == documents_name or (name in DOCUMENT_NAMES and isinstance(outputs[name], list | tuple))
+
+    graded = {name: value for name, value in outputs.items() if not is_documents(name)}
+    if not graded or len(graded) == len(outputs):
+        return Outputs(dict(outputs), ())
+    values = [value for name, value in outputs.items() if name not in graded]
+    lists = [cast("Sequence[Any]", value) if isinstance(value, list | tuple) else [value] for value in values]
+    return Outputs(graded, tuple(document for documents in lists for document in documents))
+
+
+def is_empty(value: object, simplify: Simplify = _no_special_type) -> bool:
+    """Return whether an output has nothing to grade: None, a blank text, or a collection of nothing but these.
+
+    Data with names, such as a model whose fields are None, says something, and is not empty.
+
+    Example:
+        >>> is_empty(["", " "]), is_empty({}), is_empty({"page": None}), is_empty(0)
+        (True, True, False, False)
+    """
+    plain = plain_value(value, simplify)
+    if isinstance(plain, list | tuple):
+        return all(is_empty(item) for item in cast("list[object]", plain))
+    return plain is None or plain == {} or (isinstance(plain, str) and not plain.strip())
 
 
 def _text_of(document: object) -> str:

@@ -16,7 +16,15 @@ import dspy
 from rubric_integrations._util.json import json_lines
 from rubric_integrations.submission.attachments import Attachment
 from rubric_integrations.submission.dialects.detect import dialect_of
-from rubric_integrations.submission.messages import Messages, is_conversation, plain_value, value_text
+from rubric_integrations.submission.messages import (
+    Messages,
+    document_texts,
+    is_conversation,
+    is_empty,
+    plain_value,
+    split_outputs,
+    value_text,
+)
 
 # What DSPy's modules add to the outputs that a program declares: ChainOfThought, ReAct, CodeAct, MultiChainComparison,
 # RLM and ReActV2. A prediction does not know its signature, so the fields are recognized by their names.
@@ -161,13 +169,15 @@ def _is_added(name: str, value: Any) -> bool:
 def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None) -> str | list[Any]:
     """Return the text of the fields to grade.
 
-    If a conversation is the only one, it is returned as a list of messages, so that its last answer can be graded with
-    the rest as context.
+    The text is empty if all fields are. A conversation that is the only field is returned as a list of messages, so
+    that its last answer can be graded with the rest as context.
 
     Args:
         fields: What `response_fields` returned.
         files: Collects the images and other files in them.
     """
+    if all(is_empty(value, partial(simplified, None)) for value in fields.values()):
+        return ""
     value = next(iter(fields.values())) if len(fields) == 1 else None
     return list(cast("Messages", value)) if is_conversation(value) else labelled_text(fields, files)
 
@@ -194,14 +204,31 @@ def trajectory_fields(pred: Any) -> dict[str, Any]:
 def prediction_fields(pred: Any) -> dict[str, Any]:
     r"""Return the fields of a submission in a prediction: all outputs that its program declares, and its trajectory.
 
+    A list under the name of documents, such as `context`, is the context of the submission.
+
     Example:
-        >>> prediction_fields(dspy.Prediction(reasoning="...", answer="42", unit="m"))
-        {'response': 'answer: 42\n\nunit: m'}
+        >>> prediction_fields(dspy.Prediction(reasoning="...", answer="42", unit="m", context=["6 x 7 is 42."]))
+        {'response': 'answer: 42\n\nunit: m', 'context': ('6 x 7 is 42.',)}
     """
     files = AttachedValues()
-    response = response_text(declared_outputs(pred), files)
-    attachments = {"attachments": files.attachments} if files.attachments else {}
-    return {"response": response, **attachments, **({} if isinstance(response, list) else trajectory_fields(pred))}
+    graded, documents = split_outputs(declared_outputs(pred))
+    response = response_text(graded, files)
+    fields: dict[str, Any] = {"attachments": files.attachments} if files.attachments else {}
+    if documents:
+        fields["context"] = context_texts(documents)
+    return {"response": response, **fields, **({} if isinstance(response, list) else trajectory_fields(pred))}
+
+
+def context_texts(documents: object) -> tuple[str, ...]:
+    """Return the texts of documents, as `document_texts` does, and of values of DSPy's types among them.
+
+    Example:
+        >>> context_texts([dspy.Example(title="a"), "b"])
+        ('{"title": "a"}', 'b')
+    """
+    several = cast("list[object]", documents) if isinstance(documents, list | tuple) else [documents]
+    simple = (simplified(None, document) for document in several)
+    return document_texts([d if s is None else s for d, s in zip(several, simple, strict=True)])
 
 
 def labelled_text(fields: Mapping[str, Any], files: AttachedValues | None = None) -> str:

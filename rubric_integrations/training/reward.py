@@ -409,7 +409,7 @@ class RubricReward:
 
     - A completion without an answer is not graded: a blank one, one whose thinking was cut off, and one that ends with
       a tool call or its result. Its reward is `empty`.
-    - If the grade fails, or the judge abstains on every criterion, the reward is None: TRL leaves the completion out of
+    - If the grade fails, or abstentions leave the score undefined, the reward is None: TRL leaves the completion out of
       the mean of its group, and its advantage is 0. A number would be a gradient towards what makes judges fail.
 
     Each process of a training run has a copy, so that the judge gets up to `max_concurrency` calls from each. A pickle

@@ -259,8 +259,7 @@ def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rub
         )
     pairs: list[ScorePair] = []
     for index, report, score, values in labelled:
-        by_people = _score(report, values, rubric)
-        people = by_people.raw if is_raw else by_people.normalized
+        people = _score(report, values, rubric).reported(normalize=not is_raw)
         if people is not None:
             pairs.append(ScorePair(index, people, score))
     return pairs

@@ -15,7 +15,7 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.trust.calibration import calibrate
 from rubric_integrations.trust.comparison import compare_runs
-from rubric_integrations.trust.matching import RunLike, complete_score, is_trained_on, read_rows
+from rubric_integrations.trust.matching import RunLike, is_trained_on, read_rows
 from rubric_integrations.trust.planning import FEWEST_LABELS
 from rubric_integrations.trust.statistics import estimate_mean, mean_limits
 
@@ -35,7 +35,8 @@ class GateResult(NamedTuple):
         score: The mean score with its interval, whose ends are each exceeded with probability `alpha`.
         min_score: The threshold.
         more: About how many further submissions would decide; None if it is decided, or the mean is too close.
-        missing: How many submissions have no score. A pass holds with each of them as 0, and a failure as 1.
+        missing: How many submissions have no score that counts (`EvaluationReport.gate_score`): a criterion failed, or
+            too little was assessed. A pass holds with each of them as 0, and a failure as 1.
         baseline: The difference from the baseline; None without one.
         warnings: What limits the correction by labels.
     """
@@ -95,7 +96,11 @@ def gate(
                 f"people have answered every criterion of {score.n} submissions, and a gate needs {FEWEST_LABELS}: "
                 f"label more of them, drawn at random{reasons}"
             )
-    scores = [complete_score(row) for row in rows if labels is None or not is_trained_on(row)]
+    scores = [
+        None if row.report is None else row.report.gate_score
+        for row in rows
+        if labels is None or not is_trained_on(row)
+    ]
     result = decide_mean(scores, min_score, alpha, score=score)._replace(warnings=warnings)
     if baseline is None or result.decision == "fail":
         return result

@@ -105,3 +105,16 @@ def test_help_of_grade_lists_the_gates() -> None:
     text = run("grade", "--help").output
     for option in ("--min-score", "--min-pass-rate", "--min-coverage", "--max-failed", "--junit", "--quiet"):
         assert option in text
+
+
+@pytest.mark.parametrize("option", [["--min-score", "0.8"], ["--gate"], ["--min-score", "0.8", "--alpha", "0.05"]])
+def test_missing_answers_pass_no_gate_under_abstain(gated: Path, option: list[str]) -> None:
+    # A check on steps fails without a trajectory, as a judge that does not reply does.
+    steps = "- {weight: 9, requirement: Is quick, check: {max_steps: 3}}\n"
+    (gated / "lost.yaml").write_text("- {requirement: Says 42, check: {number: 42}}\n" + steps)
+    (gated / "all.jsonl").write_text('{"response": "42"}\n' * 30)
+    result = grade(gated, "--on-failure", "abstain", *option, rubric="lost.yaml", responses="all.jsonl")
+    assert result.exit_code == 1
+    assert "mean 1.000, 0 passed" in result.stdout
+    if option == ["--min-score", "0.8"]:
+        assert "the mean score is 0.000, where 30 rows count as 0" in result.stderr

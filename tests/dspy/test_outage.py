@@ -12,6 +12,7 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import JudgeOutage, RubricMetric
+from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges.store import Lease, StoreError
 from tests.dspy.programs import (
     DEVSET,
@@ -183,3 +184,22 @@ def test_store_that_cannot_be_written_ends_a_run(server: OpenAIServer) -> None:
     metric = metric_at(server, ONE_CRITERION, ledger=FullDisk())
     with pytest.raises(JudgeOutage, match="the disk is full"):
         metric(DEVSET[0], dspy.Prediction(answer="a"))
+
+
+def test_failed_row_is_in_dspys_average_which_a_warning_and_the_summary_say(caplog: pytest.LogCaptureFixture) -> None:
+    async def judge(system: str, user: str) -> str:
+        return "Hm." if "lost" in user else '{"explanation": "so", "verdict": "MET"}'
+
+    class Echo(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer=f"It is {question}.")
+
+    questions = [*(f"right {number}" for number in range(8)), "lost 1", "lost 2"]
+    devset = [dspy.Example(question=question).with_inputs("question") for question in questions]
+    metric = RubricMetric([{"requirement": "Is right"}], judge, limits=CallLimits(max_outage=0))
+    result = dspy.Evaluate(devset=devset, metric=metric, num_threads=4, display_progress=False)(Echo())
+    summary = metric.summary()
+    assert (result.score, summary["failed"], summary["mean_score"]) == (80.0, 2, 1.0)
+    [warning] = [r.getMessage() for r in caplog.records if r.name == "rubric_integrations.dspy.metric"]
+    for words in ("`failure_score`", "`max_errors` (10)", "`summary()`", "Hm."):
+        assert words in warning

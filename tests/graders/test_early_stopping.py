@@ -49,7 +49,12 @@ def rubrics(draw: st.DrawFn) -> Rubric:
         for position, weight in enumerate(weights)
     ]
     metrics = [HybridMetric(name="same", type="accuracy", weight=0.25)] if draw(st.integers(0, 3)) == 0 else []
-    return Rubric(criteria, pass_mark=draw(st.sampled_from([0.0, 0.3, 0.5, 0.7, 1.0])), hybrid_metrics=metrics)
+    return Rubric(
+        criteria,
+        pass_mark=draw(st.sampled_from([0.0, 0.3, 0.5, 0.7, 1.0])),
+        min_coverage=draw(st.sampled_from([None, 0.0, 0.7, 1.0])),
+        hybrid_metrics=metrics,
+    )
 
 
 @given(

@@ -94,5 +94,9 @@ OUTPUTS = {
     "null": Output({"answer": None}, None),
     "empty mapping": Output({}, None),
     "empty messages": Output({"messages": []}, None),
+    "empty list": Output({"answer": []}, None),
+    "other keys, all empty": Output({"finding": " ", "sources": [], "figures": [""]}, None),
+    "other keys, one empty": Output({"finding": "", "page": 0}, '{"finding": "", "page": 0}'),
+    "passages beside": Output({"answer": _RIGHT, "passages": ["It was 9%."]}, _RIGHT),
 }
 """Outputs of programs in each form that hosts pass, by what is special about them."""

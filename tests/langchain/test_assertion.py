@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from langsmith import testing
 
-from rubric_integrations import JudgeError, PerCriterionGrader
+from rubric_integrations import JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.langchain import assert_rubric
 from tests.langchain.helpers import NUMBER_RUBRIC, chat_model, number_script, number_text
 from tests.openai_server import OpenAIServer, Reply
@@ -34,6 +34,17 @@ def test_assert_rubric_min_score_replaces_the_pass_mark(server: OpenAIServer) ->
     assert assert_rubric(report, NUMBER_RUBRIC, min_score=0.6) is report
     with pytest.raises(AssertionError, match=r"scored 0.600, below 0.7"):
         assert_rubric(report, NUMBER_RUBRIC, min_score=0.7)
+
+
+def test_assert_rubric_does_not_count_a_score_without_its_answers() -> None:
+    steps = {"requirement": "Is quick", "check": {"max_steps": 3}}  # fails without a trajectory
+    rubric = Rubric([{"requirement": "Says 42", "check": {"number": 42}}, steps])
+    report = rubric.grade_sync("It is 42.", PerCriterionGrader("offline", on_failure="abstain"))
+    assert report.score == 1.0
+    with pytest.raises(AssertionError, match=r"scored 1.000, not passed \(pass mark 0.8\): 1 without an answer"):
+        assert_rubric(report, rubric)
+    with pytest.raises(AssertionError, match=r"scored 1.000, which does not count: 1 without an answer"):
+        assert_rubric(report, rubric, min_score=0.5)
 
 
 @pytest.fixture

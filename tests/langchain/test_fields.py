@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from pydantic import BaseModel
 
-from rubric_integrations import Fields, Rubric
+from rubric_integrations import Fields, PerCriterionGrader, Rubric
 from rubric_integrations.langchain import RubricEvaluator, RubricRunnable
 from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.submission.messages import value_text
@@ -153,3 +153,22 @@ def test_context_of_the_input_of_a_runnable_reaches_the_judge() -> None:
     runnable = RubricRunnable(Rubric.from_dict([{"requirement": "x"}]), judge)
     runnable.invoke({"output": "a", "context": [Document(page_content="The Nile.")]})
     assert judge.questions[0].submission.context == ("The Nile.",)
+
+
+def test_documents_of_the_outputs_are_context_and_not_graded() -> None:
+    outputs = {"finding": "It was 9%.", "context": ["It was 8.4%."]}
+    submission = FieldSelector().select({"question": "q"}, outputs, None)
+    assert submission is not None
+    assert (submission.response, submission.context) == ('{"finding": "It was 9%."}', ("It was 8.4%.",))
+    named = {"finding": "It was 9%.", "retrieved": ["It was 8.4%."]}
+    submission = FieldSelector(context_key="retrieved").select({"question": "q"}, named, None)
+    assert submission is not None
+    assert (submission.response, submission.context) == ('{"finding": "It was 9%."}', ("It was 8.4%.",))
+
+
+def test_prediction_after_a_chain_brings_its_passages() -> None:
+    judge = FakeJudge("MET")
+    grader = PerCriterionGrader(judge)
+    RubricRunnable([{"requirement": "x"}], grader=grader).invoke({"output": dspy.Prediction(context=["p"], answer="a")})
+    submission = judge.questions[0].submission
+    assert (submission.response, submission.context) == ("a", ("p",))

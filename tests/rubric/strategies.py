@@ -25,4 +25,5 @@ rubrics = st.builds(
     name=st.none() | texts,
     guidelines=st.none() | texts,
     pass_mark=st.floats(0, 1),
+    min_coverage=st.floats(0, 1),
 )

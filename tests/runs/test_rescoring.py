@@ -54,6 +54,8 @@ def test_new_weights_need_no_judgment_and_a_new_requirement_is_missing(tmp_path:
         list(grade_many(["good", "bad"], SMALL_RUBRIC, PerCriterionGrader(judge), ledger=ledger))
         assert [(result.score, result.missing) for result in rescore(ledger, heavier)] == [(1.0, 0), (0.0, 0)]
         assert [(result.score, result.missing) for result in rescore(ledger, longer)] == [(None, 1), (None, 1)]
+        light = Rubric([*SMALL_RUBRIC.criteria, Criterion(requirement="new", weight=0.01)])
+        assert [result.to_dict()["passed"] for result in rescore(ledger, light)] == [False, False]
     assert judge.calls == 6
 
 

@@ -24,6 +24,7 @@ from rubric_integrations.scoring.aggregate import (
     subtract_penalty,
 )
 from rubric_integrations.scoring.judgment import JudgeAnswers, Outcome, Verdict
+from rubric_integrations.scoring.report import summary_of
 from tests.scoring.rubrics import report_of, rubric_of
 from tests.scoring.test_formula import WEIGHTED_VERDICTS
 
@@ -134,6 +135,74 @@ def test_report_of_a_grade_that_raises_has_no_score_and_does_not_pass(normalize:
     assert (report.coverage, report.failed_count) == (6 / 7, 1)
 
 
+# -- a missing answer never passes
+
+
+@pytest.mark.parametrize("on_failure", ["abstain", {"positive": "MET", "negative": "UNMET"}])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_rubric_whose_judge_is_down_does_not_pass_by_its_free_check(on_failure: Any, normalize: bool) -> None:
+    rubric = Rubric([Criterion(requirement="free", weight=2), *rubric_of(*[1] * 13).criteria], min_coverage=0.0)
+    report = report_of(rubric, "MET", *["ERROR"] * 13, on_failure=on_failure, normalize=normalize)
+    assert report.score in ((1.0,) if normalize else (2.0, 15.0))
+    assert (report.passed, report.complete) == (False, False)
+
+
+def test_failure_that_cannot_change_passed_leaves_it() -> None:
+    report = report_of(rubric_of(9, 1), "MET", "ERROR", on_failure="abstain")
+    assert (report.score, report.passed, report.complete) == (1.0, True, False)
+    assert not report_of(rubric_of(7, 3), "MET", "ERROR", on_failure="abstain").passed
+    assert not report_of(rubric_of(9, -3), "MET", "ERROR", on_failure="abstain").passed
+
+
+def test_failed_criterion_alone_does_not_pass_even_at_the_pass_mark_of_zero() -> None:
+    rubric = Rubric(rubric_of(1).criteria, pass_mark=0.0, min_coverage=0.0)
+    assert not report_of(rubric, "ERROR", on_failure="abstain").passed
+
+
+@given(WEIGHTED_VERDICTS, st.data())
+def test_report_with_failures_passes_only_if_their_worst_answers_do(
+    rows: list[tuple[float, Verdict]], data: st.DataObject
+) -> None:
+    failed = data.draw(st.sets(st.integers(0, len(rows) - 1)))
+    rubric = Rubric(
+        rubric_of(*(weight for weight, _ in rows)).criteria,
+        pass_mark=data.draw(st.sampled_from([0.0, 0.3, 0.8])),
+        min_coverage=0.0,
+    )
+    on_failure = data.draw(st.sampled_from(["abstain", "worst_case", {"positive": "MET"}, {"negative": "MET"}]))
+    policy = data.draw(st.sampled_from(["skip", "zero", 0.5, "fail"]))
+    verdicts = [verdict for _, verdict in rows]
+    worst = ["MET" if weight < 0 else "UNMET" for weight, _ in rows]
+    lost = ["ERROR" if i in failed else verdict for i, verdict in enumerate(verdicts)]
+    replaced = [worst[i] if i in failed else verdict for i, verdict in enumerate(verdicts)]
+    report = report_of(rubric, *lost, on_failure=on_failure, cannot_assess=policy)
+    assert report.passed == (report.score is not None and report_of(rubric, *replaced, cannot_assess=policy).passed)
+
+
+@pytest.mark.parametrize(("min_coverage", "passed"), [(None, False), (0.4, True), (0.41, False), (0.0, True)])
+def test_abstentions_leave_too_little_assessed_for_a_pass(min_coverage: float | None, passed: bool) -> None:
+    rubric = Rubric(rubric_of(4, 6).criteria, min_coverage=min_coverage)
+    report = report_of(rubric, "MET", "CANNOT_ASSESS")
+    assert (report.score, report.coverage, report.passed, report.low_coverage) == (1.0, 0.4, passed, not passed)
+    assert report.gate_score == (1.0 if passed else None)
+    assert f"coverage 40%{'' if passed else ' too low'}" in summary_of(report)
+
+
+def test_criteria_that_do_not_apply_do_not_lower_the_coverage() -> None:
+    conditional = Criterion(requirement="b", weight=9, applies_when="There is a table")
+    rubric = Rubric([Criterion(requirement="a"), conditional])
+    answers = JudgeAnswers({0: MET, 2: UNMET})
+    assert aggregate_answers(rubric, [answers], NO_CHECKS, POLICIES).passed
+
+
+def test_rubric_that_is_joined_with_another_has_its_min_coverage() -> None:
+    strict = Rubric(rubric_of(1).criteria, min_coverage=0.9)
+    assert (strict + rubric_of(1)).min_coverage == 0.9
+    assert Rubric.from_dict(strict.to_dict()) == strict
+    with pytest.raises(ValueError, match="min_coverage"):
+        Rubric(rubric_of(1).criteria, min_coverage=50)
+
+
 # -- cancelled criteria
 
 
@@ -188,6 +257,25 @@ def test_metrics_and_penalties_decide_passed_again() -> None:
     assert (blended.score is not None and blended.score < 0.6, blended.passed) == (True, False)
     assert not subtract_penalty(rubric, report, 0.5, POLICIES).passed
     assert subtract_penalty(rubric, report, 0.3, POLICIES).passed
+
+
+def test_metric_that_was_not_computed_counts_0_for_passed() -> None:
+    policies = PerCriterionGrader("offline", on_failure="abstain").policies
+    metrics = [HybridMetric(name="m", type="accuracy", weight=0.5)]
+    rubric = Rubric(rubric_of(1).criteria, hybrid_metrics=metrics)
+    holistic = aggregate_overall(rubric, overall(100), statistics.fmean, policies)
+    for report in (aggregate_answers(rubric, [JudgeAnswers({0: MET})], NO_CHECKS, policies), holistic):
+        blended = blend_metrics(rubric, report, MetricResults({"m": None}, {"m": "check: no reference"}), policies)
+        assert (report.passed, blended.score, blended.passed) == (True, 1.0, False)
+
+
+def test_penalty_is_subtracted_from_the_worst_score_of_a_failed_grade() -> None:
+    policies = PerCriterionGrader("offline", on_failure="abstain").policies
+    answers = JudgeAnswers({0: MET, 1: JudgeFailure("transport", "lost")})
+    rubric = rubric_of(9, 1)
+    report = aggregate_answers(rubric, [answers], NO_CHECKS, policies)
+    passed = [subtract_penalty(rubric, report, penalty, policies).passed for penalty in (0.1, 0.15)]
+    assert passed == [True, False]
 
 
 @pytest.mark.parametrize("normalize", [True, False])

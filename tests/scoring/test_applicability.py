@@ -40,7 +40,7 @@ def test_criterion_that_does_not_apply_is_left_out_whatever_the_policy(
         assert score_values(rubric, skipped) == score
     # Every way to the score gives the same.
     words = ["NOT_APPLICABLE" if i in left_out else word for i, word in enumerate(words_of(values))]
-    expected = score.normalized if normalize else score.raw
+    expected = score.reported(normalize=normalize)
     assert is_close(rubric.compute_score(words, normalize, policy), expected)
     settings_of_scores: Any = {"normalize": normalize, "cannot_assess": policy}
     numbers = [math.nan if value is None else value for value in values]

@@ -14,7 +14,7 @@ from rubric_integrations import Criterion, Option, Rubric
 from rubric_integrations.scoring import Score, WeightedValue, blend_scores, score_parts
 from rubric_integrations.scoring.formula import coverage, criterion_holds, reaches_mark, score_overall
 from rubric_integrations.scoring.judgment import VERDICT_VALUES, Verdict
-from tests.scoring.rubrics import rubric_of
+from tests.scoring.rubrics import report_of, rubric_of
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,10 @@ def test_score_of_known_verdicts_equals_the_hand_calculation(
     words = [{"M": "MET", "U": "UNMET", "C": "CANNOT_ASSESS"}[v] for v in verdicts]
     rubric = rubric_of(*weights)
     assert rubric.compute_score(words) == (None if score is None else pytest.approx(score))
-    assert rubric.compute_score(words, normalize=False) == raw
+    # An undefined score is None in both modes; S alone is the `raw_score` of the report.
+    assert rubric.compute_score(words, normalize=False) == (None if score is None else raw)
+    report = report_of(rubric, *words, normalize=False)
+    assert (report.score, report.raw_score) == (None if score is None else raw, raw)
 
 
 @pytest.mark.parametrize(

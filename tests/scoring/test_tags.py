@@ -38,7 +38,7 @@ def test_tag_scores_any_rubric_equal_scores_of_the_sub_rubrics(
         kept = [index for index, criterion in enumerate(criteria) if tag in criterion.tags]
         alone, answers = Rubric([criteria[index] for index in kept]), [verdicts[index] for index in kept]
         assert score.normalized == alone.compute_score(answers, True, policy)
-        assert score.raw == alone.compute_score(answers, False, policy)
+        assert score.reported(normalize=False) == alone.compute_score(answers, False, policy)
 
 
 @given(TAGGED, st.data())

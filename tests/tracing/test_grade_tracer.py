@@ -162,7 +162,7 @@ def test_openinference_attributes_have_each_score_and_who_gave_it(recorder: Reco
         for number in range(3)
     }
     assert evaluations == {
-        "rubric": (1.0, "passed", "LLM"),
+        "rubric": (1.0, "not passed", "LLM"),
         "rubric.kind": (1.0, "MET", "LLM"),
         "rubric.right": (1.0, "MET", "CODE"),
     }

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from rubric_integrations import Rubric
 from rubric_integrations.trust import SequentialGate, choose_for_labels, fewest_to_pass, gate, plan_labels
 from rubric_integrations.trust.gates import decide_mean
 from tests.trust.runs import binary_rubric, labels_of, run_of
@@ -46,6 +47,22 @@ def test_rows_without_a_score_count_as_zero_for_a_pass_and_as_one_for_a_failure(
     assert gate(run_of(RUBRIC, answers), 0.93).decision == "pass"
     result = gate(run_of(RUBRIC, answers + failed), 0.93)
     assert (result.decision, result.missing) == ("inconclusive", 5)
+
+
+def test_rows_with_too_little_assessed_do_not_pass_a_gate() -> None:
+    abstained = run_of(binary_rubric(3), [["MET", "CANNOT_ASSESS", "CANNOT_ASSESS"]] * 95)
+    assert {row.report.score for row in abstained if row.report} == {1.0}
+    result = gate(abstained, 0.8)
+    assert (result.decision, result.missing) == ("inconclusive", 95)
+    assert (
+        gate(
+            run_of(
+                Rubric(binary_rubric(3).criteria, min_coverage=0.3), [["MET", "CANNOT_ASSESS", "CANNOT_ASSESS"]] * 95
+            ),
+            0.8,
+        ).decision
+        == "pass"
+    )
 
 
 def test_gate_with_labels_decides_on_the_corrected_score() -> None:

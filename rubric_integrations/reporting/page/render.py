@@ -265,6 +265,7 @@ class PageData:
         details = {
             ("note" if row.is_graded else "error"): row.error,
             "coverage": round(report.coverage, 4),
+            "low": report.low_coverage or None,
             "penalty": report.length_penalty or None,
             # How much of a long trajectory the judge did not see.
             "omitted": report.omitted_characters or None,
