@@ -143,7 +143,7 @@ def test_judge_failure_exits_with_3_and_the_other_rows_are_graded(files: Path, s
     ("reply", "calls", "words"),
     [
         (Reply(status=401), 2, "the judge cannot be used: "),
-        (Reply(text="nonsense"), 2 * 50, "the last 20 submissions failed: the judge gave no verdict: 'nonsense'"),
+        (Reply(text="I cannot say."), 2 * 50, "20 submissions failed: the judge gave no verdict: 'I cannot say.'"),
     ],
 )
 def test_judge_that_cannot_be_used_exits_with_3_and_one_line_after_few_calls(

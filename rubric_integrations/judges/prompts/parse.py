@@ -86,6 +86,8 @@ _EVIDENCE = "evidence"
 _ENTRY_ANSWERS = ("answer", "verdict", "criterion_status")
 
 
+# Words of a reply that is a sentence of its own, such as a refusal; fewer are an accident, which a retry may correct.
+_FEWEST_WORDS = 3
 # Characters of a reply that an error quotes.
 _LONGEST_QUOTE = 200
 
@@ -164,7 +166,7 @@ def parse_reply(
             )
         return outputs
     except ValueError as error:
-        if "{" not in text and text.strip() and not _names_answer(signature, text):
+        if "{" not in text and len(text.split()) >= _FEWEST_WORDS and not _names_answer(signature, text):
             quote = " ".join(text.split())[:_LONGEST_QUOTE]
             raise NoVerdict(f"the judge gave no verdict: {quote!r}") from None
         raise UnreadableReply(f"{error}: {text[:80]!r}") from None
