@@ -9,11 +9,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Set,
+)
 from contextlib import ExitStack, aclosing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rubric_integrations._util.event_loop import close_stream, run_in_thread, run_sync
 from rubric_integrations._util.records import data_frame
@@ -27,8 +37,8 @@ from rubric_integrations.judges.spend import SpendLimit
 from rubric_integrations.judges.store import JudgmentStore, StoreError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
-from rubric_integrations.scoring.judgment import NO_SPEND, Spend
-from rubric_integrations.scoring.report import JudgeError, tag_key
+from rubric_integrations.scoring.judgment import NO_SPEND, FailureKind, JudgeFailure, Spend
+from rubric_integrations.scoring.report import JudgeError, failure_kinds, tag_key
 from rubric_integrations.submission.inputs import Row, as_row
 
 if TYPE_CHECKING:
@@ -197,11 +207,12 @@ class RunStore:
     """
 
     def __init__(self, store: JudgmentStore | None = None):
-        from rubric_integrations.runs.ledger import RunLedger
+        from rubric_integrations.runs.ledger.base import RunLedger
 
         self._store = store
         self._ledger: RunLedger | None = store if isinstance(store, RunLedger) else None
         self._reused_before = self._ledger.reused if self._ledger else 0
+        self._failed: Set[str] = self._ledger.failed_rows() if self._ledger else frozenset()
 
     @property
     def reused(self) -> int:
@@ -218,6 +229,25 @@ class RunStore:
         """Record the submission of a row, and the rubric that it brought."""
         if self._ledger and row.submission:
             self._ledger.record_submission(row.id, row.submission, rubric)
+
+    def has_failed(self, row: Row) -> bool:
+        """Whether the grade of a row failed the last time."""
+        if not self._failed:
+            return False
+        from rubric_integrations.runs.ledger.base import row_key
+
+        return row_key(row.id) in self._failed
+
+    def record_result(self, graded: Graded) -> None:
+        """Record whether the grade of a row has failed."""
+        if self._ledger is None:
+            return
+        if graded.judge_error is not None:
+            kinds = failure_kinds(graded.report) if graded.report else set[str]()
+            kind = cast("FailureKind", next(iter(sorted(kinds)), "parse"))
+            self._ledger.record_row(graded.row.id, JudgeFailure(kind, graded.judge_error))
+        elif self.has_failed(graded.row):
+            self._ledger.record_row(graded.row.id, None)
 
     def share_limits(self, run: str | None, limit: SpendLimit) -> None:
         """Divide the limits with the other processes of a run with a name.
@@ -261,6 +291,9 @@ class RowWindow:
     def __init__(self, max_under_way: int, max_waiting: int, ordered: bool):
         self._max_under_way, self._max_tasks, self._ordered = max_under_way, max_under_way + max_waiting, ordered
         self._under_way: set[asyncio.Task[Graded]] = set()
+        # Rows that wait until the others have started.
+        self._late: set[asyncio.Task[Graded]] = set()
+        self._others_started, self._late_slots = asyncio.Event(), asyncio.Semaphore(max_under_way)
         # In the order in which the results come: that of the rows, or that in which they finish.
         self._queue: deque[asyncio.Task[Graded]] = deque()
         self._has_finished = asyncio.Event()
@@ -275,17 +308,39 @@ class RowWindow:
         """Whether another row may start."""
         return len(self._under_way) < self._max_under_way and len(self._queue) < self._max_tasks
 
-    def start(self, grade: Coroutine[Any, Any, Graded]) -> asyncio.Task[Graded]:
-        """Start to grade a row, and return its task."""
-        task = asyncio.create_task(grade)
-        self._under_way.add(task)
+    def start(self, grade: Callable[[], Coroutine[Any, Any, Graded]], *, late: bool = False) -> asyncio.Task[Graded]:
+        """Start to grade a row, and return its task.
+
+        Args:
+            grade: Grades the row.
+            late: Whether it waits until the others have started, or until results in order have to wait for it.
+        """
+        is_late = late and len(self._late) < self._max_tasks - self._max_under_way
+        task = asyncio.create_task(self._grade_late(grade) if is_late else grade())
+        (self._late if is_late else self._under_way).add(task)
         if self._ordered:
             self._queue.append(task)
         task.add_done_callback(self._finish)
         return task
 
+    async def _grade_late(self, grade: Callable[[], Coroutine[Any, Any, Graded]]) -> Graded:
+        await self._others_started.wait()
+        async with self._late_slots:
+            return await grade()
+
+    def start_late(self) -> None:
+        """Start the rows that wait for the others."""
+        self._others_started.set()
+
+    async def drop_late(self) -> None:
+        """Leave the rows that wait for the others ungraded, because the run has ended."""
+        if not self._others_started.is_set():
+            await self._cancel(self._late)
+            self._queue = deque(task for task in self._queue if not task.cancelled())
+
     def _finish(self, task: asyncio.Task[Graded]) -> None:
         self._under_way.discard(task)
+        self._late.discard(task)
         if not self._ordered:
             self._queue.append(task)
         self._has_finished.set()
@@ -293,10 +348,12 @@ class RowWindow:
     @property
     def is_busy(self) -> bool:
         """Whether a row is being graded, or waits to be taken."""
-        return bool(self._under_way or self._queue)
+        return bool(self._under_way or self._late or self._queue)
 
     async def wait(self) -> None:
         """Wait until a row has finished, unless one is ready to be taken."""
+        if len(self._queue) >= self._max_tasks:
+            self.start_late()
         if not (self._queue and self._queue[0].done()):
             await self._has_finished.wait()
         self._has_finished.clear()
@@ -308,9 +365,13 @@ class RowWindow:
 
     async def cancel(self) -> None:
         """Cancel the rows that are under way, and wait for their end: one may still be writing to the ledger."""
-        for task in self._under_way:
-            task.cancel()
-        await asyncio.gather(*self._under_way, *self._queue, return_exceptions=True)
+        await self._cancel({*self._under_way, *self._late})
+        await asyncio.gather(*self._queue, return_exceptions=True)
+
+    @staticmethod
+    async def _cancel(tasks: Set[asyncio.Task[Graded]]) -> None:
+        cancelled = [task for task in tasks if task.cancel()]
+        await asyncio.gather(*cancelled, return_exceptions=True)
 
 
 # Finished rows in memory that wait for an earlier one, so that one slow call does not hold up the run.
@@ -421,6 +482,7 @@ class Run:
             try:
                 async with aclosing(self._results(grader, store)) as results:
                     async for graded in results:
+                        store.record_result(graded)
                         self.summary = self.summary.with_result(graded)
                         update_spend()
                         if show:
@@ -455,11 +517,15 @@ class Run:
                         break
                     row, own, rubric = await find_rubric(self._rubrics, *next_row, grader.check_rubric)
                     store.record(row, own)
-                    self._early_stop.watch(window.start(self._grade(grader, row, rubric)))
+                    grade = partial(self._grade, grader, row, rubric)
+                    self._early_stop.watch(window.start(grade, late=store.has_failed(row)))
                     # Lets the task send its first request while the next row is read.
                     await asyncio.sleep(0)
                     for graded in self._finished(window):
                         yield graded
+            if self.summary.stopped:
+                await window.drop_late()
+            window.start_late()
             self._warm_up.end_rows(grader.call_limiter.concurrency)
             while window.is_busy:
                 await window.wait()

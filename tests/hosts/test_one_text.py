@@ -138,6 +138,41 @@ def test_judge_that_answers_everything_in_prose_ends_a_run(server: OpenAIServer)
     assert str(rows.summary.stopped) == f'the last 20 submissions failed: the judge gave no verdict: "{REFUSAL}"'
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_rows_that_failed_last_time_are_graded_after_the_others(
+    server: OpenAIServer, tmp_path: Path, ordered: bool
+) -> None:
+    """Otherwise, thirty refused texts at the beginning of a file would end each run at the same place."""
+    server.script = lambda call: Reply(text=REFUSAL) if number_in(call) < 30 else Reply()
+    grader = PerCriterionGrader(judge_at(server))
+
+    def grade() -> list[str]:
+        rows = [{"id": f"row {number}", "response": text} for number, text in enumerate(texts())]
+        run = grade_many(rows, RUBRIC, grader, ledger=tmp_path / "run.sqlite", max_concurrency=4, ordered=ordered)
+        return [graded.row.id for graded in run if graded.judge_error is None]
+
+    assert grade() == []
+    graded = grade()
+    assert sorted(graded) == sorted(f"row {number}" for number in range(30, ROWS))
+    sent = len(server.calls)
+    server.script = lambda _call: Reply()
+    assert len(grade()) == ROWS
+    assert {number_in(call) for call in server.calls[sent:]} == set(range(30))
+
+
+def test_row_that_failed_is_not_waited_for_by_more_rows_than_fit_into_memory(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rubric_integrations.runs.run.MAX_WAITING_ROWS", 4)
+    server.script = lambda call: Reply(text=REFUSAL) if number_in(call) == 0 else Reply()
+    for _ in range(2):
+        rows = grade_many(
+            texts(40), RUBRIC, PerCriterionGrader(judge_at(server)), ledger=tmp_path / "a", max_concurrency=2
+        )
+        assert [graded.row.id for graded in rows] == [str(number) for number in range(1, 41)]
+        assert rows.summary.failed == 1
+
+
 def test_judge_that_dies_midway_ends_a_run_which_a_second_one_completes(server: OpenAIServer, tmp_path: Path) -> None:
     server.script = lambda call: Reply() if call.number < 500 else Reply(text=REFUSAL)
     with Ledger(tmp_path / "run.sqlite") as ledger:

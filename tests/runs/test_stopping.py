@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -169,7 +170,7 @@ async def test_rows_that_fail_at_the_same_time_raise_once_and_are_not_reported_b
 
     window = RowWindow(4, 1000, ordered=True)
     for number in range(4):
-        window.start(fail(number))
+        window.start(partial(fail, number))
     await asyncio.sleep(0.01)
 
     with pytest.raises(LedgerError, match="error 0"):

@@ -15,7 +15,7 @@ import os
 import socket
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from hashlib import sha256
@@ -279,6 +279,14 @@ class RunLedger(JudgmentStore, Protocol):
         """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
         ...
 
+    def failed_rows(self) -> Set[str]:
+        """Return the `row_key` of each row whose last grade has failed."""
+        ...
+
+    def record_row(self, row_id: str, failure: JudgeFailure | None) -> None:
+        """Record why the grade of a row has failed; None if it has not, and did the last time."""
+        ...
+
     def record_grader(self, configuration: Mapping[str, object]) -> None:
         """Record this run's grader configuration."""
         ...
@@ -299,6 +307,14 @@ class RunLedger(JudgmentStore, Protocol):
             What the part may spend in all, and what the other parts have claimed.
         """
         ...
+
+
+_ROW = "row "
+
+
+def row_key(row_id: str) -> str:
+    """Return the key under which a ledger records that the grade of a row has failed."""
+    return f"{_ROW}{_digest(encodable(row_id))}"
 
 
 LedgerLike = JudgmentStore | str | PathLike[str]
@@ -424,14 +440,6 @@ class LedgerBase(ABC, Generic[State]):
         """Count the judgments in the ledger."""
 
     @abstractmethod
-    def failures(self, limit: int = 20) -> list[FailureRecord]:
-        """List the most recent failures, latest first, one entry per key.
-
-        Args:
-            limit: The largest number of entries.
-        """
-
-    @abstractmethod
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
         """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
 
@@ -496,7 +504,15 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     def _write_failure(self, key: str, failure: JudgeFailure) -> None:
-        """Record why there is no judgment for a key."""
+        """Record why there is no judgment for a key, or no grade of a row."""
+
+    @abstractmethod
+    def _forget_failure(self, key: str) -> None:
+        """Remove the record of a failure."""
+
+    @abstractmethod
+    def _read_failures(self, of_rows: bool, limit: int | None) -> Sequence[FailureRecord]:
+        """Return the failures of judgments or of rows, latest first; with a limit of None, all of them."""
 
     def __enter__(self) -> Self:
         return self
@@ -554,6 +570,30 @@ class LedgerBase(ABC, Generic[State]):
             for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`
                 submission = load_submission(text, self._read_file)
                 yield Row(row_id, submission, rubric=rubric), submission
+
+    def failures(self, limit: int = 20) -> list[FailureRecord]:
+        """List the most recent failures, latest first, one entry per key.
+
+        Args:
+            limit: The largest number of entries.
+        """
+        return list(self._read_failures(False, limit))
+
+    def failed_rows(self) -> Set[str]:
+        """Return the `row_key` of each row whose last grade has failed."""
+        return {failure.key for failure in self._read_failures(True, None)}
+
+    def record_row(self, row_id: str, failure: JudgeFailure | None) -> None:
+        """Record why the grade of a row has failed; the next run grades it after the others.
+
+        Args:
+            row_id: The id of the row.
+            failure: Why; None if it has not failed, and did the last time.
+        """
+        if failure is None:
+            self._forget_failure(row_key(row_id))
+        else:
+            self._write_failure(row_key(row_id), failure)
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
         """Record this run's grader configuration, so that `rescore` can rebuild the grader."""

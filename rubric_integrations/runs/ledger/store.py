@@ -346,16 +346,6 @@ class Ledger(LedgerBase[_FileState]):
             rows = db.execute("SELECT count(*) FROM judgments").fetchone()[0]
             return rows - db.execute("SELECT count(*) FROM judgments WHERE status = 'leased'").fetchone()[0]
 
-    def failures(self, limit: int = 20) -> list[FailureRecord]:
-        """List the most recent failures, latest first, one entry per key.
-
-        Args:
-            limit: The largest number of entries.
-        """
-        with self._file.working() as db:
-            query = "SELECT key, kind, message, at, times FROM failures ORDER BY at DESC LIMIT ?"
-            return [FailureRecord(*row) for row in db.execute(query, (limit,))]
-
     def save_batch(self, batch_id: str, record: str) -> None:
         """Store the record of a batch, in place of an earlier one; not even a power failure loses it.
 
@@ -456,3 +446,14 @@ class Ledger(LedgerBase[_FileState]):
                 " SET kind = excluded.kind, message = excluded.message, at = excluded.at, times = times + 1",
                 (key, failure.kind, failure.message[:MAX_MESSAGE], time.time()),
             )
+
+    def _forget_failure(self, key: str) -> None:
+        with self._file.working() as db:
+            db.execute("DELETE FROM failures WHERE key = ?", (key,))
+
+    def _read_failures(self, of_rows: bool, limit: int | None) -> list[FailureRecord]:
+        query = (
+            "SELECT key, kind, message, at, times FROM failures WHERE (key GLOB 'row *') = ? ORDER BY at DESC LIMIT ?"
+        )
+        with self._file.working() as db:
+            return [FailureRecord(*row) for row in db.execute(query, (of_rows, -1 if limit is None else limit))]

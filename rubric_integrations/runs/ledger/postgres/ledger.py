@@ -30,9 +30,10 @@ from rubric_integrations.scoring.judgment import JudgeFailure, Judgment
 
 COUNT = "SELECT count(*) FROM rubric_judgments WHERE judgment IS NOT NULL"
 LOOKUP = "SELECT key, judgment FROM rubric_judgments WHERE key = ANY(%s::text[]) AND judgment IS NOT NULL"
-FAILURES = (
-    "SELECT key, kind, message, extract(epoch FROM at)::float8, times FROM rubric_failures ORDER BY at DESC LIMIT %s"
-)
+FAILURES = """
+SELECT key, kind, message, extract(epoch FROM at)::float8, times FROM rubric_failures
+WHERE starts_with(key, 'row ') = %s ORDER BY at DESC LIMIT %s"""
+FORGET_FAILURE = "DELETE FROM rubric_failures WHERE key = %s RETURNING key"
 GRADER = "SELECT grader FROM rubric_graders ORDER BY at DESC LIMIT 1"
 PAGE = """
 SELECT number, id, submission, r.rubric FROM rubric_submissions AS s LEFT JOIN rubric_rubrics AS r ON r.hash = s.rubric
@@ -238,15 +239,6 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         """Count the judgments in the database."""
         return self._query(COUNT)[0][0]
 
-    def failures(self, limit: int = 20) -> list[FailureRecord]:
-        """List the most recent failures, latest first, one entry per key.
-
-        Args:
-            limit: The largest number of entries.
-        """
-        rows = self._query(FAILURES, limit)
-        return [FailureRecord(key, kind, json.loads(message), at, times) for key, kind, message, at, times in rows]
-
     def save_batch(self, batch_id: str, record: str) -> None:
         """Store the record of a batch, in place of an earlier one; it is safe when this returns."""
         self._query(SAVE_BATCH, batch_id, record)
@@ -320,6 +312,13 @@ class PostgresLedger(LedgerBase[_PostgresState]):
 
     def _write_failure(self, key: str, failure: JudgeFailure) -> None:
         self._state.worker.post(Phase.RECORD, send_failures, FailureOfKey.of(key, failure))
+
+    def _forget_failure(self, key: str) -> None:
+        self._query(FORGET_FAILURE, key)
+
+    def _read_failures(self, of_rows: bool, limit: int | None) -> list[FailureRecord]:
+        rows = self._query(FAILURES, of_rows, limit)
+        return [FailureRecord(key, kind, json.loads(message), at, times) for key, kind, message, at, times in rows]
 
 
 def _close_at_exit(worker: Worker, pid: int) -> None:
