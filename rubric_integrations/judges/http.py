@@ -249,11 +249,13 @@ class ReplyReader:
         """Parse a response with DSPy; one with token counts that DSPy refuses is parsed without them."""
         try:
             return self._target.parse_response(self._request, http)
-        except (ValueError, TypeError):
-            body: Any = json.loads(http.body)
-            if not isinstance(body, dict) or not body.pop("usage", None):
-                raise
-            return self._target.parse_response(self._request, replace(http, body=json.dumps(body).encode()))
+        except (ValueError, TypeError) as error:
+            with suppress(ValueError):
+                body: Any = from_json(http.body, allow_inf_nan=False)
+                if isinstance(body, dict) and body.pop("usage", None):
+                    http = replace(http, body=json.dumps(body).encode())
+                    return self._target.parse_response(self._request, http)
+            raise error
 
     def _specimen_is_read_alike(self) -> bool:
         plain = _parse_plain(_SPECIMEN)

@@ -38,7 +38,7 @@ ANSWER_TO_EVERYTHING = json.dumps(
         "verdict": "MET",
         "choice": "A",
         "score": 3,
-        "overall_score": 3,
+        "overall_score": 50,
         "judgments": [{"id": 1, "explanation": "", "answer": "MET"}],
     }
 )

@@ -96,13 +96,13 @@ _ID_NAMES = frozenset(
 )
 _ENTRY_ANSWERS = ("answer", "verdict", "criterionstatus")
 
-# A field whose name ends so, such as `final_verdict`, gives the same answer again, or another one. `^` is the beginning
-# of a name: a reply with an overall score may have scores of parts.
+# A field whose name ends so, such as `final_verdict`, gives the same answer again, or another one. The names of the
+# fields of other questions are no such names: `overall_score` is not a second `score`.
 _ANSWER_NAMES = {
     "verdict": ("verdict", "criterionstatus", "criteriamet"),
     "choice": ("choice",),
     "score": ("score",),
-    "overall_score": ("overallscore", "finalscore", "totalscore", "^score"),
+    "overall_score": ("overallscore", "finalscore", "totalscore"),
     "judgments": ("judgments", "criteriaevaluations"),
 }
 # `max_score` is the end of a scale.
@@ -469,7 +469,8 @@ def _other_answer(fields: Mapping[str, Any], own: str, names: Sequence[str]) -> 
         if name == own:
             continue
         folded = _fold_name(name)
-        if f"^{folded}".endswith(tuple(names)) and not folded.startswith(_LIMIT_NAMES):
+        is_variant = folded.endswith(tuple(names)) and not folded.startswith(_LIMIT_NAMES)
+        if is_variant and (folded in names or name not in _ANSWER_NAMES):
             differs = _canonical(value) != _canonical(fields[own])
         else:
             other = _verdict_of(folded, value)

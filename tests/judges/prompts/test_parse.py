@@ -186,7 +186,7 @@ def test_reply_that_names_one_answer_in_an_unusual_form_is_parsed(reply: str) ->
         (JudgeScale, '{"explanation": "x", "score": 3, "final_score": "7"}'),
         (JudgeScale, 'I would give it three points:\n{"explanation": "x", "score": 5}'),
         (JudgeOverall, '{"explanation": "x", "overall_score": "1_0"}'),
-        (JudgeOverall, '{"explanation": "x", "overall_score": 80, "score": 20}'),
+        (JudgeOverall, '{"explanation": "x", "overall_score": 80, "final_score": 20}'),
         (JudgeOption, '{"explanation": "x", "choice": "A", "final_choice": "B"}'),
         (JudgeOption, '{"explanation": "x", "choice": "B"}\nI would say A.'),
     ],
