@@ -57,6 +57,7 @@ from rubric_integrations.scoring.judgment import (
     Spend,
     interpret_answer,
     parse_verdict,
+    strip_decoration,
     total_spend,
 )
 
@@ -457,8 +458,7 @@ def _folded(text: str) -> str:
 
 
 def _undressed(text: str) -> str:
-    """Strip the punctuation in which models write a short answer."""
-    return _folded(text).strip("*_`\"'.()[] ")
+    return strip_decoration(_folded(text))
 
 
 def interpret_entries(

@@ -44,6 +44,7 @@ from rubric_integrations.judges.models.errors import (
     completion_from_history,
     finish_reason_of,
     refusal_of,
+    token_usage,
     usage_from_mapping,
 )
 from rubric_integrations.judges.protocol import RequestProtocol
@@ -222,7 +223,7 @@ class ReplyReader:
                 return Completion(plain.text, plain.finish_reason, plain.usage, plain.cost(prices.per_token))
         response, completion = self._read_with_dspy(reply)
         tier = str((response.provider_data or {}).get("service_tier") or "")
-        if (await self._prices(response.model, tier)).known:
+        if completion.usage is not None and (await self._prices(response.model, tier)).known:
             return completion._replace(cost=self._estimate(response))
         return completion
 
@@ -235,12 +236,24 @@ class ReplyReader:
         )  # fmt: skip
         if is_error:
             raise self._target._http_error(http)
-        response = self._target.parse_response(self._request, http)
+        response = self._parse(http)
         result = CallResult.native(response, provider=self.provider)
         output: Any = result.outputs[0]
         text = output.get("text") if isinstance(output, dict) else output
         usage, refusal = usage_from_mapping(result.usage), refusal_of(response)
         return response, Completion(text or "", finish_reason_of(response), usage, None, refusal=refusal)
+
+    def _parse(self, http: HttpResponse) -> lm15.Response:
+        """Parse a response with DSPy; one with token counts that DSPy refuses is parsed without them."""
+        try:
+            return self._target.parse_response(self._request, http)
+        except (ValueError, TypeError) as error:
+            with suppress(ValueError):
+                body: Any = from_json(http.body, allow_inf_nan=False)
+                if isinstance(body, dict) and body.pop("usage", None):
+                    http = replace(http, body=json.dumps(body).encode())
+                    return self._target.parse_response(self._request, http)
+            raise error
 
     def _specimen_is_read_alike(self) -> bool:
         plain = _parse_plain(_SPECIMEN)
@@ -348,11 +361,9 @@ def _parse_plain(body: bytes) -> _PlainReply | None:
         return None
     if not type(text) is type(model) is type(tier) is str:
         return None
-    if not type(sent) is type(received) is type(cached) is type(reasoning) is int:
+    tokens = token_usage(sent, received, cached, reasoning)
+    if tokens is None or sent is None or received is None or sent > _MAX_FLAT_TOKENS or reasoning > received:
         return None
-    if not (0 <= cached <= sent <= _MAX_FLAT_TOKENS and 0 <= reasoning <= received):
-        return None
-    tokens = TokenUsage(prompt_tokens=sent, completion_tokens=received, cached_tokens=cached)
     return _PlainReply(
         text, finish_reason, model, tier, tokens, (sent - cached, received - reasoning, reasoning, cached)
     )

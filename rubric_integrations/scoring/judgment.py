@@ -131,18 +131,51 @@ def normalize_word(text: str) -> str:
     return _PUNCTUATION.sub("", text.casefold())
 
 
-_VERDICTS: dict[str, Verdict] = {normalize_word(verdict): verdict for verdict in VERDICT_VALUES}
+_MARKS = " \t\r\n*_`'\"\u2018\u2019\u201c\u201d\u00ab\u00bb"
+_BRACKETS = ("()", "[]", "<>", "{}")
+_SEPARATORS = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
+
+
+def strip_decoration(text: str) -> str:
+    """Strip what models write around a short answer: emphasis, quotation marks, brackets, and one final stop.
+
+    Other signs stay, because they may negate an answer, cross it out or question it: `!MET`, `~~MET~~`, `MET?`, and
+    the empty box of `[ ] MET`.
+
+    Example:
+        >>> strip_decoration("**(MET).**"), strip_decoration("!MET")
+        ('MET', '!MET')
+    """
+    core = text.strip(_MARKS)
+    if core[-1:] in tuple(".,;:!"):
+        core = core[:-1].rstrip(_MARKS)
+    if core[:1] + core[-1:] in _BRACKETS:
+        return core[1:-1].strip(_MARKS)
+    return core[:-1] if core.endswith(")") and "(" not in core else core
+
+
+def fold_answer(text: str) -> str:
+    """Lower-case an answer without its decoration and the separators of its words, for comparison.
+
+    Example:
+        >>> fold_answer("Cannot assess.") == fold_answer("CANNOT_ASSESS")
+        True
+    """
+    return _SEPARATORS.sub("", strip_decoration(text).casefold())
+
+
+_VERDICTS: dict[str, Verdict] = {fold_answer(verdict): verdict for verdict in VERDICT_VALUES}
 _EXACT_VERDICTS: dict[str, Verdict] = {verdict: verdict for verdict in VERDICT_VALUES}
 
 
 def parse_verdict(text: object) -> Verdict | None:
-    """Parse a verdict, whatever its case and punctuation (`met`, `**MET**`, `Cannot assess.`).
+    """Parse a verdict, whatever its case and its decoration (`met`, `**MET**`, `Cannot assess.`).
 
     Returns:
         The verdict, or None if the text is none.
     """
     word = str(text)
-    return _EXACT_VERDICTS[word] if word in _EXACT_VERDICTS else _VERDICTS.get(normalize_word(word))
+    return _EXACT_VERDICTS[word] if word in _EXACT_VERDICTS else _VERDICTS.get(fold_answer(word))
 
 
 class Judgment(SparseRecord):
@@ -330,9 +363,28 @@ def to_judgment(criterion: Criterion, answer: object, may_abstain: bool = True) 
     return Judgment(verdict=verdict, value=value)
 
 
+# `float` also reads `1_0` as 10.
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+
+
+def parse_number(text: str) -> float:
+    """Parse a decimal number in ASCII digits, with white space around it.
+
+    Raises:
+        ValueError: The text is none.
+
+    Example:
+        >>> parse_number(" 7.50 ")
+        7.5
+    """
+    if _NUMBER.fullmatch(text.strip()) is None:
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
+
+
 def _interpret_number(criterion: Criterion, answer: object) -> Interpretation:
     try:
-        number = math.nan if isinstance(answer, bool) else float(str(answer))
+        number = math.nan if isinstance(answer, bool) else parse_number(str(answer))
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or criterion.scale is None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rubric_integrations import Criterion, EvaluationReport, JudgeError, Rubric
+from rubric_integrations import Criterion, EvaluationReport, JudgeError, Rubric, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.scoring import JudgeFailure, Spend
@@ -42,7 +43,7 @@ def entry(number: int, answer: str = "MET") -> dict[str, Any]:
         ([entry(1), entry(3)], [2]),
         ([entry(1), entry(2), entry(2, "UNMET"), entry(3)], [2]),
         ([entry(1), entry(2, "PARTLY"), entry(3)], [2]),
-        ([entry(1), {"id": 2}, entry(3), entry(9)], [2]),
+        ([entry(1), {"id": 2}, entry(3)], [2]),
         ([], [1, 2, 3]),
     ],
 )
@@ -57,12 +58,42 @@ def test_criterion_without_exactly_one_answer_is_requested_again(
 
 
 def test_criterion_that_stays_without_an_answer_fails_alone(server: OpenAIServer) -> None:
-    report = grade(server, lambda _call: [entry(1), entry(3, "UNMET")], on_failure="abstain")
+    def all_but_the_second(call: Call) -> list[Any]:
+        return [entry(n, "UNMET" if n == 3 else "MET") for n in numbers_in(call) if n != 2]
+
+    report = grade(server, all_but_the_second, on_failure="abstain")
     assert [row.verdict for row in report.criteria] == ["MET", None, "UNMET"]
     assert (report.criteria[1].error, report.score, report.complete) == ("parse: no answer", 1.0, False)
     assert len(server.calls) == 4
     with pytest.raises(JudgeError, match="`c2` was not judged: parse: no answer"):
-        grade(server, lambda _call: [entry(1), entry(3)])
+        grade(server, all_but_the_second)
+
+
+@pytest.mark.parametrize(
+    "shifted",
+    [
+        [entry(0, "MET"), entry(1, "UNMET"), entry(2, "UNMET")],
+        [entry(2, "MET"), entry(3, "UNMET"), entry(4, "UNMET")],
+        [{**entry(1), "id": True}, entry(2), entry(3)],
+        [{**entry(1), "criterion_idx": 0}, entry(2), entry(3)],
+        [entry(1), entry(1), entry(2)],
+    ],
+)
+def test_reply_with_other_numbers_is_requested_again_as_a_whole_and_leaves_nothing_in_the_ledger(
+    server: OpenAIServer, shifted: list[Any], tmp_path: Path
+) -> None:
+    truth = [entry(1, "MET"), entry(2, "UNMET"), entry(3, "UNMET")]
+    server.script = lambda call: Reply(text=json.dumps({"judgments": shifted if call.number == 0 else truth}))
+    rubric = Rubric([Criterion(requirement=f"r{i}", weight=w) for i, w in enumerate([10, 5, -5])])
+    grader = PerCriterionOneShotGrader(LMJudge("openai/mock", api_base=server.url))
+    for _ in range(2):  # the second run reads the ledger
+        [graded] = grade_many([{"response": "text"}], rubric, grader, ledger=tmp_path / "run.sqlite")
+        assert graded.report is not None
+        assert [row.verdict for row in graded.report.criteria] == ["MET", "UNMET", "UNMET"]
+    assert [numbers_in(call) for call in server.calls] == [[1, 2, 3], [1, 2, 3]]
+    server.script = lambda _call: Reply(text=json.dumps({"judgments": shifted}))
+    with pytest.raises(JudgeError, match="parse: "):
+        rubric.grade_sync("another text", grader=grader)
 
 
 def test_long_rubric_is_split_into_several_calls(server: OpenAIServer) -> None:

@@ -42,7 +42,9 @@ KIND = Rubric([RUBRIC.criteria[0]])
 
 def answer_script(call: Call) -> Reply:
     if "judgments" in call.prompt:
-        entries = [{"id": i, "explanation": "so", "answer": a} for i, a in enumerate(["MET", "A", "7"], start=1)]
+        answers = {1: "MET", 2: "A", 3: "7"}
+        numbers = [i for i in answers if f"\n{i}. (" in call.prompt]
+        entries = [{"id": i, "explanation": "so", "answer": answers[i]} for i in numbers]
         return Reply(text=json.dumps({"judgments": entries}))
     if "overall_score" in call.prompt:
         return Reply(text='{"explanation": "so", "overall_score": 62.5}')

@@ -20,7 +20,7 @@ def test_quoted_attack_in_a_reply_is_not_read_as_the_judges_answer(family: str) 
 @pytest.mark.usefixtures("without_caches")
 def test_reply_check_with_a_lenient_parser_finds_the_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "looks_quotable", lambda *_texts: False)  # pyright: ignore[reportUnknownLambdaType]
-    monkeypatch.setattr(parse, "may_be_completed", lambda *_texts: False)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(parse, "incomplete_reply_problem", lambda *_reply: None)  # pyright: ignore[reportUnknownLambdaType]
     monkeypatch.setattr(parse, "prose_problem", lambda *_texts: None)  # pyright: ignore[reportUnknownLambdaType]
     quoted = [attack for attack in STRUCTURAL if attack.family in ("forged_reply", "json_escape")]
     breaches = Counter(attack.family for attack in quoted if reply_breach(attack))

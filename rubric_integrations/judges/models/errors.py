@@ -11,6 +11,7 @@ the web page of a proxy, or the 404 of a wrong base URL. They are read here.
 from __future__ import annotations
 
 import json
+import math
 import re
 import traceback
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from dspy.utils.exceptions import (
     LMProviderError,
     LMRateLimitError,
     LMTransportError,
+    LMUnexpectedError,
     LMUnsupportedFeatureError,
     is_retryable_lm_error,
 )
@@ -36,7 +38,7 @@ from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.limits import REMEDY, says_too_long
 from rubric_integrations.judges.prompts.parse import NoVerdict, UnreadableReply
-from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Spend, TokenUsage
+from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Spend, TokenUsage
 
 HAS_FORMAT = "has_format"
 """The key of `provider_data` under which our own engines report whether they requested a JSON format."""
@@ -94,13 +96,14 @@ def completion_from_history(entry: Mapping[str, Any], caches: bool) -> Completio
     outputs: Any = entry.get("outputs") or [None]
     output: Any = outputs[0]
     text: Any = output.get("text") if isinstance(output, Mapping) else output
-    usage = usage_from_mapping(entry.get("usage"))
+    reported: Any = entry.get("usage")
+    usage = usage_from_mapping(reported)
     return Completion(
         text=_raw_text(response) or (text if isinstance(text, str) else ""),
         finish_reason=finish_reason_of(response),
         usage=usage,
-        cost=entry.get("cost"),
-        from_cache=caches and usage is None,
+        cost=None if reported and usage is None else _known_cost(entry.get("cost")),
+        from_cache=caches and not reported,
         refusal=refusal_of(response),
         has_format=_provider_data(response).get(HAS_FORMAT),
     )
@@ -112,20 +115,61 @@ def refusal_of(response: Any) -> str | None:
         parts = response.message.parts
         return "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart)) or None
     choices: Any = getattr(response, "choices", None)
-    refusal: object = getattr(getattr(choices[0], "message", None), "refusal", None) if choices else None
+    message: object = getattr(choices[0], "message", None) if choices else None
+    refusal: object = getattr(message, "refusal", None) or _fields_of_provider(message).get("refusal")
     return refusal if isinstance(refusal, str) and refusal else None
 
 
+def _fields_of_provider(part: object) -> Mapping[str, Any]:
+    """Return where LiteLLM keeps what a provider sent in other words or beyond the common fields."""
+    fields: object = getattr(part, "provider_specific_fields", None)
+    return cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
+
+
 def usage_from_mapping(usage: Mapping[str, Any] | None) -> TokenUsage | None:
-    """Read a usage object in OpenAI's form; None where it reports no tokens."""
+    """Read a usage object in OpenAI's form; None where it reports no tokens, or impossible numbers of them."""
     if not usage or (usage.get("prompt_tokens") is None and usage.get("completion_tokens") is None):
         return None
-    details: Mapping[str, Any] = usage.get("prompt_tokens_details") or {}
-    return TokenUsage(
-        prompt_tokens=usage.get("prompt_tokens") or 0,
-        completion_tokens=usage.get("completion_tokens") or 0,
-        cached_tokens=details.get("cached_tokens") or 0,
+    sent_details: Mapping[str, Any] = usage.get("prompt_tokens_details") or {}
+    received_details: Mapping[str, Any] = usage.get("completion_tokens_details") or {}
+    return token_usage(
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        sent_details.get("cached_tokens"),
+        received_details.get("reasoning_tokens"),
     )
+
+
+# More than any model reads or writes in one call.
+_MAX_TOKENS = 100_000_000
+
+
+def token_usage(sent: Any, received: Any, cached: Any = None, reasoning: Any = None) -> TokenUsage | None:
+    """Make the usage of a call of the counts that a server reports, of which None means that it reports none.
+
+    Returns:
+        The usage; None if the counts are impossible, such as negative ones or none for a whole call. A cost by such
+        counts could be zero or negative, and `max_cost` would never be reached.
+    """
+    counts = [0 if count is None else count for count in (sent, received, cached, reasoning)]
+    if any(type(count) is not int or not 0 <= count <= _MAX_TOKENS for count in counts):
+        return None
+    if counts[2] > counts[0] or not (counts[0] or counts[1]):
+        return None
+    return TokenUsage(prompt_tokens=counts[0], completion_tokens=counts[1], cached_tokens=counts[2])
+
+
+def response_usage(sent: Any, received: Any, cached: Any = None) -> lm15.Usage:
+    """Make the usage of a response for DSPy, which raises an error for impossible counts; these become unknown."""
+    if token_usage(sent, received, cached) is None:
+        return lm15.Usage()
+    return lm15.Usage(input_tokens=sent, output_tokens=received, cache_read_tokens=cached)
+
+
+def _known_cost(cost: object) -> float | None:
+    if isinstance(cost, bool) or not isinstance(cost, int | float):
+        return None
+    return cost if math.isfinite(cost) and cost >= 0 else None
 
 
 def finish_reason_of(response: Any) -> str | None:
@@ -138,6 +182,10 @@ def finish_reason_of(response: Any) -> str | None:
     if reason is None:
         choices: Any = getattr(response, "choices", None)
         reason = getattr(choices[0], "finish_reason", None) if choices else None
+        if reason == "stop" and type(response).__module__.startswith("litellm."):
+            # LiteLLM calls an end `stop` that it does not know or that the server did not report, and keeps the name.
+            reason = _fields_of_provider(choices[0]).get("native_finish_reason")
+            reason = "stop" if reason in NORMAL_ENDS else reason
     if reason == "stop" and (data := _provider_data(response)):
         for path in _REASON_PATHS:
             try:
@@ -476,6 +524,9 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
             return JudgeFailure("transport", message, retryable=True, spend=spend)
         if response.is_from_wrong_url:
             return JudgeFailure("config", message, spend=spend)
+    if isinstance(error, LMUnexpectedError) and response is not None and response.status == 200:
+        # Another reply may be readable. What this one cost is unknown.
+        return JudgeFailure("parse", message, retryable=True, spend=UNKNOWN_CALL)
     if is_retryable_lm_error(error):
         code = getattr(error, "provider_code", None)
         limited = isinstance(error, LMRateLimitError) and not _NO_CAPACITY.search(f"{code} {message}")
@@ -553,9 +604,7 @@ def response_from_error(error: Exception, request: lm15.Request) -> lm15.Respons
         model=request.model,
         message=lm15.Message.assistant(text if isinstance(text, str) else ""),
         finish_reason=finish_reason,
-        usage=lm15.Usage(
-            input_tokens=getattr(usage, "prompt_tokens", None), output_tokens=getattr(usage, "completion_tokens", None)
-        ),
+        usage=response_usage(getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)),
     )
 
 

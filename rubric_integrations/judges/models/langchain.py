@@ -16,7 +16,13 @@ import dspy
 from dspy import lm15
 
 from rubric_integrations._util.event_loop import on_background_loop
-from rubric_integrations.judges.models.errors import FINISH_REASON, HAS_FORMAT, response_from_error, to_lm_error
+from rubric_integrations.judges.models.errors import (
+    FINISH_REASON,
+    HAS_FORMAT,
+    response_from_error,
+    response_usage,
+    to_lm_error,
+)
 from rubric_integrations.judges.models.keys import require_keys_for_server
 
 if TYPE_CHECKING:
@@ -318,11 +324,10 @@ def _response(request: lm15.Request, raw: Any, has_format: bool, is_strict_tool:
         message=lm15.Message.assistant([lm15.TextPart(text), *([lm15.RefusalPart(refusal)] if refusal else [])]),
         finish_reason=cast("Any", finish_reason),
         provider_data={FINISH_REASON: reason, HAS_FORMAT: has_format},
-        usage=lm15.Usage(
-            input_tokens=usage.get("input_tokens"),
-            output_tokens=usage.get("output_tokens"),
-            total_tokens=usage.get("total_tokens"),
-            cache_read_tokens=(usage.get("input_token_details") or {}).get("cache_read"),
+        usage=response_usage(
+            usage.get("input_tokens"),
+            usage.get("output_tokens"),
+            (usage.get("input_token_details") or {}).get("cache_read"),
         ),
     )
 

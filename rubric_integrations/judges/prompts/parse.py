@@ -17,16 +17,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
-from rubric_integrations.judges.prompts.sanitize import may_be_completed, prose_problem
+from rubric_integrations.judges.prompts.sanitize import incomplete_reply_problem, prose_problem
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.scoring.judgment import Judgment, interpret_answer, normalize_word, parse_verdict
+from rubric_integrations.scoring.judgment import (
+    Judgment,
+    fold_answer,
+    interpret_answer,
+    parse_number,
+    parse_verdict,
+    strip_decoration,
+)
 
+_WHOLE_NUMBER = re.compile(r"\s*(-?\d{1,9})(?:\.0)?\s*", re.ASCII)
 _STEP = re.compile(r"\s*(?:steps?\s*)?#?(\d{1,9})\s*", re.IGNORECASE)
 
 
@@ -82,9 +90,30 @@ _IS_MET_VERDICTS = {True: "MET", False: "UNMET"}
 # Weak models leave it out, and their answer is one without citations.
 _EVIDENCE = "evidence"
 
-# An entry of a list may hold its answer under any of these names; under two of them it answers twice.
-_ENTRY_ANSWERS = ("answer", "verdict", "criterion_status")
+# What the fields with the number and with the answer of an entry are called, without case and signs.
+_ID_NAMES = frozenset(
+    {"id", "criterionid", "criterionnumber", "criterionidx", "criterionindex", "number", "index", "idx"}
+)
+_ENTRY_ANSWERS = ("answer", "verdict", "criterionstatus")
 
+# A field whose name ends so, such as `final_verdict`, gives the same answer again, or another one. The names of the
+# fields of other questions are no such names: `overall_score` is not a second `score`.
+_ANSWER_NAMES = {
+    "verdict": ("verdict", "criterionstatus", "criteriamet"),
+    "choice": ("choice",),
+    "score": ("score",),
+    "overall_score": ("overallscore", "finalscore", "totalscore"),
+    "judgments": ("judgments", "criteriaevaluations"),
+}
+# `max_score` is the end of a scale.
+_LIMIT_NAMES = ("max", "min")
+_NAME_SIGNS = re.compile(r"[\W\d_]+")
+_NAMES_VERDICT = re.compile("met|assess", re.IGNORECASE)
+_NEGATED = re.compile(r"(?:it )?(?:is |was )?(?:not|never|no longer)[ _-](?:fully |really )?(un)?met", re.IGNORECASE)
+
+
+# Characters of a field that is nothing but a verdict.
+_LONGEST_VERDICT = 60
 
 # Words of a reply that is a sentence of its own, such as a refusal; fewer are an accident, which a retry may correct.
 _FEWEST_WORDS = 3
@@ -159,11 +188,8 @@ def parse_reply(
             )
         if reply.before or reply.after:
             _require_own_answer(reply, signature, outputs)
-        if completing_texts and may_be_completed(reply.text, completing_texts):
-            raise ValueError(
-                "the reply ends as a text that the judge was shown, and nothing reports whether it was cut off there: "
-                "use a model whose client reports why a reply ended"
-            )
+        if completing_texts:
+            _require_own_end(text, reply, outputs, completing_texts)
         return outputs
     except ValueError as error:
         if "{" not in text and len(text.split()) >= _FEWEST_WORDS and not _names_answer(signature, text):
@@ -224,6 +250,21 @@ def _require_own_answer(reply: ReplyObject, signature: Any, outputs: Mapping[str
     problem = problem or prose_problem(reply.before, reply.after, verdicts)
     if problem:
         raise ValueError(f"the reply is more than a JSON object, and {problem}, so that the object may be a quotation")
+
+
+def _require_own_end(text: str, reply: ReplyObject, outputs: Mapping[str, Any], texts: Collection[str]) -> None:
+    """Check that a reply without a finish reason was not cut off within a quotation.
+
+    Raises:
+        ValueError: It may have been.
+    """
+    explanations = [outputs.get("explanation"), *(entry.explanation for entry in outputs.get("judgments", ()))]
+    written = [explanation for explanation in explanations if explanation]
+    if problem := incomplete_reply_problem(text, reply.text, reply.after, written, texts):
+        raise ValueError(
+            f"the reply ends {problem}, and nothing reports whether it was cut off there: use a model whose client "
+            "reports why a reply ended"
+        )
 
 
 def _without_code_block(answer: str) -> str:
@@ -287,9 +328,7 @@ def _outputs(signature: Any) -> list[_Output]:
 
 def _output(name: str, annotation: Any) -> _Output:
     arguments = get_args(annotation) if get_origin(annotation) is Literal else ()
-    choices = {normalize_word(str(choice)): choice for choice in arguments} | {
-        str(choice): choice for choice in arguments
-    }
+    choices = {fold_answer(str(choice)): choice for choice in arguments} | {str(choice): choice for choice in arguments}
     is_list = get_origin(annotation) is list and name != _EVIDENCE
     return _Output(name, annotation, choices, get_args(annotation)[0] if is_list else None)
 
@@ -304,16 +343,18 @@ def _parse_field(reply: Mapping[str, Any], output: _Output) -> Any:
             return strengths_and_weaknesses(reply)
         raise ValueError(f"the reply has no `{name}`")
     value = reply[name]
+    if name in _ANSWER_NAMES and (problem := _other_answer(reply, name, _ANSWER_NAMES[name])):
+        raise ValueError(problem)
     if annotation is str and type(value) is str:
         return value
     if choices:
-        if isinstance(value, str) and (word := value if value in choices else normalize_word(value)) in choices:
+        if isinstance(value, str) and (word := value if value in choices else fold_answer(value)) in choices:
             return choices[word]
         raise ValueError(f"`{name}` is {value!r}, not one of {', '.join(map(str, get_args(annotation)))}")
     if isinstance(value, bool):
         raise ValueError(f"`{name}` is {value!r}, which is no answer")
-    if isinstance(value, str) and annotation is not str and parse_verdict(value) == "CANNOT_ASSESS":
-        value = "CANNOT_ASSESS"
+    if isinstance(value, str) and annotation is not str:
+        value = "CANNOT_ASSESS" if parse_verdict(value) == "CANNOT_ASSESS" else parse_number(value)
     if annotation is str and isinstance(value, int | float):
         value = str(value)
     try:
@@ -344,32 +385,136 @@ def _parse_entries(
     """Parse the entries of a list that have the right type; the criteria of the others stay without an answer.
 
     Raises:
-        ValueError: There is no list, or the parsing is strict and something in the reply may be part of a quotation.
+        ValueError: There is no list; its numbers are not those of the criteria, so that any entry may be about another
+            criterion; or the parsing is strict and something in the reply may be part of a quotation.
     """
     if name not in reply:
         raise ValueError(f"the reply has no `{name}`")
     if not isinstance(reply[name], list):
         raise ValueError(f"`{name}` is {type(reply[name]).__name__}, not a list")
+    if problem := _other_answer(reply, name, _ANSWER_NAMES.get(name, ())):
+        raise ValueError(problem)
+    numbers = [_entry_number(entry) for entry in reply[name] if isinstance(entry, Mapping)]
+    ids = [number for number in numbers if number is not None]
+    if expected_ids:
+        _require_numbers(ids, expected_ids)
     entry_type = _type(annotation)
     entries: list[Any] = []
     invalid = 0
     for entry in reply[name]:
         try:
-            if isinstance(entry, Mapping) and _differ(cast("Mapping[str, Any]", entry), _ENTRY_ANSWERS):
+            if isinstance(entry, Mapping) and _has_two_answers(cast("Mapping[str, Any]", entry)):
                 raise ValueError("two answers")
             entries.append(entry_type.validate_python(entry))
         except ValueError:
             invalid += 1
-    ids = [getattr(entry, "id", None) for entry in entries]
     is_suspect = (
         invalid
         or len(set(ids)) != len(ids)
-        or (expected_ids and not expected_ids.issuperset(ids))
         or any(isinstance(value, dict | list) for key, value in reply.items() if key != name)
     )
     if is_suspect and is_strict():
         raise ValueError(f"`{name}` is not one readable entry for each number, as if a quotation were part of it")
     return entries
+
+
+def _entry_number(entry: Mapping[str, Any]) -> int | None:
+    """Return the number of an entry; None if it has none that can be read, so that the entry is not valid either.
+
+    Raises:
+        ValueError: It has two numbers, or true or false as one.
+    """
+    values = [value for name, value in entry.items() if _fold_name(name) in _ID_NAMES and value is not None]
+    if any(isinstance(value, bool) for value in values) or len({str(value) for value in values}) > 1:
+        raise ValueError(f"an entry has the numbers {values!r}")
+    return parse_entry_number(values[0]) if values else None
+
+
+def parse_entry_number(value: object) -> int | None:
+    """Parse the number of an entry, as models write it; None if it is not a whole number.
+
+    Example:
+        >>> parse_entry_number("2"), parse_entry_number(True), parse_entry_number("1_0")
+        (2, None, None)
+    """
+    match = _WHOLE_NUMBER.fullmatch(str(value))
+    return int(match[1]) if match else None
+
+
+def _require_numbers(ids: Sequence[int], expected: frozenset[int]) -> None:
+    """Check that the numbers of entries leave no doubt which criterion each is about.
+
+    Raises:
+        ValueError: One of them was not requested, as if the judge had counted from 0; or one occurs twice and another
+            is missing, as if the judge had miscounted.
+    """
+    if unknown := set(ids) - expected:
+        raise ValueError(f"an entry has the number {min(unknown)}, which was not requested")
+    if len(set(ids)) < len(ids) and len(ids) >= len(expected) > len(set(ids)):
+        raise ValueError("a number occurs twice, and another is missing")
+
+
+def _has_two_answers(entry: Mapping[str, Any]) -> bool:
+    own = next((name for name in entry if _fold_name(name) in _ENTRY_ANSWERS), None)
+    return own is not None and _other_answer(entry, own, _ENTRY_ANSWERS) is not None
+
+
+def _other_answer(fields: Mapping[str, Any], own: str, names: Sequence[str]) -> str | None:
+    """Describe a further field that gives another answer than the field `own` does; None if there is none.
+
+    Args:
+        fields: The fields of an object.
+        own: The name of the field with the answer.
+        names: How the folded names of fields with the same meaning end.
+    """
+    for name, value in _further_fields(fields):
+        if name == own:
+            continue
+        folded = _fold_name(name)
+        is_variant = folded.endswith(tuple(names)) and not folded.startswith(_LIMIT_NAMES)
+        if is_variant and (folded in names or name not in _ANSWER_NAMES):
+            differs = _canonical(value) != _canonical(fields[own])
+        else:
+            other = _verdict_of(folded, value)
+            differs = other is not None and parse_verdict(fields[own]) not in (None, other)
+        if differs:
+            return f"the reply gives both `{own}` and `{name}`"
+    return None
+
+
+def _further_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of an object, and those of the objects in it under a path."""
+    for name, value in fields.items():
+        yield name, value
+        if isinstance(value, Mapping):
+            inner = _further_fields(cast("Mapping[str, Any]", value))
+            yield from ((f"{name}.{other}", content) for other, content in inner)
+
+
+def _canonical(value: object) -> object:
+    """Return what two spellings of one answer have in common."""
+    if isinstance(value, bool):
+        return _IS_MET_VERDICTS[value]
+    try:
+        return parse_number(str(value))
+    except ValueError:
+        return parse_verdict(value) or fold_answer(str(value))
+
+
+def _verdict_of(folded_name: str, value: object) -> str | None:
+    """Return the verdict that the value of any field is, such as `"not met"`, or false under `is_met`; else None."""
+    if isinstance(value, bool):
+        is_negated = folded_name.endswith(("unmet", "notmet"))
+        return _IS_MET_VERDICTS[value != is_negated] if folded_name.endswith("met") else None
+    if not isinstance(value, str) or len(value) > _LONGEST_VERDICT or not _NAMES_VERDICT.search(value):
+        return None
+    match = _NEGATED.fullmatch(strip_decoration(value))
+    return _IS_MET_VERDICTS[bool(match[1])] if match else parse_verdict(value)
+
+
+@lru_cache(maxsize=256)
+def _fold_name(name: str) -> str:
+    return _NAME_SIGNS.sub("", name.casefold())
 
 
 @lru_cache(maxsize=64)
@@ -423,7 +568,8 @@ def _judgment(criterion: Criterion, answer: Any, reason: str) -> Judgment:
     if isinstance(answer, list | dict) or (isinstance(answer, bool) and criterion.kind != "binary"):
         raise ValueError(f"{cast('Any', answer)!r} is no answer")
     text = str(answer)
-    forms = [text, text.strip("*_`\"'. \n")]
+    # A list is no answer, even of one number.
+    forms = [text, text if text.startswith("[") else strip_decoration(text)]
     if criterion.kind == "binary":
         forms = [_BINARY.get(form.casefold(), form) for form in forms]
     try:

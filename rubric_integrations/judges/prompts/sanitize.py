@@ -24,7 +24,7 @@ import html
 import re
 import secrets
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -54,6 +54,7 @@ _ESCAPE = re.compile(
     r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|U([0-9a-f]{8}))|%([0-9a-f]{2})", re.IGNORECASE
 )
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}")
+_SPACED = re.compile(r"(?:\S\s){15,}\S")
 _HEXADECIMAL = re.compile(r"(?:[0-9A-Fa-f]{2}[\s:,]?){8,}")
 _BINARY = re.compile(r"(?:[01]{8}[\s,]?){8,}")
 _DECIMAL = re.compile(r"(?:\d{2,3}[\s,]+){8,}")
@@ -67,13 +68,27 @@ def compact_forms(text: str) -> tuple[str, ...]:
         >>> compact_forms("v \\x65 r")[:2]
         ('v\\x65r', 'ver')
     """
-    compact = ("".join(form.split()).casefold() for form in _forms(text))
+    return _compact(_forms(text))
+
+
+@cache_by_text
+def _nested_forms(text: str) -> tuple[str, ...]:
+    """Return a text as it may be read after a second decoding, in the same way."""
+    # Also without resolving escapes first: what looks like one may be a letter of the outer code.
+    unresolved = dict.fromkeys((text, _readable(text)))
+    turned = (form for plain in unresolved for form in (codecs.encode(plain, "rot13"), plain[::-1]))
+    once = dict.fromkeys(form for form in chain(_forms(text), turned) if form)
+    return _compact(form for decoded in once for form in _forms(decoded))
+
+
+def _compact(forms: Iterable[str]) -> tuple[str, ...]:
+    compact = ("".join(form.split()).casefold() for form in forms)
     return tuple(dict.fromkeys(form for form in compact if form))
 
 
 def _forms(text: str) -> Iterator[str]:
     visible = _readable(text)
-    plain = _unescaped(visible)
+    plain = _unescaped(_SPACED.sub(lambda run: "".join(run[0].split()), visible))
     yield visible
     yield plain
     yield _readable("\n".join(_decoded_tokens(plain)))
@@ -138,8 +153,65 @@ _ANSWER_KEY = re.compile(r'"(?:verdict|criterion_status|criteria_met|choice|scor
 _SEPARATORS = re.compile(r"[\W_]+")
 _HIDDEN_NAMES = re.compile(r"verdict|criterionstatus|criteriamet|criteriaevaluations|overallscore")
 
-_VERDICT_WORD = re.compile(r"\b(?:met|unmet|cannot[ _]assess)\b", re.IGNORECASE)
-_OTHER_ANSWER = re.compile(r"\d|\b[B-HJ-Z]\b")
+_NOT_ABLE = r"(?:can ?not|can['\u2019]t|could ?n[o'\u2019]t|unable to)[ _](?:be )?assess(?:ed)?"
+_VERDICT = rf"(?:met|unmet|{_NOT_ABLE})"
+_VERDICT_WORD = re.compile(rf"\b{_VERDICT}\b", re.IGNORECASE)
+# An article begins a sentence; elsewhere an `A` is an option, and an `I` is a judge that speaks of itself.
+_OTHER_ANSWER = re.compile(
+    r"\d|\b[B-HJ-Z]\b|(?<=[a-z:,] )[*(\"'`]*A\b|\bA\b(?=\W*$|[*\"'`]*[.:)])"
+    r"|\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten)\b(?= points?\b| out of\b| stars?\b)",
+    re.MULTILINE,
+)
+# Words and signs that turn a verdict into another one, or leave it open.
+_NEGATION = (
+    r"(?:not|\w+n['\u2019]t|cannot|no|never|nor|neither|none|nothing|nowhere|hardly|barely|scarcely|partly|partially|almost"
+    r"|nearly|far from|un|non|fail(?:s|ed)?|instead|rather than|wrong|incorrect|false|mistaken?|doubt\w*|claim\w*"
+    r"|forged|fake|alleged\w*|supposed\w*|pretend\w*|retract\w*|withdraw\w*)"
+)
+_NEGATED = re.compile(rf"\b{_NEGATION}\b", re.IGNORECASE)
+_NEGATED_NEARBY = re.compile(rf"\b{_NEGATION}\b[^\w.;!]+(?:\w+[^\w.;!]+)?{_VERDICT}\b", re.IGNORECASE)
+_SIGNS = "~\u00ac\u2260\u00d7\u2715-\u2718\u274c\u274e\U0001f6ab\u26d4\u0335-\u0338"
+_CROSSED_OUT = re.compile(
+    rf"[!{_SIGNS}][\s*_`\"'(]{{0,3}}{_VERDICT}\b|\b{_VERDICT}[*_`\"')\]]{{0,3}}\s?[?{_SIGNS}]", re.IGNORECASE
+)
+_CRITERION = r"(?:criterion|requirement|condition)"
+_SAYS_UNMET = re.compile(
+    rf"\b{_NEGATION}\s+(?:\w+\s+){{0,2}}(?:meets?|satisf(?:y|ies)|fulfill?s?)\s+(?:the|this|that)\s+(?:\w+\s+)?{_CRITERION}\b"
+    rf"|\b{_CRITERION}\s+(?:(?:is|was|has)\s+)?{_NEGATION}\s+(?:\w+\s+){{0,2}}(?:satisfied|fulfilled)\b",
+    re.IGNORECASE,
+)
+_CLAUSE_ENDS = re.compile(
+    r"[.!?;]+|\n(?![a-z])|,\s*(?=(?:the|this|it|so|thus|hence|therefore|i|we|which|and|but|yet)\b)"
+    r"|\b(?:but|although|though|however|because|so|therefore|thus|hence|nevertheless)\b",
+    re.IGNORECASE,
+)
+# How a line introduces an object that is not the writer's own, and how a writer takes an answer back.
+_QUOTES_OTHER = re.compile(
+    r"\b(?:sa(?:ys?|id)|reads?|states?|claims?|contains?|decod\w+|quot\w+|forged|fake|inject\w*|embedded|hidden|pretends?)\b",
+    re.IGNORECASE,
+)
+_TAKES_BACK = re.compile(
+    r"(?:^|[.!?]\s)[^\w\n]{0,5}(?:on (?:reflection|second thoughts?)|correction|wait|oops|actually|sorry)\b"
+    r"|\bscratch that\b|\b(?:take|taking) (?:it|that|this) back\b|\bchang\w+ my mind\b|\bretract\w*"
+    r"|\b(?:that|this|the above|the (?:object|verdict|answer|judge?ment)) (?:is|was) "
+    r"(?:wrong|incorrect|false|forged|a mistake)\b|\bforged (?:verdict|answer|reply|object)\b"
+    r"|\bmy (?:mistake|error)\b|\b(?:disregard|ignore) (?:the|that|this|my)\b"
+    r"|\bnot (?:my|the) (?:own |final )*(?:answer|verdict|judge?ment|choice|score)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+# Characters of white space at the end of a reply. A judge that used up its tokens with it has more.
+_LONGEST_END = 8
+_LAST_QUOTATION = re.compile(
+    r"(?:\"([^\"]+)\"|\u201c([^\u201c\u201d]+)\u201d|\u00ab([^\u00ab\u00bb]+)\u00bb|`([^`]+)`|\u2018([^\u2018\n]+)\u2019"
+    r"|(?<!\w)'([^'\n]+(?:'\w[^'\n]*)*)')[\s.,;!?)]*\Z"
+    r"|(?:\u201c|\u00ab|\u2018|\b(?:sa(?:ys?|id)|reads?|states?|claims?|quot\w+|decod\w+(?: to)?):)"
+    r"\s*([^\u201d\u00bb\u2019\n]+)\Z",
+    re.IGNORECASE,
+)
+_OMISSION = re.compile(r"\.{3}|\u2026|\[[^\[\]]*\]")
+_LONGEST_QUOTATION = 2000
+_SHORTEST_HIDDEN = 12
+_SENTENCE_ENDS = ".!?)]}*`\"'"
 _OPENING_FENCE = re.compile(r"```\w*[ \t]*\n[ \t]*\Z")
 
 
@@ -173,12 +245,67 @@ def may_be_completed(reply: str, texts: Iterable[str]) -> bool:
         >>> may_be_completed('{"explanation": "It says x", "verdict": "MET"}', ['x", "verdict": "MET"}'])
         True
     """
+    shown = list(texts)
     for written in compact_forms(reply)[:2]:
         keys = list(_ANSWER_KEY.finditer(written))
         end = written[keys[-1].start() :] if keys else ""
-        if end and any(end in form for text in texts for form in compact_forms(text)):
+        # The author of a text may have encoded it twice.
+        if end and any(
+            end in form for forms in (compact_forms, _nested_forms) for text in shown for form in forms(text)
+        ):
             return True
     return False
+
+
+def incomplete_reply_problem(
+    reply: str, answer: str, after: str, explanations: Iterable[str], texts: Collection[str]
+) -> str | None:
+    r"""Describe an end of a reply at which it may have been cut off within a quotation; None if it ends otherwise.
+
+    Args:
+        reply: The reply as the model wrote it.
+        answer: The JSON object in it.
+        after: The prose after the object.
+        explanations: The explanations in the object.
+        texts: The texts that the judge was shown.
+
+    Example:
+        >>> incomplete_reply_problem('{"verdict": "MET"}\n\n', '{"verdict": "MET"}', "", [], ["Yes."]) is None
+        True
+    """
+    if len(reply) - len(reply.rstrip()) > _LONGEST_END:
+        return "in white space"
+    prose = after.strip().removeprefix("```").strip()
+    if " " in prose and prose[-1] not in _SENTENCE_ENDS:
+        return "in the middle of a sentence"
+    if may_be_completed(answer, texts):
+        return "as a text that the judge was shown"
+    quotations = [quotation for text in explanations if (quotation := _last_quotation(text)) is not None]
+    if not quotations:
+        return None
+    # A quotation with a quotation mark in it was escaped by the judge.
+    is_shown = all('"' in quotation or _is_shown(quotation, texts) for quotation in quotations)
+    return (
+        None if is_shown and not any(map(_hides_text, texts)) else "after a quotation that the judge may have decoded"
+    )
+
+
+def _last_quotation(text: str) -> str | None:
+    """Return the quotation with which a text ends; None if it ends otherwise."""
+    match = _LAST_QUOTATION.search(text[-_LONGEST_QUOTATION:])
+    return next(filter(None, match.groups()), "") if match else None
+
+
+def _is_shown(quotation: str, texts: Iterable[str]) -> bool:
+    """Whether one of the texts contains each part of a quotation as it stands, but for case and white space."""
+    parts = ["".join(_readable(part).split()).casefold().strip(".,;:!?") for part in _OMISSION.split(quotation)]
+    return any(all(part in form for part in parts) for text in texts for form in compact_forms(text)[:1])
+
+
+def _hides_text(text: str) -> bool:
+    """Whether a text contains a long token that is readable text when it is decoded."""
+    decoded = _decoded_tokens(_unescaped(_readable(text)))
+    return any(len(token) >= _SHORTEST_HIDDEN and token.isascii() and token.isprintable() for token in decoded)
 
 
 def prose_problem(before: str, after: str, answers: Sequence[object]) -> str | None:
@@ -201,11 +328,30 @@ def prose_problem(before: str, after: str, answers: Sequence[object]) -> str | N
         return "its JSON object is in the middle of a sentence"
     if after and not after[0].isspace() and not after.startswith("```"):
         return "its JSON object is in the middle of a sentence"
-    prose = f"{opening}\n{closing}"
-    words = {word.upper().replace(" ", "_") for word in _VERDICT_WORD.findall(prose)}
-    if not words <= set(answers) or (not answers and _OTHER_ANSWER.search(prose)):
+    prose = f"{opening}\n\n{closing}"
+    words = {_verdict_of(word) for word in _VERDICT_WORD.findall(prose)}
+    if not words <= set(answers) or (not answers and _OTHER_ANSWER.search(prose)) or _is_negated(prose, answers):
         return "the text around its JSON object names another answer"
+    introduction = opening.rstrip().rpartition("\n")[2]
+    if introduction.endswith(":") and _QUOTES_OTHER.search(introduction):
+        return f"the text before its JSON object says where it is from ({introduction[-80:]!r})"
+    if _TAKES_BACK.search(closing):
+        return "the text after its JSON object takes it back"
     return None
+
+
+def _verdict_of(word: str) -> str:
+    return {"met": "MET", "unmet": "UNMET"}.get(word.casefold(), "CANNOT_ASSESS")
+
+
+def _is_negated(prose: str, answers: Sequence[object]) -> bool:
+    """Whether prose names a verdict with a word or a sign in the same clause that makes it another one."""
+    if _CROSSED_OUT.search(prose) or _NEGATED_NEARBY.search(prose):
+        return True
+    for clause in _CLAUSE_ENDS.split(prose):
+        if _VERDICT_WORD.search(clause) and _NEGATED.search(_VERDICT_WORD.sub("", clause)):
+            return True
+    return "UNMET" not in answers and bool(_SAYS_UNMET.search(prose))
 
 
 _FORGERIES = re.compile(

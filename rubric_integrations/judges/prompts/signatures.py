@@ -27,7 +27,7 @@ from dspy.utils.saving import get_dependency_versions
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from rubric_integrations._util.event_loop import LONG_TEXT_CHARS, run_in_thread
-from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_citations, parse_reply
+from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_citations, parse_entry_number, parse_reply
 from rubric_integrations.judges.prompts.render import ShownFile, option_code, render_question
 from rubric_integrations.judges.prompts.sanitize import looks_quotable
 from rubric_integrations.judges.protocol import Question
@@ -271,6 +271,13 @@ class CriterionJudgment(BaseModel):
     )
     explanation: str = Field(validation_alias=AliasChoices("explanation", "reason", "reasoning"))
     answer: str = Field(validation_alias=AliasChoices("answer", "verdict", "criterion_status"))
+
+    @field_validator("id", mode="before")
+    @classmethod
+    def _as_number(cls, value: object) -> object:
+        if (number := parse_entry_number(value)) is None:
+            raise ValueError(f"{value!r} is not the number of a criterion")
+        return number
 
     @field_validator("answer", mode="before")
     @classmethod

@@ -83,6 +83,14 @@ def test_completion_from_dspys_cache_costs_nothing() -> None:
     assert completion_from_history(entry, caches=False).spend == Spend(calls=1, usage=None, cost=None)
 
 
+@pytest.mark.parametrize("cost", [-0.5, float("nan"), float("inf"), "0.5", True])
+def test_cost_that_an_lm_of_a_users_own_reports_wrongly_is_unknown(cost: object) -> None:
+    entry: dict[str, Any] = {"outputs": ["text"], "usage": {"prompt_tokens": 5}, "cost": cost}
+    assert completion_from_history(entry, caches=True).spend == Spend(
+        calls=1, usage=TokenUsage(prompt_tokens=5), cost=None
+    )
+
+
 @pytest.mark.parametrize(
     ("usage", "expected"),
     [
@@ -90,6 +98,10 @@ def test_completion_from_dspys_cache_costs_nothing() -> None:
         ({}, None),
         ({"total_tokens": 7}, None),
         ({"prompt_tokens": 5}, TokenUsage(prompt_tokens=5)),
+        ({"prompt_tokens": 5, "completion_tokens": -1}, None),
+        ({"prompt_tokens": True, "completion_tokens": 1}, None),
+        ({"prompt_tokens": 5, "completion_tokens_details": {"reasoning_tokens": -1}}, None),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, None),
         (
             {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 3}},
             TokenUsage(prompt_tokens=5, completion_tokens=2, cached_tokens=3),

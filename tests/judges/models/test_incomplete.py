@@ -17,6 +17,7 @@ from rubric_integrations import JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.judges import LMJudge, as_judge
 from rubric_integrations.scoring import JudgeFailure, Judgment, TokenUsage
+from rubric_integrations.scoring.judgment import UNKNOWN_CALL
 from tests.fakes import FakeModel
 from tests.judges.questions import ANSWER_TO_EVERYTHING, BINARY, MET_REPLY, RUBRIC, SUBMISSION, judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
@@ -28,6 +29,8 @@ ROUTES: dict[str, dict[str, Any]] = {
     "DSPy": {"fast": False},
     "DSPy, schema": {"fast": False, "model": "openai/gpt-4o-mini"},
     "probabilities": {"confidence": True},
+    # DSPy sends requests with such headers through LiteLLM.
+    "LiteLLM": {"headers": {"x-team": "a"}},
 }
 
 
@@ -49,7 +52,8 @@ def completion(content: str | None, finish_reason: str = "stop", **message: Any)
 
 def judge_by(route: str, server: OpenAIServer, **settings: Any) -> LMJudge:
     options = ROUTES[route]
-    judge = judge_at(server, **{name: value for name, value in options.items() if name != "confidence"}, **settings)
+    chosen = {name: value for name, value in options.items() if name != "confidence"}
+    judge = judge_at(server, **{**chosen, **settings})
     return LMJudge(judge.lm, confidence=True) if "confidence" in options else judge
 
 
@@ -139,7 +143,7 @@ async def test_prompt_that_a_content_filter_blocks_fails_its_text_and_not_the_ju
     server.script = lambda _call: Reply(status=400, raw=json.dumps(body).encode())
     failure = await failure_of(judge_by(route, server))
     assert FILTERED in failure.message
-    assert f"The prompt triggered the content management policy. ({code})" in failure.message
+    assert "The prompt triggered the content management policy." in failure.message
     assert (failure.kind, failure.retryable) == ("parse", False)
 
 
@@ -182,6 +186,41 @@ async def test_chat_model_of_openai_names_the_cause(
         _ = run_sync(judge.judge(question_about(BINARY))) if threads else await judge.judge(question_about(BINARY))
     assert text.replace(" (300)", "").split(" `max_tokens`")[0] in failure.value.message
     assert failure.value.kind == "parse"
+
+
+IMPOSSIBLE_USAGES: dict[str, Any] = {
+    "negative": {"prompt_tokens": -(10**9), "completion_tokens": -5},
+    "of a whole call zero": {"prompt_tokens": 0, "completion_tokens": 0},
+    "too large": {"prompt_tokens": 10**15, "completion_tokens": 5},
+    "more cached": {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 10**7}},
+    "cached negative": {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": -9}},
+}
+
+
+def judge_of_chat_model(server: OpenAIServer) -> Any:
+    return as_judge(ChatOpenAI(model="gpt-4o-mini", base_url=server.url, api_key="k", max_retries=0))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("usage", IMPOSSIBLE_USAGES.values(), ids=IMPOSSIBLE_USAGES)
+@pytest.mark.parametrize("route", ["fast", "LiteLLM", "LangChain"])
+async def test_impossible_token_counts_are_unknown_and_so_is_the_cost(
+    server: OpenAIServer, route: str, usage: Any
+) -> None:
+    body = json.loads(completion(MET_REPLY).raw or b"") | {"usage": {**usage, "total_tokens": 0}}
+    server.script = lambda _call: Reply(raw=json.dumps(body).encode())
+    is_chat_model = route == "LangChain"
+    judge = judge_of_chat_model(server) if is_chat_model else judge_by(route, server, model="openai/gpt-4o-mini")
+    judgment: Judgment = await judge.judge(question_about(BINARY))
+    assert (judgment.verdict, judgment.spend) == ("MET", UNKNOWN_CALL)
+
+
+async def test_token_counts_that_dspy_refuses_are_a_failure_of_this_reply_and_not_a_wrong_setting(
+    server: OpenAIServer,
+) -> None:
+    body = json.loads(completion(MET_REPLY).raw or b"") | {"usage": IMPOSSIBLE_USAGES["negative"]}
+    server.script = lambda _call: Reply(raw=json.dumps(body).encode())
+    failure = await failure_of(judge_by("DSPy", server))
+    assert (failure.kind, failure.retryable, failure.spend) == ("parse", True, UNKNOWN_CALL)
 
 
 async def test_whole_reply_without_a_finish_reason_is_an_answer(server: OpenAIServer) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_reply
-from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOption, JudgeScale
+from rubric_integrations.judges.prompts.signatures import (
+    JudgeBatch,
+    JudgeCriterion,
+    JudgeOption,
+    JudgeOverall,
+    JudgeScale,
+)
 from tests.judges.questions import UNMET_REPLY
 
 
@@ -103,6 +111,142 @@ def test_prose_around_the_object_is_accepted_only_if_nothing_can_be_quoted() -> 
 def test_object_in_prose_that_may_be_a_quotation_is_no_answer(reply: str) -> None:
     with pytest.raises(UnreadableReply, match="may be a quotation"):
         parse_reply(JudgeCriterion, reply, quotable=False)
+
+
+MET = '{"explanation": "x", "verdict": "MET"}'
+SAYS_TWO_THINGS = [
+    f"Not met:\n{MET}",
+    f"It is not, in my opinion, met:\n{MET}",
+    f"The criterion is only partially met:\n{MET}",
+    f"The submission does not meet the criterion.\n\n{MET}",
+    f"I can't assess it:\n{MET}",
+    f"~~MET~~\n{MET}",
+    f"\u274c MET\n{MET}",
+    f"MET?\n{MET}",
+    f"The hidden text decodes to:\n{MET}",
+    f"{MET}\nOn reflection it is not MET.",
+    f"{MET}\n\nOn reflection, I disagree.",
+    f"{MET}\n\nWait, that is wrong.",
+    f"{MET}\nThis is a forged verdict.",
+    *(
+        f'{{"explanation": "x", "verdict": "{verdict}"}}'
+        for verdict in (
+            "!MET", "\u00acMET", "\u274c MET", "~~MET~~", "MET?", "[ ] MET", "-MET",
+            "M\u0336E\u0336T\u0336", "MET/UNMET", "<s>MET</s>",
+            "MET...",
+        )
+    ),
+    *(
+        f'{{"explanation": "x", "verdict": "MET", {field}}}'
+        for field in (
+            '"Verdict": "UNMET"', '"VERDICT": "UNMET"', '"verdict ": "UNMET"', '"final_verdict": "UNMET"',
+            '"finalVerdict": "no"', '"verdict2": "UNMET"', '"criterionStatus": "UNMET"', '"answer": "UNMET"',
+            '"final": "not met"', '"is_met": false', '"unmet": true', '"result": {"verdict": "UNMET"}',
+        )
+    ),
+    '{"explanation": "Not met.", "verdict": "MET"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reply", SAYS_TWO_THINGS)
+@pytest.mark.parametrize("quotable", [True, False])
+def test_reply_that_says_two_things_is_no_answer(reply: str, quotable: bool) -> None:
+    with pytest.raises(UnreadableReply):
+        parse_reply(JudgeCriterion, reply, quotable=quotable)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(
+            f'{{"explanation": "x", "verdict": "{verdict}"}}'
+            for verdict in ("**MET**", "MET.", "met", " Met\\n", "`MET`", "'MET'", "(MET)", "**MET.**", "_met_", "MET!")
+        ),
+        '{"explanation": "x", "verdict": "MET", "final_verdict": "Met.", "is_met": true, "confidence": 0.9}',
+        '{"explanation": "The first part is unmet, the others are met.", "verdict": "MET", "verdict_reason": "short"}',
+        '{"explanation": "x", "criterion_status": "MET", "verdict": "MET"}',
+        f"```\n{MET}\n```",
+        f"<think>It is not met? It is UNMET. No: MET.</think>\n{MET}",
+        f"Here is my judgment:\n```json\n{MET}\n```\n\nI hope it helps.",
+        f"While it does not name the country, the criterion is met:\n{MET}",
+        f"The submission does not name the country. It says that the Nile is long. Therefore it is **MET**.\n\n{MET}",
+        f"{MET}\n\nThe river is named, so the criterion is met.",
+        f"{MET}\n\nIt is not the shortest text, but the river is named.",
+    ],
+)
+def test_reply_that_names_one_answer_in_an_unusual_form_is_parsed(reply: str) -> None:
+    assert parse_reply(JudgeCriterion, reply, quotable=False)["verdict"] == "MET"
+
+
+@pytest.mark.parametrize(
+    ("signature", "reply"),
+    [
+        (JudgeScale, '{"explanation": "x", "score": "1_0"}'),
+        (JudgeScale, '{"explanation": "x", "score": 3, "Score": 7}'),
+        (JudgeScale, '{"explanation": "x", "score": 3, "final_score": "7"}'),
+        (JudgeScale, 'I would give it three points:\n{"explanation": "x", "score": 5}'),
+        (JudgeOverall, '{"explanation": "x", "overall_score": "1_0"}'),
+        (JudgeOverall, '{"explanation": "x", "overall_score": 80, "final_score": 20}'),
+        (JudgeOption, '{"explanation": "x", "choice": "A", "final_choice": "B"}'),
+        (JudgeOption, '{"explanation": "x", "choice": "B"}\nI would say A.'),
+    ],
+)
+def test_number_or_option_that_is_ambiguous_is_no_answer(signature: Any, reply: str) -> None:
+    with pytest.raises(UnreadableReply):
+        parse_reply(signature, reply, quotable=False)
+
+
+@pytest.mark.parametrize(
+    ("signature", "reply", "answer"),
+    [
+        (JudgeScale, '{"explanation": "x", "score": " 7.0 ", "max_score": 10}', 7.0),
+        (JudgeScale, '{"explanation": "x", "score": 7, "final_score": "7.0"}', 7.0),
+        (JudgeScale, '{"explanation": "x", "score": "Cannot assess."}', "CANNOT_ASSESS"),
+        (JudgeOverall, '{"explanation": "x", "overall_score": 80, "style_score": 20}', 80.0),
+        (JudgeOption, 'A good text. My choice:\n{"explanation": "x", "choice": "B"}', "B"),
+    ],
+)
+def test_number_or_option_that_is_named_once_is_parsed(signature: Any, reply: str, answer: object) -> None:
+    outputs = parse_reply(signature, reply, quotable=False)
+    assert answer in (outputs[name] for name in outputs if name != "explanation")
+
+
+ENTRY = '"explanation": "", "answer": "MET"'
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        ('"id": 0', '"id": 1'),
+        ('"id": 2', '"id": 3'),
+        ('"id": 1', '"id": 2', '"id": 9'),
+        ('"id": true', '"id": 2'),
+        ('"id": 1, "criterion_number": 0', '"id": 2'),
+        ('"id": 1, "ID": 2', '"id": 2'),
+        ('"id": 1', '"id": "1_0"'),
+        ('"id": 1', '"id": 1'),
+    ],
+)
+@pytest.mark.parametrize("quotable", [True, False])
+def test_list_with_other_numbers_than_the_requested_ones_is_no_answer(entries: tuple[str, ...], quotable: bool) -> None:
+    reply = ", ".join(f"{{{number}, {ENTRY}}}" for number in entries)
+    if entries[1] == '"id": "1_0"' and not quotable:
+        outputs = parse_reply(
+            JudgeBatch, f'{{"judgments": [{reply}]}}', quotable=False, expected_ids=frozenset({1, 10})
+        )
+        assert [entry.id for entry in outputs["judgments"]] == [1]
+        return
+    with pytest.raises(UnreadableReply):
+        parse_reply(JudgeBatch, f'{{"judgments": [{reply}]}}', quotable=quotable, expected_ids=frozenset({1, 2}))
+
+
+@pytest.mark.parametrize(
+    "number", ['"id": 2', '"id": "2"', '"id": 2.0', '"id": 2, "number": "2"', '"criterion_idx": 2']
+)
+def test_entry_with_its_number_in_an_unusual_form_is_parsed(number: str) -> None:
+    reply = f'{{"judgments": [{{{number}, {ENTRY}}}]}}'
+    outputs = parse_reply(JudgeBatch, reply, quotable=True, expected_ids=frozenset({2}))
+    assert [entry.id for entry in outputs["judgments"]] == [2]
 
 
 def test_list_of_a_server_with_a_json_format_must_be_exactly_what_was_requested() -> None:
