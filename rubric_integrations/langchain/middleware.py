@@ -21,6 +21,7 @@ from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
 from rubric_integrations.judges.store import StoreError
 from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.aggregate import ungraded_report
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds
 from rubric_integrations.submission.messages import message_text
 from rubric_integrations.submission.submission import Submission
@@ -162,18 +163,15 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
             is_setting = failure_kinds(error.report) == {"config"} and not self._has_graded
             if is_setting or self.on_judge_failure == "raise":
                 raise
-            report = error.report
+            report, message = error.report, error.report.error or str(error)
         except (TimeoutError, StoreError) as error:
             is_late = isinstance(error, TimeoutError)
             message = f"the judge has not graded the answer within {self.timeout:g} s" if is_late else str(error)
             if self.on_judge_failure == "raise":
                 raise type(error)(message) from None
-            report = EvaluationReport(
-                score=None, raw_score=None, passed=False, complete=False, coverage=0.0, failed_count=len(rubric),
-                error=message, report=None,
-            )  # fmt: skip
-        _logger.warning("the agent's answer is returned without a grade: %s", one_line(report.error or ""))
-        return report.model_copy(update={"score": None, "passed": False})
+            report = None
+        _logger.warning("the agent's answer is returned without a grade: %s", one_line(message))
+        return ungraded_report(rubric, message, report)
 
 
 def _submission(state: RubricState) -> Submission | None:

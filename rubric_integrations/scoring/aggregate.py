@@ -592,3 +592,19 @@ def _fallback_score(rubric: Rubric, policies: ScoringPolicies) -> Score:
     if len(values) < len(fallbacks):
         return Score(None, None)
     return _score(rubric, values, policies)
+
+
+def ungraded_report(rubric: Rubric, error: str, report: EvaluationReport | None = None) -> EvaluationReport:
+    """Make the report of a grade that failed, for a host that must go on without it: no score, and not passed.
+
+    Args:
+        rubric: The rubric.
+        error: Why the grade failed.
+        report: The report of the criteria that were judged; None if there is none.
+    """
+    if report is not None:
+        return report.model_copy(update={"score": None, "passed": False})
+    return EvaluationReport(
+        score=None, raw_score=None, passed=False, complete=False, coverage=0.0, failed_count=len(rubric), error=error,
+        report=None,
+    )  # fmt: skip
