@@ -7,6 +7,7 @@ submission fill the provider's prompt cache first if that takes no extra time.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import math
 import threading
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
+from weakref import ref
 
 from rubric_integrations.judges.protocol import BatchResult, RunStopped
 from rubric_integrations.judges.store import LeaseExpired
@@ -205,11 +207,24 @@ class FailureStreak:
             raise JudgeUnusable(f"the last {MAX_FAILED_SUBMISSIONS} submissions failed: {self._message}")
 
 
+class _LostText:
+    """A submission about which a call was lost, and none was answered since.
+
+    Attributes:
+        submission: The submission.
+        others_replied: Whether the model has replied about another one since: then this text may be the cause.
+    """
+
+    def __init__(self, submission: Submission):
+        self.submission, self.others_replied = ref(submission), False
+
+
 class Endpoint:
     """What the last calls tell of the model behind one judge, shared by all tasks, threads and event loops.
 
     - After `LOST_CALLS` lost calls in a row there is an outage: new calls are held, and one at a time probes whether
       the model replies again. After `max_outage` seconds, calls are no longer held, but fail at once.
+    - Lost calls about one text, while the model replies about others, are no outage; each is sent `LOST_CALLS` times.
     - In a run, the first call is made alone, unless the model has replied to this grader before. The run ends if the
       model refuses the first two submissions because of a wrong key, model or setting, when 20 submissions in a row
       have failed, and when an outage has lasted `max_outage`.
@@ -255,6 +270,7 @@ class Endpoint:
             self._refused: list[Submission] = []
             self._sent: list[Submission] = []
             self._lost = 0
+            self._lost_texts: list[_LostText] = []
             self._lost_since, self._last_failure = 0.0, JudgeFailure("transport", "no call yet")
             self._probe_at, self._probe_interval, self._warned_at = 0.0, FIRST_PROBE, -math.inf
 
@@ -300,10 +316,11 @@ class Endpoint:
         """Learn from the outcome of a call about a submission.
 
         Raises:
+            JudgeFailure: The failure with the number of times that the call may be repeated.
             JudgeUnusable: The run has to end.
         """
         if not isinstance(outcome, JudgeFailure):
-            self._record_result(outcome)
+            self._record_result(outcome, submission)
         elif not isinstance(outcome, LeaseExpired):
             self._record_failure(outcome, submission)
 
@@ -379,12 +396,12 @@ class Endpoint:
             return f"the judge cannot be reached, after {seconds:.0f} s: {message}"
         return f"the judge has not replied for {seconds:.0f} s: {message}"
 
-    def _record_result(self, result: object) -> None:
+    def _record_result(self, result: object, submission: Submission) -> None:
         if isinstance(result, BatchResult) and not result.answers:
             self._has_unreadable_reply = True
             return
         with self._lock:
-            self._end_outage()
+            self._end_outage(submission)
             self.has_replied = self._was_reached = True
             self._refused, self._sent = [], []
         if self._earlier and not self._earlier.has_replied:
@@ -397,9 +414,9 @@ class Endpoint:
                 raise WrongSetting(f"the judge cannot be used: {failure.message}")
             self._was_reached |= not failure.unreachable
             if failure.kind == "transport":
-                self._record_lost_call(failure)
+                self._record_lost_call(failure, submission)
             else:
-                self._end_outage()
+                self._end_outage(submission)
                 if failure.about_text:
                     return
                 if failure.kind != "config":
@@ -417,7 +434,11 @@ class Endpoint:
             text = self._outage_text(down_since)
             raise JudgeFailure("transport", text, unreachable=True, spend=failure.spend) from failure.__cause__
 
-    def _record_lost_call(self, failure: JudgeFailure) -> None:
+    def _record_lost_call(self, failure: JudgeFailure, submission: Submission) -> None:
+        if not failure.rate_limited and self._may_be_about(submission):
+            failure = copy.copy(failure)  # a judge may raise one object for every question
+            failure.repeats = LOST_CALLS - 1
+            raise failure
         now = self._clock()
         self._lost_since = self._lost_since if self._lost else now
         self._lost += 1
@@ -429,8 +450,22 @@ class Endpoint:
         self._probe_at = now + max(self._probe_interval, min(LONGEST_WAIT, failure.retry_after or 0.0))
         self._probe_interval = min(LONGEST_PROBE, 2 * self._probe_interval)
 
-    def _end_outage(self) -> None:
+    def _may_be_about(self, submission: Submission) -> bool:
+        """Whether the model has replied about other texts since a call about this one was lost."""
+        for text in self._lost_texts:
+            if text.submission() is submission:
+                return text.others_replied
+        self._lost_texts.append(_LostText(submission))
+        return False
+
+    def _end_outage(self, submission: Submission) -> None:
         self._lost, self.down_since, self._probe_interval = 0, None, FIRST_PROBE
+        if self._lost_texts:
+            # By identity, since to compare submissions takes long.
+            alive = ((text, text.submission()) for text in self._lost_texts)
+            self._lost_texts = [text for text, other in alive if other is not None and other is not submission]
+            for text in self._lost_texts:
+                text.others_replied = True
 
 
 class JudgeOutage(BaseException):

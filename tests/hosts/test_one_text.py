@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.dspy import JudgeOutage, RubricMetric
-from rubric_integrations.graders.endpoint import MAX_FAILED_SUBMISSIONS
+from rubric_integrations.graders import scheduler
+from rubric_integrations.graders.endpoint import LOST_CALLS, MAX_FAILED_SUBMISSIONS
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.langchain import RubricRunnable
 from rubric_integrations.runs.ledger import Ledger
@@ -48,6 +50,20 @@ def texts(count: int = ROWS) -> list[str]:
 
 def judge_at(server: OpenAIServer) -> LMJudge:
     return LMJudge("openai/mock", api_base=server.url)
+
+
+@pytest.mark.parametrize("fault", [Reply(drop=True), Reply(status=503)])
+@pytest.mark.parametrize("max_concurrency", [1, 64])
+def test_text_whose_calls_are_lost_fails_alone_and_before_an_outage_would(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, fault: Reply, max_concurrency: int
+) -> None:
+    # In place of up to 20 seconds between two attempts.
+    monkeypatch.setattr(scheduler, "_backoff", lambda failures: 0.01 * failures)
+    server.script = script(fault)
+    rows = grade_many(texts(), RUBRIC, PerCriterionGrader(judge_at(server)), max_concurrency=max_concurrency)
+    failed = [graded.row.id for graded in rows if graded.judge_error]
+    assert (failed, rows.summary.graded, rows.summary.stopped) == (["8", "38"], ROWS - 2, None)
+    assert max(Counter((number_in(call), call.criterion) for call in server.calls).values()) <= 2 * LOST_CALLS
 
 
 @pytest.mark.parametrize("fault", FAULTS)
