@@ -57,8 +57,11 @@ def judge_at(server: OpenAIServer) -> LMJudge:
 def test_text_whose_calls_are_lost_fails_alone_and_before_an_outage_would(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, fault: Reply, max_concurrency: int
 ) -> None:
+    def short_wait(_failures: int) -> float:
+        return 0.02
+
     # In place of up to 20 seconds between two attempts.
-    monkeypatch.setattr(scheduler, "_backoff", lambda failures: 0.01 * failures)
+    monkeypatch.setattr(scheduler, "_backoff", short_wait)
     server.script = script(fault)
     rows = grade_many(texts(), RUBRIC, PerCriterionGrader(judge_at(server)), max_concurrency=max_concurrency)
     failed = [graded.row.id for graded in rows if graded.judge_error]
@@ -210,4 +213,5 @@ def test_judge_that_answers_in_prose_ends_a_dspy_run(server: OpenAIServer) -> No
     )
     with pytest.raises(JudgeOutage, match=r"the last 20 submissions failed: .*the judge gave no verdict"):
         evaluate(Program())
-    assert MAX_FAILED_SUBMISSIONS <= metric.summary()["failed"] <= MAX_FAILED_SUBMISSIONS + 4
+    # Of those in the four threads, some end after the run.
+    assert abs(metric.summary()["failed"] - MAX_FAILED_SUBMISSIONS) <= 4
