@@ -435,7 +435,8 @@ class Endpoint:
             raise JudgeFailure("transport", text, unreachable=True, spend=failure.spend) from failure.__cause__
 
     def _record_lost_call(self, failure: JudgeFailure, submission: Submission) -> None:
-        if not failure.rate_limited and self._may_be_about(submission):
+        # In an outage, whatever was lost before says nothing about the text.
+        if self.down_since is None and not failure.rate_limited and self._may_be_about(submission):
             failure = copy.copy(failure)  # a judge may raise one object for every question
             failure.repeats = LOST_CALLS - 1
             raise failure

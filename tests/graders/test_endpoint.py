@@ -143,6 +143,31 @@ async def send_lost(probes: list[float], clock: Clock) -> object:
     raise LOST
 
 
+async def test_lost_calls_about_one_text_are_no_outage_and_may_be_repeated_a_few_times() -> None:
+    state = Endpoint(300.0)
+    assert await send(state, LOST, text="a") is LOST
+    assert await send(state, "MET", text="b") == "MET"
+    for _ in range(2 * LOST_CALLS):
+        lost = await send(state, LOST, text="a")
+        assert isinstance(lost, JudgeFailure)
+        assert lost.repeats == LOST_CALLS - 1
+    assert (state.down_since, LOST.repeats) == (None, None)
+    assert await send(state, "MET", text="a") == "MET"
+    assert await send(state, LOST, text="a") is LOST
+
+
+async def test_text_that_was_lost_before_an_outage_is_waited_for_like_all_others() -> None:
+    clock = Clock()
+    state = Endpoint(300.0, clock=clock)
+    await send(state, LOST, text="a")
+    await send(state, "MET", text="b")
+    for number in range(LOST_CALLS):
+        await send(state, LOST, text=f"c{number}")
+    clock.now += 1.0
+    assert await send(state, LOST, text="a") is LOST
+    assert state.down_since is not None
+
+
 async def test_server_says_when_to_probe() -> None:
     clock = Clock()
     state = Endpoint(1000.0, clock=clock)
