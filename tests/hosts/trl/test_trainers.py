@@ -16,10 +16,13 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
+from rubric_integrations.graders import CallLimits
+from rubric_integrations.judges import LMJudge
 from rubric_integrations.runs import read_run
 from rubric_integrations.training import JudgeOutage, RubricReward
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, make_grader
 from tests.hosts.trl.models import make_model, make_tokenizer
+from tests.openai_server import Call, OpenAIServer, Reply
 
 torch: Any = pytest.importorskip("torch", reason="TRL is not installed: make test-training")
 trl: Any = pytest.importorskip("trl", reason="TRL is not installed: make test-training")
@@ -103,8 +106,8 @@ def _signs(rewards: list[float]) -> list[float]:
 def settings(tmp_path: Path, kind: str, **changes: Any) -> Any:
     return getattr(trl, f"{kind}Config")(
         output_dir=str(tmp_path), per_device_train_batch_size=8, num_generations=4, max_completion_length=16,
-        max_steps=2, logging_steps=1, learning_rate=0.1, temperature=1.0, use_cpu=True, bf16=False, report_to="none",
-        save_strategy="no", disable_tqdm=True, seed=1, log_completions=False, **changes,
+        logging_steps=1, learning_rate=0.1, temperature=1.0, use_cpu=True, bf16=False, report_to="none",
+        save_strategy="no", disable_tqdm=True, seed=1, log_completions=False, **{"max_steps": 2, **changes},
     )  # fmt: skip
 
 
@@ -197,3 +200,24 @@ def test_trainer_takes_the_method_of_a_reward_too(tmp_path: Path) -> None:
     rewards = trainer._calculate_rewards([{"prompt": QUERY}], [QUERY], [ROWS[0].response], [[1]])
     assert rewards.tolist() == [[1.0]]
     assert inspect.iscoroutinefunction(reward.__call__)
+
+
+def test_refused_completions_end_no_training_and_the_limit_on_calls_applies(tmp_path: Path) -> None:
+    rubric = Rubric.from_dict([{"requirement": f"Fulfils rule {number}"} for number in range(5)])
+
+    def answer(call: Call) -> Reply:
+        text = re.findall(r"<data [^>]+>\n(.*?)\n</data", call.prompt, re.DOTALL)[-2]
+        refused = sum(text.encode()) % 4 == 0
+        return Reply(text="I'm sorry, I can't help with that.", delay=0.01) if refused else Reply(delay=0.01)
+
+    with OpenAIServer(answer) as server:
+        judge = LMJudge("openai/mock", api_base=server.url)
+        reward = RubricReward(rubric, grader=PerCriterionGrader(judge, limits=CallLimits(max_concurrency=2)))
+        trainer = make_trainer(tmp_path, "GRPO", reward, max_steps=4)
+        trainer.train()
+        logs = [entry for entry in trainer.state.log_history if "reward" in entry]
+        failed = [entry["rubric/failed"] for entry in logs]
+        print(f"shares of refused completions by step: {failed}; at most {server.peak} calls at the same time")
+    assert len(logs) == 4
+    assert 0 < sum(failed) < 4
+    assert server.peak == 2
