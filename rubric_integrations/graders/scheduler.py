@@ -17,7 +17,7 @@ from rubric_integrations.graders.endpoint import LONGEST_WAIT, AdaptiveConcurren
 from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.credentials import is_credential, redactor
-from rubric_integrations.judges.models.names import settings_of
+from rubric_integrations.judges.models.names import NO_MODEL, judge_context, settings_of
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
@@ -235,14 +235,15 @@ class Redactor:
     """Replaces the secrets of one judge, and those of the environment, in whatever it returns or raises.
 
     Args:
-        judge: The judge. Its secrets are the settings of its model; of a judge without a model, the attributes that are
-            credentials by name. They are collected once.
+        judge: The judge. Its secrets, and those of the judges that it wraps, are the settings of its model; of a judge
+            without a model, the attributes that are credentials by name. They are collected once.
     """
 
-    def __init__(self, judge: object):
-        lm: Any = getattr(judge, "lm", None)
-        named = {name: value for name, value in getattr(judge, "__dict__", {}).items() if is_credential(name)}
-        self._redact = redactor(settings_of(lm) if hasattr(lm, "kwargs") else named)
+    def __init__(self, judge: Judge):
+        layers = [judge]
+        while isinstance(layers[-1], JudgeWrapper):
+            layers.append(layers[-1].inner)
+        self._redact = redactor({str(number): _secrets_of(layer) for number, layer in enumerate(layers)})
 
     def result(self, result: Any) -> Any:
         """Replace secrets in the reasons and faults of a judgment, a batch or an overall score."""
@@ -267,6 +268,12 @@ class Redactor:
         redacted.message, redacted.args = message, (f"{failure.kind}: {message}",)
         redacted.__cause__ = None
         return redacted
+
+
+def _secrets_of(judge: object) -> dict[str, Any]:
+    lm: Any = getattr(judge, "lm", None)
+    named = {name: value for name, value in getattr(judge, "__dict__", {}).items() if is_credential(name)}
+    return settings_of(lm) if hasattr(lm, "kwargs") else named
 
 
 # The most tokens of an image that we know of are 48,169 (gpt-4o-mini, high detail), and each is counted as a byte.
@@ -327,8 +334,9 @@ class LimitedJudge(RequestWrapper):
                         await concurrency.wait_for_server()
                     check_lease()
                     is_sent, sent_at = True, time.monotonic()
-                    async with asyncio.timeout(timeout):
-                        result = await answer(self.inner, request)
+                    with judge_context(NO_MODEL):
+                        async with asyncio.timeout(timeout):
+                            result = await answer(self.inner, request)
                     outcome = redactor.result(validate(request, result))
                 except (RunStopped, StoreError):
                     raise
@@ -370,7 +378,7 @@ class LimitedJudge(RequestWrapper):
         prepare: Any = getattr(innermost(self), "prepare", None)
         if callable(prepare):
             await cast("Awaitable[None]", prepare())
-        self._redactor = Redactor(innermost(self))
+        self._redactor = Redactor(self.inner)
         return self._redactor
 
     def _failure_of(self, error: Exception) -> JudgeFailure:

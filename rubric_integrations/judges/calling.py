@@ -264,8 +264,10 @@ class ModelCaller:
 
     def _failure(self, error: Exception, lm: dspy.BaseLM, completions: Sequence[Completion] = ()) -> JudgeFailure:
         """Make a failure of an error, with what the completions so far have cost."""
-        if isinstance(error, JudgeFailure):
-            return error
+        # DSPy wraps the exceptions of a function that is called as a model.
+        for failure in (error, error.__cause__):
+            if isinstance(failure, JudgeFailure):
+                return failure
         # A ValueError about probabilities is about the reply.
         about_reply = self._confidence and bool(completions)
         return failure_of_call(error, _spend_of(completions), settings_of(lm), about_reply)

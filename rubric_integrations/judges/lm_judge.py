@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,16 +21,20 @@ from rubric_integrations.judges.calling import (
     interpret_fields,
     select_fields,
 )
+from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.models.errors import failure_from_error
 from rubric_integrations.judges.models.limits import highest_cost, load_prices, own_bytes, prompt_bytes
 from rubric_integrations.judges.models.names import (
     NO_SETTINGS,
     ModelSettings,
+    is_function_model,
+    judge_context,
     settings_of,
     to_lm,
     with_async_call,
     without_framework_cache,
 )
+from rubric_integrations.judges.offline import OfflineJudge
 from rubric_integrations.judges.prompts.render import (
     batch_inputs,
     render_inputs,
@@ -40,10 +45,16 @@ from rubric_integrations.judges.prompts.render import (
 from rubric_integrations.judges.prompts.signatures import JudgeAdapter, as_example, judge_signatures
 from rubric_integrations.judges.protocol import (
     BatchResult,
+    Judge,
     JudgeRequest,
     OverallResult,
     Question,
+    Request,
+    RequestWrapper,
+    answer,
     criteria_of_request,
+    fingerprint_of,
+    innermost,
     is_trained_on,
     mark_batch,
 )
@@ -377,3 +388,37 @@ def load_judge(path: str | os.PathLike[str], settings: ModelSettings = NO_SETTIN
     chosen: dict[str, Any] = {**file.settings.model_dump(exclude_none=True), **settings.chosen()}
     confidence = chosen.pop("confidence", False)
     return LMJudge(name, settings=ModelSettings(**chosen), confidence=confidence).load(path)
+
+
+class JudgeWithModel(RequestWrapper):
+    """A judge whose DSPy predictors run on this model, unless they have one of their own.
+
+    Args:
+        judge: A judge written with DSPy, or an `LMJudge` of a function that is.
+        lm: The model.
+
+    Raises:
+        ValueError: The judge calls no predictors, or a model of its own.
+    """
+
+    def __init__(self, judge: Judge, lm: ModelLike):
+        inner = innermost(judge)
+        if isinstance(inner, OfflineJudge | Cascade) or (
+            isinstance(inner, LMJudge) and not is_function_model(inner.lm)
+        ):
+            raise ValueError(
+                "`judge_lm` is for a judge written with DSPy, such as a module or a function that awaits a predictor, "
+                f"and has no effect on {type(inner).__name__}: pass the model as `judge`"
+            )
+        super().__init__(judge)
+        self.lm = without_framework_cache(to_lm(lm))
+
+    async def answer(self, request: Request) -> Any:
+        """Answer a request with the model as that of `dspy.settings`."""
+        with judge_context(self.lm):
+            return await answer(self.inner, request)
+
+    def fingerprint(self) -> str | None:
+        """Describe the judge and the model; None if one of them cannot be identified."""
+        parts = [fingerprint_of(self.inner), fingerprint_model_judge(dspy.Module(), self.lm, (), 0, confidence=False)]
+        return None if None in parts else json.dumps(parts)
