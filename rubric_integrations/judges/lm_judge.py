@@ -66,6 +66,7 @@ from rubric_integrations.judges.saved import (
     predictor_states,
     read_judge_file,
 )
+from rubric_integrations.judges.spend import TokenPrice
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
 from rubric_integrations.scoring.labels import LabelledJudgment, examples_of_criterion, select_examples
@@ -188,11 +189,22 @@ class LMJudge(SavedPrompts):
         """Load what the first call needs, outside of its timeout."""
         await load_prices(self.lm)
 
-    def highest_cost(self, text_bytes: int) -> float | None:
-        """Return the most that a call about texts of so many bytes can cost, in US dollars; None if it is unknown."""
+    def highest_cost(
+        self, text_bytes: int, reply_tokens: int | None = None, price: TokenPrice | None = None
+    ) -> float | None:
+        """Return the most that a call about texts of so many bytes can cost, in US dollars; None if it is unknown.
+
+        Args:
+            text_bytes: The bytes of the texts, in UTF-8.
+            reply_tokens: The tokens of the reply; None for as many as the model can write.
+            price: The price of the tokens; None for that of DSPy's price list.
+        """
         state = (predictor_states(self), self.examples)
         size = self._own_bytes.get(state, lambda: own_bytes(self.dump_state(), self.examples))
-        return highest_cost(self.lm, prompt_bytes(text_bytes, size))
+        size = prompt_bytes(text_bytes, size)
+        if price is not None and reply_tokens is not None:
+            return price.cost(size, reply_tokens)
+        return highest_cost(self.lm, size, reply_tokens)
 
     def fingerprint(self) -> str | None:
         """Describe what this judge's answers depend on: model, endpoint, settings, instructions and examples.
