@@ -154,17 +154,17 @@ class _AsyncFunctionEngine:
 
 class _FunctionEngine:
     def __init__(self, engine: _AsyncFunctionEngine):
-        self._engine = engine
+        self.async_engine = engine
 
     def __deepcopy__(self, memo: object) -> _FunctionEngine:
         return self
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        return run_sync(self._engine.complete(request))
+        return run_sync(self.async_engine.complete(request))
 
     def fingerprint(self) -> str | None:
         """Return what identifies the function; None where nothing does."""
-        return self._engine.fingerprint
+        return self.async_engine.fingerprint
 
 
 def _text(parts: Any) -> str:
