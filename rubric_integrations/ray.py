@@ -22,6 +22,7 @@ from rubric_integrations.graders import Grader
 from rubric_integrations.runs.tables import grade_batches, import_arrow
 
 if TYPE_CHECKING:
+    from rubric_integrations.judges.spend import Prices
     from rubric_integrations.runs.ledger import LedgerLike
 
 __all__ = ["GradeBatches", "grade_dataset"]
@@ -54,6 +55,7 @@ class GradeBatches:
         columns: As for `grade_batches`.
         max_cost: As for `grade_batches`, for each batch; with `run`, for all batches of all actors.
         max_calls: The same for calls.
+        prices: As for `grade_many`.
         run: As for `grade_batches`.
 
     Raises:
@@ -80,13 +82,14 @@ class GradeBatches:
         columns: Sequence[str] = (),
         max_cost: float | None = None,
         max_calls: int | None = None,
+        prices: Prices | None = None,
         run: str | None = None,
     ):
         store = HostGrader("GradeBatches", None, grader, ledger).store
         self._settings: dict[str, Any] = {
             "rubric": rubric, "grader": grader, "library": library, "ledger": store,
             "max_concurrency": max_concurrency, "columns": columns, "max_cost": max_cost, "max_calls": max_calls,
-            "run": run,
+            "prices": prices, "run": run,
         }  # fmt: skip
 
     def __call__(self, batch: Any) -> Any:
@@ -108,6 +111,7 @@ def grade_dataset(
     rows_per_block: int = 64,
     max_cost: float | None = None,
     max_calls: int | None = None,
+    prices: Prices | None = None,
     run: str | None = None,
 ) -> Any:
     """Grade the rows of a Ray dataset (extra `ray`), and return the dataset of their grades, which is lazy.
@@ -138,6 +142,7 @@ def grade_dataset(
         max_cost: The most to spend on all machines, in US dollars; needs a `ledger`. The rows that are left have
             an `error`, which begins with "not graded".
         max_calls: The largest number of calls on all machines, with the same effect.
+        prices: As for `grade_many`.
         run: The name under which the ledger counts for these limits, such as `"nightly"`, now and earlier; by default a
             new one, so that only this dataset counts.
 
@@ -176,7 +181,7 @@ def grade_dataset(
     settings = {
         "rubric": rubrics.shared, "grader": grader, "library": rubrics.library, "ledger": address,
         "max_concurrency": max_concurrency // size, "columns": list(columns), "max_cost": max_cost,
-        "max_calls": max_calls, "run": f"ray-{uuid4().hex}" if has_limit and run is None else run,
+        "max_calls": max_calls, "prices": prices, "run": f"ray-{uuid4().hex}" if has_limit and run is None else run,
     }  # fmt: skip
     options = {"max_concurrency": _THREADS, "max_restarts": -1, "max_task_retries": _MAX_TASK_RETRIES}
     with warnings.catch_warnings():

@@ -331,7 +331,7 @@ def test_password_of_a_ledger_is_in_no_file_no_output_and_no_table(
     codes = [int(line.split()[-1]) for line in done.stdout.decode().splitlines() if line.startswith("exit code")]
     assert codes == [4, 0, 0, 2, 2, 2], outputs
     assert b"1 of 1 scored by the rubric" in done.stdout, outputs
-    assert b"To go on: rubric-integrations grade" in done.stderr
+    assert b"To go on, raise the limit." in done.stderr
     assert len(server.calls) == 2
     with psycopg.connect(postgres_url) as db:
         query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"

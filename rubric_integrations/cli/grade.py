@@ -191,11 +191,20 @@ def print_how_to_resume(
         # The ledger lets the run continue, so `--overwrite` is not needed, and `--resume` must not be repeated.
         arguments = [argument for argument in sys.argv[1:] if argument not in ("--overwrite", "--resume")]
         command = shlex.join(["rubric-integrations", *without_secrets(arguments), "--resume"])
-        lines.append(f"The judgments are stored in {address_text(ledger)}. To go on: {command}")
+        how = "To go on, raise the limit." if _stops_at_once(summary, arguments) else f"To go on: {command}"
+        lines.append(f"The judgments are stored in {address_text(ledger)}. {how}")
     if partial:
         lines.append(f"The reports so far are in {partial}; the next run starts that file again.")
     for line in lines:
         err.print(plain(line), soft_wrap=True)
+
+
+def _stops_at_once(summary: RunSummary, arguments: Sequence[str]) -> bool:
+    """Whether the same command would end by the same limit before it makes a call."""
+    is_limit = summary.stopped is not None and not summary.judge_is_unusable
+    # The limits of a run with a name count what was spent before.
+    is_named = any(argument.partition("=")[0] == "--run" for argument in arguments)
+    return is_limit and (is_named or not summary.spend.calls)
 
 
 def warn_of_batches(ledger: object) -> None:
@@ -464,12 +473,15 @@ def grade(
     )  # fmt: skip
     results = RunResults(outputs, gates, suite=rows.suite_name, judge=judges.display_name)
     store = open_ledger_of_run(None if ledger_options.resume is False else files.ledger, ledger_options.run_name)
-    run = grade_many(
-        rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=grader_options.max_concurrency,
-        progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=ledger_options.max_cost,
-        max_calls=ledger_options.max_calls, run=ledger_options.run_name,
-        stop_when=mean_gate.sequential if mean_gate else None,
-    )  # fmt: skip
+    try:
+        run = grade_many(
+            rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=grader_options.max_concurrency,
+            progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=ledger_options.max_cost,
+            max_calls=ledger_options.max_calls, prices=ledger_options.prices, run=ledger_options.run_name,
+            stop_when=mean_gate.sequential if mean_gate else None,
+        )  # fmt: skip
+    except ValueError as error:
+        refuse(str(error))
     warn_of_batches(store)
     try:
         # The ledger first: if it cannot be used, no file of an earlier run has been touched.

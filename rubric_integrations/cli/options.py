@@ -382,12 +382,41 @@ class LedgerOptions:
     ] = None
     max_cost: Annotated[float | None, typer.Option(min=0, help="Stop before spending more US dollars.")] = None
     max_calls: Annotated[int | None, typer.Option(min=0, help="Stop before making more calls.")] = None
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=IN,OUT",
+            help="Dollars per million input and output tokens of a model, for --max-cost: "
+            "openai/mine=0.25,2. By default those of DSPy's price list.",
+        ),
+    ] = None
     run_name: Annotated[
         str | None,
         typer.Option(
             "--run", help="Let --max-cost and --max-calls hold for all processes that use this name and this ledger."
         ),
     ] = None
+
+    @property
+    def prices(self) -> dict[str, tuple[float, float]]:
+        """The prices of `--price`, for `grade_many`.
+
+        Raises:
+            ValueError: One is not NAME=IN,OUT.
+
+        Example:
+            >>> LedgerOptions(price=["openai/mine=0.25,2"]).prices
+            {'openai/mine': (0.25, 2.0)}
+        """
+        prices: dict[str, tuple[float, float]] = {}
+        for text in self.price or ():
+            name, _, numbers = text.rpartition("=")
+            try:
+                sent, received = map(float, numbers.split(","))
+            except ValueError:
+                raise ValueError(f"`--price` {text!r} must be NAME=IN,OUT, such as openai/mine=0.25,2") from None
+            prices[name] = sent, received
+        return prices
 
 
 def import_modules(names: Sequence[str]) -> None:

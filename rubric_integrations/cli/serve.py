@@ -114,6 +114,7 @@ def serve(
                 "run_name": "Let --max-cost and --max-calls hold for this name in the ledger, also after a restart.",
                 "max_cost": "Refuse to spend more US dollars.",
                 "max_calls": "Refuse to make more calls.",
+                "price": "Dollars per million input and output tokens of a model that has no known price.",
             }
         ),
     ],
@@ -159,8 +160,9 @@ def serve(
             service = GradingService(
                 rubric, grader, library=requests.library, ledger=store,
                 accept_rubrics=requests.accept_rubrics or requests.label_use == "rubric",
-                max_calls=ledger_options.max_calls, max_cost=ledger_options.max_cost, run=ledger_options.run_name,
-                max_waiting=server.max_waiting, deadline=server.deadline,
+                max_calls=ledger_options.max_calls, max_cost=ledger_options.max_cost,
+                prices=ledger_options.prices, run=ledger_options.run_name, max_waiting=server.max_waiting,
+                deadline=server.deadline,
             )  # fmt: skip
             app = make_app(
                 service, token=token, label_use=requests.label_use, empty=requests.empty,

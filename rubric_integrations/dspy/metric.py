@@ -27,6 +27,8 @@ from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
 from rubric_integrations.graders import CallLimits, Grader
 from rubric_integrations.graders.endpoint import MAX_FAILED_SUBMISSIONS, JudgeOutage, JudgeUnusable
 from rubric_integrations.graders.grader import CriterionGrader
+from rubric_integrations.judges import as_judge
+from rubric_integrations.judges.lm_judge import JudgeWithModel
 from rubric_integrations.judges.store import StoreError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
@@ -39,6 +41,7 @@ from rubric_integrations.trust.calibration import calibrate
 
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
+    from rubric_integrations.judges.models.names import ModelLike
     from rubric_integrations.runs.ledger import LedgerLike
 
 _logger = logging.getLogger(__name__)
@@ -130,6 +133,8 @@ class RubricMetric:
             a function that returns one of these for an example.
         judge: The judge, as for a grader: a model name, a `dspy.LM`, an async function, a `Judge`, or `"offline"`.
             There is no default, because a judge without a model of its own would run on the student's model.
+        judge_lm: The model of a judge that is written with DSPy, such as a module or a function that awaits a
+            predictor, for its predictors without a model. Without it, calls of such predictors are errors.
         grader: A grader with settings of its own, in place of `judge`.
         ledger: Stores judgments beyond this metric's lifetime: a path, a URL, an open ledger or another
             `JudgmentStore`. In `summary`, a judgment from it counts with the cost of its original request.
@@ -183,6 +188,7 @@ class RubricMetric:
         rubric: RubricLike | RubricFunction | None = None,
         judge: JudgeLike | None = None,
         *,
+        judge_lm: ModelLike | None = None,
         grader: Grader | None = None,
         ledger: LedgerLike | None = None,
         fields: Fields = NO_FIELDS,
@@ -203,6 +209,10 @@ class RubricMetric:
         self._cache_size = cache_size
         self._start_empty()
         self.rubrics = RowRubrics(rubric, library)
+        if judge_lm is not None:
+            if judge is None:
+                raise ValueError("`judge_lm` of `RubricMetric` goes with `judge`, not with `grader`: leave it out")
+            judge = JudgeWithModel(as_judge(judge), judge_lm)
         opened = HostGrader("RubricMetric", judge, grader, ledger, cannot_assess=cannot_assess, limits=limits)
         self.grader = opened().for_run()
         if context is not None:

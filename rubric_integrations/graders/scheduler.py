@@ -13,11 +13,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from rubric_integrations.graders.endpoint import LONGEST_WAIT, AdaptiveConcurrency, Endpoint, FailureStreak
+from rubric_integrations.graders.endpoint import (
+    LONGEST_WAIT,
+    AdaptiveConcurrency,
+    Endpoint,
+    FailureStreak,
+    WrongSetting,
+)
 from rubric_integrations.graders.settings import CallLimits
-from rubric_integrations.judges.cascade import Cascade
+from rubric_integrations.judges.cascade import Cascade, is_lm_judge
 from rubric_integrations.judges.credentials import is_credential, redactor
-from rubric_integrations.judges.models.names import settings_of
+from rubric_integrations.judges.models.limits import prompt_bytes
+from rubric_integrations.judges.models.names import NO_MODEL, judge_context, settings_of
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
@@ -30,7 +37,7 @@ from rubric_integrations.judges.protocol import (
     answer,
     innermost,
 )
-from rubric_integrations.judges.spend import PRICE_UNKNOWN, SpendLimit, SpendLimitReached
+from rubric_integrations.judges.spend import PRICE_UNKNOWN, PriceUnknown, SpendLimit, price_name, price_remedy
 from rubric_integrations.judges.store import StoreError, check_lease
 from rubric_integrations.judges.validation import validate
 from rubric_integrations.rubric.criterion import Criterion
@@ -238,14 +245,15 @@ class Redactor:
     """Replaces the secrets of one judge, and those of the environment, in whatever it returns or raises.
 
     Args:
-        judge: The judge. Its secrets are the settings of its model; of a judge without a model, the attributes that are
-            credentials by name. They are collected once.
+        judge: The judge. Its secrets, and those of the judges that it wraps, are the settings of its model; of a judge
+            without a model, the attributes that are credentials by name. They are collected once.
     """
 
-    def __init__(self, judge: object):
-        lm: Any = getattr(judge, "lm", None)
-        named = {name: value for name, value in getattr(judge, "__dict__", {}).items() if is_credential(name)}
-        self._redact = redactor(settings_of(lm) if hasattr(lm, "kwargs") else named)
+    def __init__(self, judge: Judge):
+        layers = [judge]
+        while isinstance(layers[-1], JudgeWrapper):
+            layers.append(layers[-1].inner)
+        self._redact = redactor({str(number): _secrets_of(layer) for number, layer in enumerate(layers)})
 
     def result(self, result: Any) -> Any:
         """Replace secrets in the reasons and faults of a judgment, a batch or an overall score."""
@@ -270,6 +278,12 @@ class Redactor:
         redacted.message, redacted.args = message, (f"{failure.kind}: {message}",)
         redacted.__cause__ = None
         return redacted
+
+
+def _secrets_of(judge: object) -> dict[str, Any]:
+    lm: Any = getattr(judge, "lm", None)
+    named = {name: value for name, value in getattr(judge, "__dict__", {}).items() if is_credential(name)}
+    return settings_of(lm) if hasattr(lm, "kwargs") else named
 
 
 # The most tokens of an image that we know of are 48,169 (gpt-4o-mini, high detail), and each is counted as a byte.
@@ -309,7 +323,6 @@ class LimitedJudge(RequestWrapper):
         redactor = self._redactor or await self._prepare()
         endpoint, limiter = self._endpoint, self._limiter
         concurrency, limit, timeout = limiter.concurrency, limiter.spend_limit, limiter.limits.timeout
-        highest_cost = None if limit is None or limit.max_cost is None else self._highest_cost(request)
         if not endpoint.has_replied:
             await endpoint.await_turn(request.submission)
         async with concurrency:
@@ -323,15 +336,16 @@ class LimitedJudge(RequestWrapper):
                     await concurrency.wait_for_server()
                 outcome: Any = None
                 is_sent, sent_at = False, 0.0
-                reserved = 0.0 if limit is None else await limit.start(highest_cost)
+                reserved = 0.0 if limit is None else await self._reserve(request, limit)
                 try:
                     # Both at the last moment: the call may have waited for its share of `max_cost` meanwhile.
                     if concurrency.must_wait:
                         await concurrency.wait_for_server()
                     check_lease()
                     is_sent, sent_at = True, time.monotonic()
-                    async with asyncio.timeout(timeout):
-                        result = await answer(self.inner, request)
+                    with judge_context(NO_MODEL):
+                        async with asyncio.timeout(timeout):
+                            result = await answer(self.inner, request)
                     outcome = redactor.result(validate(request, result))
                 except (RunStopped, StoreError):
                     raise
@@ -341,6 +355,7 @@ class LimitedJudge(RequestWrapper):
                     if limit is not None and not is_sent:
                         limit.give_back(reserved)
                     elif limit is not None:
+                        outcome = self._with_price(outcome, limit)
                         # Also if the call is cancelled: it was sent.
                         spend = UNKNOWN_CALL if outcome is None else outcome.spend
                         limit.end(spend, reserved, not (outcome is None or isinstance(outcome, JudgeFailure)))
@@ -354,26 +369,66 @@ class LimitedJudge(RequestWrapper):
             concurrency.on_success()
             return outcome
 
-    def _highest_cost(self, request: Request) -> float | None:
-        """The most that a call can cost; None where the judge cannot say."""
-        bound: Any = getattr(innermost(self), "highest_cost", None)
-        if not callable(bound):
+    async def _reserve(self, request: Request, limit: SpendLimit) -> float:
+        """Count a call, and reserve its cost as soon as the limits allow it.
+
+        Raises:
+            SpendLimitReached: The limits do not allow another call.
+            WrongSetting: There is a `max_cost`, and the price of the call is not known.
+        """
+        try:
+            return await limit.start(None if limit.max_cost is None else self._highest_cost(request, limit))
+        except PriceUnknown:
+            raise WrongSetting(price_remedy(price_name(innermost(self)))) from None
+
+    def _highest_cost(self, request: Request, limit: SpendLimit) -> float | None:
+        """Return the most that a call can cost, if its reply is as long as the limit expects.
+
+        None for a judge without `highest_cost`, whose replies may have a cost.
+
+        Raises:
+            PriceUnknown: The price is not known.
+        """
+        judge: Any = innermost(self)
+        price, bound = limit.prices.get(price_name(judge)), getattr(judge, "highest_cost", None)
+        if price is None and not callable(bound):
             return None
         submission, criteria = request.submission, request.criteria
         text_bytes = _size_of(submission) + len(request.guidelines.encode("utf-8", "replace"))
         text_bytes += sum(map(_size_of, criteria))
         if trajectory := shown_trajectory(submission, criteria):
             text_bytes += len(trajectory.text().encode("utf-8", "replace"))
-        cost = cast("float | None", bound(text_bytes))
+        if is_lm_judge(judge):
+            cost = judge.highest_cost(text_bytes, limit.reply_tokens, price)
+        elif price is not None:
+            cost = price.cost(prompt_bytes(text_bytes, 0), limit.reply_tokens)
+        else:
+            cost = judge.highest_cost(text_bytes)
         if cost is None:
-            raise SpendLimitReached(PRICE_UNKNOWN)
+            raise PriceUnknown(PRICE_UNKNOWN)
         return cost
+
+    def _with_price(self, outcome: Any, limit: SpendLimit) -> Any:
+        """Return an outcome with its cost by the price of the judge's tokens, if both are known."""
+        if outcome is None or not limit.prices:
+            return outcome
+        price, spend = limit.prices.get(price_name(innermost(self))), cast("Spend", outcome.spend)
+        if price is None or (usage := spend.usage) is None or not usage.total_tokens:
+            return outcome
+        spend = spend.model_copy(update={"cost": price.cost(usage.prompt_tokens, usage.completion_tokens)})
+        if isinstance(outcome, Judgment):
+            return outcome.model_copy(update={"spend": spend})
+        if isinstance(outcome, JudgeFailure):
+            failure = copy.copy(outcome)  # a judge may raise one object for every question
+            failure.spend = spend
+            return failure
+        return outcome._replace(spend=spend)
 
     async def _prepare(self) -> Redactor:
         prepare: Any = getattr(innermost(self), "prepare", None)
         if callable(prepare):
             await cast("Awaitable[None]", prepare())
-        self._redactor = Redactor(innermost(self))
+        self._redactor = Redactor(self.inner)
         return self._redactor
 
     def _failure_of(self, error: Exception) -> JudgeFailure:

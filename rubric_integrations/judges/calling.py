@@ -19,7 +19,13 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from rubric_integrations._util.event_loop import run_on_texts
-from rubric_integrations.judges.fast_path import PromptTemplate, TemplateCache, fast_path_problem, template_for
+from rubric_integrations.judges.fast_path import (
+    PromptTemplate,
+    Template,
+    TemplateCache,
+    fast_path_problem,
+    template_for,
+)
 from rubric_integrations.judges.models.errors import (
     Completion,
     completion_from_history,
@@ -246,7 +252,7 @@ class ModelCaller:
         demos = [*own["demos"], *examples]
         return _Request(model, predict, signature, inputs, demos, form.reply_format, adapter_type, prompt.quotable)
 
-    async def _template(self, request: _Request, *, for_batch: bool = False) -> PromptTemplate | None:
+    async def _template(self, request: _Request, *, for_batch: bool = False) -> Template | None:
         if self._confidence:
             return None
         lm, predict, signature, inputs, demos, reply_format, *_ = request
@@ -257,7 +263,7 @@ class ModelCaller:
 
     async def _require_template(self, request: _Request) -> PromptTemplate:
         template = await self._template(request, for_batch=True)
-        if template is None:
+        if not isinstance(template, PromptTemplate):
             reason = "a judge with `confidence`" if self._confidence else fast_path_problem() or _NO_REQUEST
             model = request.lm.model
             raise JudgeFailure("config", f"the judge {model!r} has no request that somebody else could send: {reason}")
@@ -265,8 +271,10 @@ class ModelCaller:
 
     def _failure(self, error: Exception, lm: dspy.BaseLM, completions: Sequence[Completion] = ()) -> JudgeFailure:
         """Make a failure of an error, with what the completions so far have cost."""
-        if isinstance(error, JudgeFailure):
-            return error
+        # DSPy wraps the exceptions of a function that is called as a model.
+        for failure in (error, error.__cause__):
+            if isinstance(failure, JudgeFailure):
+                return failure
         # A ValueError about probabilities is about the reply.
         about_reply = self._confidence and bool(completions)
         return failure_of_call(error, _spend_of(completions), settings_of(lm), about_reply)
@@ -319,7 +327,7 @@ class _Request(NamedTuple):
         with adapter.isolated_context():
             return await self.predict.acall(lm=recorded, signature=self.signature, demos=self.demos, **self.inputs)
 
-    async def parse(self, template: PromptTemplate, completion: Completion, completions: list[Completion]) -> Any:
+    async def parse(self, template: Template, completion: Completion, completions: list[Completion]) -> Any:
         """Parse the reply to the request of a template.
 
         Raises:

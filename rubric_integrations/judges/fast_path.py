@@ -16,19 +16,23 @@ import secrets
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from json.encoder import encode_basestring
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import dspy
 from dspy import lm15
+from dspy.clients.call_result import CallResult
+from dspy.clients.errors import error_boundary
 from dspy.utils.callback import BaseCallback
 from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations._util.text import cache_by_text
-from rubric_integrations.judges.models.errors import Completion
+from rubric_integrations.judges.models.errors import Completion, completion_from_history
+from rubric_integrations.judges.models.names import is_function_model
 from rubric_integrations.judges.prompts.render import ShownFile
 from rubric_integrations.judges.prompts.signatures import Attachments
 from rubric_integrations.judges.protocol import JudgeRequest
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 _SLOT = f"slot{secrets.token_hex(12)}"
 # DSPy checks that the bytes of a file are base64: the slot for them is alphanumeric, and a multiple of four long.
 _FILE_SLOT = f"slotFile{secrets.token_hex(7)}"
+_TEXT_SLOTS = re.compile(rf"{_SLOT}(\w+){_SLOT}")
 _SLOTS = re.compile(rf"{_SLOT}(\w+){_SLOT}|{_FILE_SLOT}(\d{{5}})A".encode())
 # DSPy checks that a URL is one.
 _SCHEME = re.compile(r"https?://")
@@ -189,11 +194,77 @@ class PromptTemplate:
         return self._request.read(HttpReply(status, "", {}, body), self._lm)
 
 
+class FunctionTemplate:
+    """The prompts for a function of two texts, with slots in place of the texts.
+
+    Attributes:
+        has_format: Whether it requests a JSON format, which a function cannot be sent.
+    """
+
+    has_format = False
+
+    def __init__(self, lm: dspy.LM, request: lm15.Request):
+        self._lm, self._request = lm, request
+
+    def fill(self, inputs: Mapping[str, Any]) -> lm15.Request:
+        """Fill in the texts, and return the request."""
+
+        def filled(text: str) -> str:
+            return _TEXT_SLOTS.sub(lambda slot: inputs[slot[1]], text)
+
+        messages = tuple(
+            replace(message, parts=tuple(lm15.TextPart(filled(part.text)) for part in cast("Any", message.parts)))
+            for message in self._request.messages
+        )
+        return replace(self._request, system=filled(cast("str", self._request.system or "")), messages=messages)
+
+    async def complete(self, inputs: Mapping[str, Any]) -> Completion:
+        """Call the function with these texts, once.
+
+        Raises:
+            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
+        """
+        engine: Any = self._lm.engine
+        with error_boundary(self._lm.model, unexpected=True):
+            response = await engine.async_engine.complete(self.fill(inputs))
+        result = CallResult.native(response)
+        entry = {"response": response, "outputs": result.outputs, "usage": result.usage, "cost": None}
+        return completion_from_history(entry, caches=False)
+
+
+class _Recorder:
+    """The engine of an LM that records a request, and sends nothing."""
+
+    def __init__(self) -> None:
+        self.requests: list[lm15.Request] = []
+
+    async def complete(self, request: lm15.Request) -> lm15.Response:
+        self.requests.append(request)
+        raise lm15.InvalidRequestError("not sent")
+
+
+async def _capture_prompts(
+    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, Any]
+) -> lm15.Request:
+    recorder = _Recorder()
+    stub = lm.copy(engine=lm.engine, async_engine=recorder, num_retries=0)
+    try:
+        await predict.acall(lm=stub, signature=signature, demos=demos, **inputs)
+    except DSPyError:
+        if recorder.requests:
+            return recorder.requests[0]
+        raise
+    raise TypeError("DSPy did not call the function")
+
+
+Template = PromptTemplate | FunctionTemplate
+
+
 class TemplateCache:
     """The templates of one judge, by everything that they depend on."""
 
     def __init__(self) -> None:
-        self.templates: dict[object, PromptTemplate | None] = {}
+        self.templates: dict[object, Template | None] = {}
         # The settings with which a whole call of DSPy was compared. It takes as long as all else about a template, and
         # does not depend on the examples, which may differ from question to question.
         self.compared: set[object] = set()
@@ -213,7 +284,7 @@ async def template_for(
     context: Callable[[], AbstractContextManager[None]],
     *,
     for_batch: bool = False,
-) -> PromptTemplate | None:
+) -> Template | None:
     """Return the template for questions of this form, from the cache or made with DSPy.
 
     Args:
@@ -264,10 +335,18 @@ async def _make_template(
     inputs: Mapping[str, Any],
     for_batch: bool,
     is_compared: bool,
-) -> PromptTemplate | None:
+) -> Template | None:
     from rubric_integrations.judges.http import capture_request, difference_from_dspy
 
     try:
+        if is_function_model(lm):
+            if for_batch:
+                return None
+            prompts = FunctionTemplate(lm, await _capture_prompts(predict, lm, signature, demos, slot_inputs(inputs)))
+            if prompts.fill(inputs) == await _capture_prompts(predict, lm, signature, demos, inputs):
+                return prompts
+            _warn_slow(f"DSPy {version('dspy')} differs from the fast path in the prompts of a function")
+            return None
         request = await capture_request(predict, lm, signature, demos, slot_inputs(inputs), for_batch)
         if request is None:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,16 +21,20 @@ from rubric_integrations.judges.calling import (
     interpret_fields,
     select_fields,
 )
+from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.models.errors import failure_from_error
 from rubric_integrations.judges.models.limits import highest_cost, load_prices, own_bytes, prompt_bytes
 from rubric_integrations.judges.models.names import (
     NO_SETTINGS,
     ModelSettings,
+    is_function_model,
+    judge_context,
     settings_of,
     to_lm,
     with_async_call,
     without_framework_cache,
 )
+from rubric_integrations.judges.offline import OfflineJudge
 from rubric_integrations.judges.prompts.render import (
     batch_inputs,
     render_inputs,
@@ -40,10 +45,16 @@ from rubric_integrations.judges.prompts.render import (
 from rubric_integrations.judges.prompts.signatures import JudgeAdapter, as_example, judge_signatures
 from rubric_integrations.judges.protocol import (
     BatchResult,
+    Judge,
     JudgeRequest,
     OverallResult,
     Question,
+    Request,
+    RequestWrapper,
+    answer,
     criteria_of_request,
+    fingerprint_of,
+    innermost,
     is_trained_on,
     mark_batch,
 )
@@ -55,6 +66,7 @@ from rubric_integrations.judges.saved import (
     predictor_states,
     read_judge_file,
 )
+from rubric_integrations.judges.spend import TokenPrice
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
 from rubric_integrations.scoring.labels import LabelledJudgment, examples_of_criterion, select_examples
@@ -177,11 +189,22 @@ class LMJudge(SavedPrompts):
         """Load what the first call needs, outside of its timeout."""
         await load_prices(self.lm)
 
-    def highest_cost(self, text_bytes: int) -> float | None:
-        """Return the most that a call about texts of so many bytes can cost, in US dollars; None if it is unknown."""
+    def highest_cost(
+        self, text_bytes: int, reply_tokens: int | None = None, price: TokenPrice | None = None
+    ) -> float | None:
+        """Return the most that a call about texts of so many bytes can cost, in US dollars; None if it is unknown.
+
+        Args:
+            text_bytes: The bytes of the texts, in UTF-8.
+            reply_tokens: The tokens of the reply; None for as many as the model can write.
+            price: The price of the tokens; None for that of DSPy's price list.
+        """
         state = (predictor_states(self), self.examples)
         size = self._own_bytes.get(state, lambda: own_bytes(self.dump_state(), self.examples))
-        return highest_cost(self.lm, prompt_bytes(text_bytes, size))
+        size = prompt_bytes(text_bytes, size)
+        if price is not None and reply_tokens is not None:
+            return price.cost(size, reply_tokens)
+        return highest_cost(self.lm, size, reply_tokens)
 
     def fingerprint(self) -> str | None:
         """Describe what this judge's answers depend on: model, endpoint, settings, instructions and examples.
@@ -377,3 +400,37 @@ def load_judge(path: str | os.PathLike[str], settings: ModelSettings = NO_SETTIN
     chosen: dict[str, Any] = {**file.settings.model_dump(exclude_none=True), **settings.chosen()}
     confidence = chosen.pop("confidence", False)
     return LMJudge(name, settings=ModelSettings(**chosen), confidence=confidence).load(path)
+
+
+class JudgeWithModel(RequestWrapper):
+    """A judge whose DSPy predictors run on this model, unless they have one of their own.
+
+    Args:
+        judge: A judge written with DSPy, or an `LMJudge` of a function that is.
+        lm: The model.
+
+    Raises:
+        ValueError: The judge calls no predictors, or a model of its own.
+    """
+
+    def __init__(self, judge: Judge, lm: ModelLike):
+        inner = innermost(judge)
+        if isinstance(inner, OfflineJudge | Cascade) or (
+            isinstance(inner, LMJudge) and not is_function_model(inner.lm)
+        ):
+            raise ValueError(
+                "`judge_lm` is for a judge written with DSPy, such as a module or a function that awaits a predictor, "
+                f"and has no effect on {type(inner).__name__}: pass the model as `judge`"
+            )
+        super().__init__(judge)
+        self.lm = without_framework_cache(to_lm(lm))
+
+    async def answer(self, request: Request) -> Any:
+        """Answer a request with the model as that of `dspy.settings`."""
+        with judge_context(self.lm):
+            return await answer(self.inner, request)
+
+    def fingerprint(self) -> str | None:
+        """Describe the judge and the model; None if one of them cannot be identified."""
+        parts = [fingerprint_of(self.inner), fingerprint_model_judge(dspy.Module(), self.lm, (), 0, confidence=False)]
+        return None if None in parts else json.dumps(parts)

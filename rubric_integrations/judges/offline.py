@@ -10,7 +10,7 @@ import re
 
 from rubric_integrations._util.text import Quantity, read_quantities
 from rubric_integrations.judges.protocol import Question
-from rubric_integrations.scoring.judgment import VERDICT_VALUES, Judgment, Verdict
+from rubric_integrations.scoring.judgment import NO_SPEND, VERDICT_VALUES, Judgment, Verdict
 
 WHAT_IT_IS = (
     "The offline judge uses no model: it runs checks, looks for the numbers and quoted words that a requirement names, "
@@ -33,6 +33,10 @@ class OfflineJudge:
     def fingerprint(self) -> str:
         """Return the judge's name: its answers depend on nothing but the texts."""
         return "offline"
+
+    def highest_cost(self, text_bytes: int) -> float:
+        """Return the cost of an answer, which is nothing."""
+        return 0.0
 
     async def judge(self, question: Question) -> Judgment:
         """Answer one criterion: MET if every anchor occurs, UNMET if one does not, CANNOT_ASSESS without anchors.
@@ -65,7 +69,7 @@ class OfflineJudge:
 
 
 def _answer(verdict: Verdict, reason: str) -> Judgment:
-    return Judgment(verdict=verdict, value=VERDICT_VALUES[verdict], reason=reason)
+    return Judgment(verdict=verdict, value=VERDICT_VALUES[verdict], reason=reason, spend=NO_SPEND)
 
 
 def _show(number: Quantity) -> str:

@@ -97,6 +97,7 @@ class Judge(Protocol):
     Return a `Judgment`; `rubric_integrations.scoring.to_judgment` makes one of an answer to a criterion of any kind.
     Where there is no answer, raise `JudgeFailure`: to return UNMET instead would turn an outage of yours into a bad
     grade. Whatever you return is validated (`judges/validation.py`), so a wrong verdict is a failure, never a score.
+    The `spend` of the judgment is its cost; without it, the cost is unknown, which is not zero.
 
     A judge may also have these methods:
 
@@ -106,7 +107,7 @@ class Judge(Protocol):
       would be taken for its own.
     - `without_cache() -> Judge`: the same judge without any cache of responses; used to measure its noise.
     - `highest_cost(text_bytes: int) -> float | None`: the most that a call about texts of so many bytes can cost, in US
-      dollars, so that `max_cost` of a run holds; None if the price is not known.
+      dollars. A run with `max_cost` needs it, or the price of the judge's tokens in `prices`.
     - `async prepare()`: called before the first call, and outside of its timeout, for what is loaded once.
     - `with_examples(examples, max_examples) -> Judge`: the same judge with labelled judgments as few-shot examples.
     """

@@ -1,4 +1,4 @@
-"""Enforces `max_calls` and `max_cost` across a run: every call is counted, and none is made beyond a limit.
+"""Enforces `max_calls` and `max_cost` across a run: every call is counted, and reserves its cost before it is made.
 
 Processes and machines may share a limit. Each of them claims a part of it before it spends it.
 """
@@ -9,7 +9,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -184,18 +184,80 @@ _ROUNDING = 1e-9
 # Seconds between two looks at a limit that calls under way may still free.
 
 
+# Tokens that are reserved for the first reply of a run, and how many times the longest one for each later reply.
+_FIRST_REPLY, _LONGEST_REPLIES = 2_000, 2
+
 PRICE_UNKNOWN = "the price of a call is not known, so that `max_cost` cannot be enforced: use `max_calls`"
+
+
+class TokenPrice(NamedTuple):
+    """The price of a model's tokens, in US dollars per million tokens.
+
+    Attributes:
+        input: The price of the tokens of a prompt.
+        output: The price of the tokens of a reply.
+    """
+
+    input: float
+    output: float
+
+    def cost(self, input_tokens: float, output_tokens: float) -> float:
+        """Return the cost of a call with so many tokens, in US dollars.
+
+        Example:
+            >>> TokenPrice(0.25, 2.0).cost(1_000, 500)
+            0.00125
+        """
+        return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
+
+
+Prices = Mapping[str, tuple[float, float]]
+"""The prices of the input and the output tokens of judges by name, in US dollars per million tokens."""
+
+
+def read_prices(prices: Prices | None) -> dict[str, TokenPrice]:
+    """Check prices that a user passes.
+
+    Raises:
+        ValueError: A price is not two numbers of at least 0.
+    """
+    for name, numbers in (prices or {}).items():
+        if len(numbers) != 2 or not all(number >= 0 and math.isfinite(number) for number in numbers):
+            raise ValueError(
+                f"`prices` of {name!r} must be two numbers of at least 0, the prices of a million input and output "
+                f"tokens in US dollars, got {numbers!r}"
+            )
+    return {name: TokenPrice(*numbers) for name, numbers in (prices or {}).items()}
+
+
+def price_name(judge: object) -> str:
+    """Return the name of a judge in `prices`: that of its model, or of its class if it has no model."""
+    return str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
+
+
+def price_remedy(name: str) -> str:
+    """Return why `max_cost` cannot be enforced for a judge, and what to do."""
+    return (
+        f"the price of a call of {name!r} is not known, so that `max_cost` cannot be enforced: pass "
+        f"`prices={{{name!r}: (input, output)}}` in US dollars per million tokens (`--price {name}=IN,OUT`), or use "
+        "`max_calls` in its place"
+    )
 
 
 class SpendLimitReached(RunStopped):
     """The next call would exceed `max_calls` or `max_cost`."""
 
 
+class PriceUnknown(SpendLimitReached):
+    """`max_cost` cannot be enforced, because the price of a call is not known."""
+
+
 class SpendLimit:
     """The limit on the calls of a run and on their cost, shared by all its tasks and threads.
 
-    Before a call is sent, the most that it can cost is reserved. If the limit does not allow that, the call waits for
-    the calls under way, and is then refused. A judge that cannot say what a call may cost is assumed to cost at most
+    Before a call is sent, its expected cost is reserved. If the limit does not allow that, the call waits for the calls
+    in flight, and is then refused. `max_cost` can therefore be exceeded only by as much as the calls in flight cost
+    more than was reserved. A judge that cannot say what a call may cost is assumed to cost at most
     what its most expensive call did; so that there is one, the first call is made alone. A call that was sent and never
     answered counts for `max_cost` with what was reserved, although its cost is unknown.
 
@@ -204,19 +266,21 @@ class SpendLimit:
     Args:
         max_calls: Requests to models, at least 0; None for no limit.
         max_cost: US dollars, at least 0; None for no limit.
+        prices: The prices of tokens by the names of judges, in place of those of DSPy's price list.
 
     Attributes:
         part: A unique name, under which a part of a larger run records what it has spent.
 
     Raises:
-        ValueError: A limit is negative.
+        ValueError: A limit is negative, or a price is not two numbers of at least 0.
     """
 
-    def __init__(self, max_calls: int | None = None, max_cost: float | None = None):
+    def __init__(self, max_calls: int | None = None, max_cost: float | None = None, prices: Prices | None = None):
         for name, limit in (("max_calls", max_calls), ("max_cost", max_cost)):
             if limit is not None and not limit >= 0:
                 raise ValueError(f"`{name}` must be at least 0, got {limit!r}")
         self.max_calls, self.max_cost, self.part = max_calls, max_cost, uuid4().hex
+        self.prices = read_prices(prices)
         self._total = SpendTotal()
         self._limit = Allowance(
             math.inf if max_calls is None else max_calls, math.inf if max_cost is None else max_cost
@@ -225,18 +289,24 @@ class SpendLimit:
         # What was paid, or may have been; and what the calls under way may cost.
         self._counted = self._reserved = 0.0
         self._highest_cost: float | None = None
+        self._longest_reply: int | None = None
         self._has_unknown_price = False
         self._shared: SharedSpend | None = None
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        return SpendLimit, (self.max_calls, self.max_cost)
+        return SpendLimit, (self.max_calls, self.max_cost, self.prices)
 
     @property
     def spend(self) -> Spend:
         """What all calls that have ended cost."""
         with self._lock:
             return self._total.spend
+
+    @property
+    def reply_tokens(self) -> int:
+        """The tokens that are reserved for a reply: twice those of the longest reply so far."""
+        return _FIRST_REPLY if self._longest_reply is None else _LONGEST_REPLIES * self._longest_reply
 
     def share(self, make_claim: MakeClaim) -> None:
         """Divide the limits with other processes and machines, so that they hold for all together.
@@ -277,7 +347,7 @@ class SpendLimit:
 
         Args:
             request: Makes the call.
-            highest_cost: The most that it can cost, in US dollars; None where the judge cannot say.
+            highest_cost: The expected cost, in US dollars; None where the judge cannot say.
 
         Raises:
             SpendLimitReached: The limits do not allow another call.
@@ -300,7 +370,7 @@ class SpendLimit:
         """Count a call as started, as soon as the limits allow it; `end` or `give_back` must follow, whatever happens.
 
         Args:
-            highest_cost: The most that it can cost, in US dollars; None where the judge cannot say.
+            highest_cost: The expected cost, in US dollars; None where the judge cannot say.
 
         Returns:
             What is reserved for it, in US dollars.
@@ -376,7 +446,7 @@ class SpendLimit:
         """Raise if a call does not fit, and will not when the calls under way have ended."""
         with self._lock:
             if self.max_cost is not None and self._has_unknown_price:
-                raise SpendLimitReached(PRICE_UNKNOWN)
+                raise PriceUnknown(PRICE_UNKNOWN)
             if self._started + self._others.calls >= self._limit.calls:
                 others = f", with {self._others.calls:g} of the run's other processes" if self._others.calls else ""
                 raise SpendLimitReached(f"`max_calls` of {self.max_calls} is reached{others}")
@@ -385,7 +455,7 @@ class SpendLimit:
                 return
             raise SpendLimitReached(
                 f"`max_cost` of ${self.max_cost:g} is reached: ${self._counted + self._others.cost:.4f} are spent, and "
-                f"the next call may cost ${reserved:.4f} (less with a lower `max_tokens`)"
+                f"the next call may cost ${reserved:.4f}"
             )
 
     def give_back(self, reserved: float) -> None:
@@ -413,13 +483,15 @@ class SpendLimit:
             # What is one call here may have been several requests of the judge.
             if spend.calls > 1:
                 self._started += spend.calls - 1
+            if spend.usage is not None and spend.usage.completion_tokens:
+                self._longest_reply = max(self._longest_reply or 0, spend.usage.completion_tokens)
             if spend.cost is not None:
                 self._highest_cost = max(self._highest_cost or 0.0, spend.cost)
                 self._counted += spend.cost + self._lost_without_price * self._highest_cost
                 self._lost_without_price = 0
-            elif is_answered:
-                self._has_unknown_price = True
             elif reserved:
                 self._counted += reserved
+            elif is_answered:
+                self._has_unknown_price = True
             else:
                 self._lost_without_price += 1

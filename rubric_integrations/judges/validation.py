@@ -13,7 +13,7 @@ from typing import Any
 
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question, Request, Result
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.scoring.judgment import JudgeFailure, Judgment, interpret_answer
+from rubric_integrations.scoring.judgment import UNKNOWN_CALL, JudgeFailure, Judgment, interpret_answer
 from rubric_integrations.submission.submission import Submission
 
 # A judge may have computed the value itself, with a rounding error of its own.
@@ -28,6 +28,9 @@ def validate(request: Request, result: object) -> Result:
     """
     question = request.question
     if question is not None:
+        if isinstance(result, Judgment) and "spend" not in result.model_fields_set:
+            # If it counted as free, `max_cost` would have no effect.
+            result = result.model_copy(update={"spend": UNKNOWN_CALL})
         return validate_judgment(question.criterion, result, question.may_abstain, question.submission)
     return validate_overall(result) if request.questions is None else validate_batch(request.questions, result)
 

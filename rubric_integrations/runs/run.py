@@ -32,8 +32,9 @@ from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.graders import Grader
 from rubric_integrations.graders.endpoint import JudgeUnusable, WarmUp, WrongSetting
-from rubric_integrations.judges.protocol import RunStopped
-from rubric_integrations.judges.spend import SpendLimit
+from rubric_integrations.judges.cascade import Cascade
+from rubric_integrations.judges.protocol import RunStopped, innermost
+from rubric_integrations.judges.spend import Prices, SpendLimit, price_name
 from rubric_integrations.judges.store import JudgmentStore, StoreError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
@@ -197,6 +198,21 @@ def check_run_name(name: str | None, ledger: LedgerLike | None) -> str | None:
     if name is not None and ledger is None:
         raise ValueError(f"`run` {name!r} needs a `ledger`, which counts what all processes of that run spend")
     return name
+
+
+def check_priced_judges(limit: SpendLimit, grader: Grader) -> None:
+    """Check that each name in `prices` is that of a judge.
+
+    Raises:
+        ValueError: One is not.
+    """
+    judges = [innermost(judge) for judge in grader.judges]
+    members = [member for judge in judges for member in (judge.members if isinstance(judge, Cascade) else (judge,))]
+    names = dict.fromkeys(price_name(innermost(member)) for member in members)
+    for name in limit.prices:
+        if name not in names:
+            judges_text = ", ".join(map(repr, names))
+            raise ValueError(f"`prices` names {name!r}, and the judges are {judges_text}: use one of these names")
 
 
 class RunStore:
@@ -409,6 +425,7 @@ class Run:
         ordered: bool,
         max_cost: float | None,
         max_calls: int | None,
+        prices: Prices | None,
         run: str | None,
         stop_when: StopRule | None,
     ):
@@ -421,7 +438,8 @@ class Run:
         self._run = check_run_name(run, ledger)
         if self._rubrics.shared is not None:
             grader.check_rubric(self._rubrics.shared)
-        self._spend_limit, self._warm_up = SpendLimit(max_calls, max_cost), WarmUp()
+        self._spend_limit, self._warm_up = SpendLimit(max_calls, max_cost, prices), WarmUp()
+        check_priced_judges(self._spend_limit, grader)
         self._grader = grader.for_run(max_concurrency, self._spend_limit, warm_up=self._warm_up)
         # More submissions than calls: while one waits for its last call, the others use the free slots.
         self._max_under_way = 2 * self._grader.call_limiter.limits.concurrency
@@ -596,6 +614,7 @@ def grade_many(
     ordered: bool = True,
     max_cost: float | None = None,
     max_calls: int | None = None,
+    prices: Prices | None = None,
     run: str | None = None,
     stop_when: StopRule | None = None,
 ) -> Run:
@@ -618,8 +637,10 @@ def grade_many(
             grader with the same number share it.
         progress: Whether to show a progress bar on stderr, if stderr is a terminal.
         ordered: Whether results come in the order of the submissions; if not, they come as soon as they are ready.
-        max_cost: The most that the run may spend, in US dollars; the run ends before a call would exceed it.
+        max_cost: The most that the run may spend, in US dollars; the run ends before a call is expected to exceed it.
         max_calls: The largest number of calls to models that the run may make.
+        prices: The prices of a million input and output tokens in US dollars, by the name of a model, or of the class
+            of your judge, such as `{"openai/mine": (0.25, 2.0)}`. By default, those of DSPy's price list.
         run: A name, such as `"nightly"`. `max_cost` and `max_calls` then hold for everything that was spent under this
             name in the ledger, by all processes and machines, now and earlier. Each claims a part before it calls.
         stop_when: Ends the run early, such as a new `SequentialGate`: a function that receives each score (None without
@@ -644,5 +665,6 @@ def grade_many(
     """
     return Run(
         submissions, rubric, grader, library=library, ledger=ledger, max_concurrency=max_concurrency,
-        progress=progress, ordered=ordered, max_cost=max_cost, max_calls=max_calls, run=run, stop_when=stop_when,
+        progress=progress, ordered=ordered, max_cost=max_cost, max_calls=max_calls, prices=prices,
+        run=run, stop_when=stop_when,
     )  # fmt: skip

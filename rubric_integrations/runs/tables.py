@@ -23,6 +23,7 @@ from rubric_integrations.submission.inputs import Row, as_row
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
+    from rubric_integrations.judges.spend import Prices
     from rubric_integrations.runs.ledger import LedgerLike
 
 ROWS_PER_GROUP = 5_000
@@ -276,6 +277,7 @@ def grade_batches(
     columns: Sequence[str] = (),
     max_cost: float | None = None,
     max_calls: int | None = None,
+    prices: Prices | None = None,
     run: str | None = None,
 ) -> Iterator[Any]:
     """Grade the rows of Arrow batches, and yield a batch of grades for each, in their order (extra `parquet`).
@@ -297,6 +299,7 @@ def grade_batches(
         max_cost: The most to spend, in US dollars. The rows that are left have an `error`, which begins with "not
             graded".
         max_calls: The largest number of calls, with the same effect.
+        prices: As for `grade_many`.
         run: As for `grade_many`.
 
     Yields:
@@ -329,7 +332,7 @@ def grade_batches(
     source = _Source(iter(batches), columns)
     results = grade_many(
         source.rows(), rubric, grader, library=library, ledger=ledger, max_concurrency=max_concurrency,
-        max_cost=max_cost, max_calls=max_calls, run=run,
+        max_cost=max_cost, max_calls=max_calls, prices=prices, run=run,
     )  # fmt: skip
     return _grades(source, results)
 

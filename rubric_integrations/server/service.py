@@ -24,7 +24,7 @@ from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
 from rubric_integrations.graders import Grader
 from rubric_integrations.graders.grader import refuse_made_up_scores
 from rubric_integrations.judges.protocol import RunStopped
-from rubric_integrations.judges.spend import SpendLimit
+from rubric_integrations.judges.spend import Prices, SpendLimit
 from rubric_integrations.judges.store import StoreError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.run import RunStore, check_run_name
@@ -242,6 +242,7 @@ class GradingService:
         accept_rubrics: Whether a request may bring a rubric of its own, which is then joined with `rubric`.
         max_calls: The largest number of calls to models over the life of the service.
         max_cost: The most to spend over the life of the service, in US dollars.
+        prices: As for `grade_many`.
         run: A name under which the ledger counts for these limits, so that they also hold for other processes, and
             after a restart.
         max_waiting: The largest number of grades under way, at least 1; a request beyond it is refused.
@@ -276,6 +277,7 @@ class GradingService:
         accept_rubrics: bool = False,
         max_calls: int | None = None,
         max_cost: float | None = None,
+        prices: Prices | None = None,
         run: str | None = None,
         max_waiting: int = 1024,
         deadline: float = 150.0,
@@ -288,7 +290,7 @@ class GradingService:
         if self._rubrics.shared is None and not accept_rubrics:
             raise ValueError("there is no `rubric`, and no request may bring one: pass one, or `accept_rubrics=True`")
         check_run_name(run, ledger)
-        self._spend_limit = SpendLimit(max_calls, max_cost)
+        self._spend_limit = SpendLimit(max_calls, max_cost, prices)
         opened = HostGrader("GradingService", None, grader, ledger)
         self._store = RunStore(opened.store)
         self._store.share_limits(run, self._spend_limit)

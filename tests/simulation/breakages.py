@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from rubric_integrations.graders import endpoint, scheduler
 from rubric_integrations.graders.scheduler import Redactor
+from rubric_integrations.judges import validation
 from rubric_integrations.judges.spend import SpendLimit
 from rubric_integrations.judges.store import StoredJudge
 from rubric_integrations.runs import run
@@ -67,6 +68,13 @@ def _forget_reservation_of_lost_call(self: Any, spend: Spend, reserved: float, i
     counted = self._counted
     _end(self, spend, reserved, is_answered)
     if spend.cost is None and not is_answered:
+        self._counted = counted
+
+
+def _take_unknown_cost_for_nothing(self: Any, spend: Spend, reserved: float, is_answered: bool) -> None:
+    counted = self._counted
+    _end(self, spend, reserved, is_answered)
+    if spend.cost is None and is_answered:
         self._counted = counted
 
 
@@ -128,6 +136,8 @@ BREAKAGES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "the reservation of a lost call is not kept": lambda: patch.object(
         SpendLimit, "end", _forget_reservation_of_lost_call
     ),
+    "a judgment without a cost is free": lambda: patch.object(SpendLimit, "end", _take_unknown_cost_for_nothing),
+    "a judgment without spend is free": lambda: patch.object(validation, "UNKNOWN_CALL", NO_SPEND),
     "the failure of a timeout is not redacted": lambda: patch.object(Redactor, "failure", _redact_all_but_timeouts),
     "a lease is not checked before sending": lambda: patch.object(store.FileLeases, "are_held", _agree),
     "judgments are not validated": lambda: patch.object(scheduler, "validate", _accept),
@@ -156,6 +166,8 @@ SEEDS_THAT_FIND: dict[str, int] = {
     "failed calls are not counted": 19,
     "a cancelled call is not counted": 93,
     "the reservation of a lost call is not kept": 57,
+    "a judgment without a cost is free": 50,
+    "a judgment without spend is free": 50,
     "the failure of a timeout is not redacted": 60,
     "a lease is not checked before sending": 194,
     "judgments are not validated": 17,

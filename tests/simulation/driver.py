@@ -24,7 +24,7 @@ from tests.simulation import invariants
 from tests.simulation.invariants import RunRecord
 from tests.simulation.network import TIMEOUT, Cell, Network, ScriptedJudge, TruthfulJudge
 from tests.simulation.operating_system import OperatingSystem
-from tests.simulation.scenario import Action, Life, Scenario, draw_scenario
+from tests.simulation.scenario import PRICE, TOKENS, Action, Life, Scenario, draw_scenario
 from tests.simulation.virtual_loop import Process, StuckError, VirtualLoop
 
 # How often a process is started at most, until it has all reports.
@@ -179,6 +179,7 @@ class _World:
                     ordered=scenario.ordered,
                     max_calls=run.life.max_calls,
                     max_cost=run.life.max_cost,
+                    prices=None if scenario.reports == "cost" else {"ScriptedJudge": (0.0, 1e6 * PRICE / TOKENS)},
                 )
                 async with aclosing(aiter(run.run)) as results:
                     async for graded in results:
@@ -207,7 +208,7 @@ class _World:
         with closing(sqlite3.connect(self._path)) as db:
             texts = [text for (text,) in db.execute("SELECT judgment FROM judgments WHERE status = 'stored'")]
         faults = invariants.check_request(
-            process, cells, texts, self._network, self._limits[process], price, self._scenario.max_concurrency,
+            process, cells, texts, self._network, self._limits[process], price, self._scenario,
             self._loop.time(),
         )  # fmt: skip
         self._result.faults += [f"{fault}, at {self._loop.time():.2f} s" for fault in faults]

@@ -13,7 +13,7 @@ import pytest
 from rubric_integrations.runs import Graded, Run
 from rubric_integrations.scoring import CriterionReport, EvaluationReport, Judgment
 from tests.simulation.network import API_KEY, Cell, Network, Traffic, describe, reason_of, true_judgment
-from tests.simulation.scenario import Life, Scenario
+from tests.simulation.scenario import FEWEST_RESERVED, PRICE, TOKENS, Life, Scenario
 from tests.simulation.virtual_loop import Process
 
 _ROUNDING = 1e-9
@@ -57,7 +57,7 @@ def check_request(
     network: Network,
     life: Life,
     price: float,
-    max_concurrency: int,
+    scenario: Scenario,
     now: float,
 ) -> list[str]:
     """Check one request before it is sent.
@@ -69,7 +69,7 @@ def check_request(
         network: What was sent until now.
         life: The limits of the run.
         price: What the provider charges for it, in US dollars.
-        max_concurrency: The most requests of one process at the same time.
+        scenario: The settings of all runs.
         now: The time in seconds.
     """
     faults: list[str] = []
@@ -84,11 +84,17 @@ def check_request(
             # Whoever was stopped, while it waited for a reply, for longer than its lease lasts has lost the lease.
             and network.traffic[other].under_way_cells.get(cell) == other.long_pauses
         ]
-    if traffic.under_way >= max_concurrency:
-        faults.append(f"{process} has more than {max_concurrency} requests under way")
+    if traffic.under_way >= scenario.max_concurrency:
+        faults.append(f"{process} has more than {scenario.max_concurrency} requests under way")
     if life.max_calls is not None and traffic.requests >= life.max_calls:
         faults.append(f"{process} sends {describe(cells)} beyond its limit of {life.max_calls} calls")
-    if life.max_cost is not None and traffic.cost + price > life.max_cost + _ROUNDING:
+    # The price of a reply is known beforehand only if the judge says the most that it can be. Otherwise, the limit may
+    # be exceeded by the requests under way, and each request has reserved a part of the limit.
+    cost = traffic.cost + price
+    if scenario.reports != "cost":
+        reservations = traffic.requests - traffic.reported + 1
+        cost = traffic.reported_cost + reservations * PRICE * FEWEST_RESERVED / TOKENS
+    if life.max_cost is not None and cost > life.max_cost + _ROUNDING:
         faults.append(f"{process} sends {describe(cells)} beyond its limit of ${life.max_cost:.2f}")
     if now < traffic.not_before - _ROUNDING:
         faults.append(f"{process} sends {describe(cells)} although the provider wants no request")

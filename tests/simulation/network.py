@@ -9,9 +9,9 @@ from random import Random
 from typing import NamedTuple
 
 from rubric_integrations.judges import BatchResult, Question
-from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend, TokenUsage
 from rubric_integrations.scoring.judgment import UNKNOWN_CALL
-from tests.simulation.scenario import CALM_AFTER, PRICE, Scenario
+from tests.simulation.scenario import CALM_AFTER, PRICE, TOKENS, Scenario
 from tests.simulation.virtual_loop import Process, VirtualLoop
 
 # Seconds after which a request without a reply has failed. Some late replies come shortly before.
@@ -38,6 +38,8 @@ class Traffic:
     Attributes:
         requests: The requests sent.
         cost: What the provider charges for them, in US dollars.
+        reported_cost: The cost of those whose cost or tokens the judge has reported.
+        reported: Their number.
         under_way: The number of requests without an outcome so far.
         under_way_cells: Their judgments, with how often the process had been paused for long when it requested them.
         failures: The requests that failed.
@@ -48,10 +50,18 @@ class Traffic:
 
     def __init__(self) -> None:
         self.requests = self.under_way = self.failures = 0
-        self.cost = self.not_before = 0.0
+        self.cost = self.reported_cost = self.not_before = 0.0
+        self.reported = 0
         self.is_cost_known = True
         self.under_way_cells: dict[Cell, int] = {}
         self.answered: set[Cell] = set()
+
+    def count(self, spend: Spend, price: float) -> None:
+        """Count the outcome of a request, by what the judge reports about it."""
+        is_known = spend.cost is not None or spend.usage is not None
+        self.is_cost_known &= is_known
+        self.reported += is_known
+        self.reported_cost += price * is_known
 
 
 _WITH_A_REPLY = ("on time", "late", "doubled", "cut", "unreadable")
@@ -109,12 +119,13 @@ class Network:
         self._record(process, f"requests {describe(cells)}, attempt {number}: {fate}")
         try:
             judgments, spend = await self._reply(process, cells, fate, price, chance)
+            traffic.count(spend, price)
             if fate != "unreadable":
                 traffic.answered.update(judgments)
             return judgments, spend
         except JudgeFailure as failure:
             traffic.failures += 1
-            traffic.is_cost_known &= failure.spend.cost is not None
+            traffic.count(failure.spend, price)
             if failure.rate_limited and failure.retry_after:
                 traffic.not_before = max(traffic.not_before, self._loop.time() + failure.retry_after)
             raise
@@ -145,6 +156,12 @@ class Network:
         tenths = {"equal": 10, "growing": 1 + traffic.requests, "shrinking": 10 - traffic.requests}
         return PRICE * min(10, max(1, tenths[self._scenario.prices])) / 10
 
+    def _spend(self, price: float) -> Spend:
+        """What the judge reports about a request."""
+        usage = TokenUsage(completion_tokens=round(TOKENS * price / PRICE))
+        reports = {"cost": Spend(calls=1, cost=price), "tokens": Spend(calls=1, usage=usage, cost=None)}
+        return reports.get(self._scenario.reports, UNKNOWN_CALL)
+
     async def _reply(
         self, process: Process, cells: Sequence[Cell], fate: str, price: float, chance: Random
     ) -> tuple[dict[Cell, Judgment], Spend]:
@@ -154,7 +171,7 @@ class Network:
         if not process.is_alive:
             raise asyncio.CancelledError
         judgments = {cell: true_judgment(self._scenario.seed, cell, API_KEY) for cell in cells}
-        spend = Spend(calls=1, cost=price)
+        spend = self._spend(price)
         match fate:
             case "lost":
                 # The timeout of a judge's own client; not every judge turns it into a failure.
@@ -207,7 +224,8 @@ class ScriptedJudge:
     async def judge(self, question: Question) -> Judgment:
         cell = Cell(question.submission.response, question.criterion.requirement)
         judgments, spend = await self._network.request(self._process, [cell])
-        return judgments[cell].model_copy(update={"spend": spend})
+        # A judge that reports nothing leaves `spend` out.
+        return judgments[cell] if spend is UNKNOWN_CALL else judgments[cell].model_copy(update={"spend": spend})
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         cells = {number: Cell(q.submission.response, q.criterion.requirement) for number, q in questions.items()}

@@ -13,6 +13,9 @@ CALM_AFTER = 90.0
 # US dollars for one request at most.
 PRICE = 0.01
 
+# The tokens of the most expensive reply, and the least that the library reserves for any reply.
+TOKENS, FEWEST_RESERVED = 10_000, 2_000
+
 # The largest share of the requests that each fault takes.
 FAULT_RATES = {
     "late": 0.3,
@@ -90,6 +93,8 @@ class Scenario(NamedTuple):
         on_failure: `raise` or `abstain`.
         one_request: Whether all criteria are asked about in one request.
         prices: Whether requests have `equal` prices, or each costs more than the one before it, or less.
+        reports: What the judge says about the price of a request: the `cost`, and the most that one can cost; the
+            `tokens`; or `nothing`. Of the last two, the price of a token is a setting of the run.
     """
 
     seed: int
@@ -108,6 +113,7 @@ class Scenario(NamedTuple):
     on_failure: str
     one_request: bool
     prices: Literal["equal", "growing", "shrinking"]
+    reports: Literal["cost", "tokens", "nothing"]
 
     def describe(self) -> str:
         """Describe the scenario in a few lines, for a person who replays it."""
@@ -125,6 +131,15 @@ def draw_scenario(seed: int) -> Scenario:
     texts = [f"text {number}" for number in range(chance.randint(1, 7))]
     if chance.random() < 0.2:
         texts.append(chance.choice(texts))
+    # With numbers of its own, so that the rest of each scenario does not depend on it.
+    reports = Random(f"reports {seed}").choice(("cost", "cost", "tokens", "nothing"))
+    if reports == "nothing":
+        # As many requests as with reported costs, each of which counts with what is reserved for it.
+        share = FEWEST_RESERVED / TOKENS
+        lives = tuple(
+            tuple(life._replace(max_cost=life.max_cost and life.max_cost * share) for life in process)
+            for process in lives
+        )
     # Who sends a request twice without a word about it exceeds any limit.
     is_limited = any(life.max_calls or life.max_cost for process in lives for life in process)
     faults = [name for name in FAULT_RATES if chance.random() < 0.5 and not (is_limited and name == "doubled")]
@@ -147,6 +162,7 @@ def draw_scenario(seed: int) -> Scenario:
         on_failure=chance.choice(("raise", "raise", "raise", "abstain")),
         one_request=chance.random() < 0.25,
         prices=chance.choice(("equal", "growing", "shrinking")),
+        reports=reports,
     )
 
 

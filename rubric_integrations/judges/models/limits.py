@@ -46,7 +46,7 @@ async def load_prices(lm: dspy.BaseLM) -> None:
         await model_metadata.apreload()
 
 
-def highest_cost(lm: dspy.BaseLM, prompt_bytes: int) -> float | None:
+def highest_cost(lm: dspy.BaseLM, prompt_bytes: int, reply_tokens: int | None = None) -> float | None:
     """Return the most that one call can cost, in US dollars; None if the price or the longest reply is not known.
 
     Every token of a prompt is at least one byte. The longest reply has the `max_tokens` of the model's settings, or as
@@ -55,12 +55,15 @@ def highest_cost(lm: dspy.BaseLM, prompt_bytes: int) -> float | None:
     Args:
         lm: The model.
         prompt_bytes: The most bytes of the prompt, in UTF-8.
+        reply_tokens: The tokens of the reply if it is expected to be shorter than the longest one.
     """
     if not is_priced(lm):
         return None
     settings: Any = lm.kwargs
     limits = (settings.get("max_completion_tokens"), settings.get("max_tokens"))
     limit = next((limit for limit in limits if isinstance(limit, int)), None)
+    if reply_tokens is not None:
+        limit = reply_tokens if limit is None else min(limit, reply_tokens)
     # Prices change at multiples of 1,000 tokens, so that those of a few sizes are enough for all questions of a run.
     thousands = max(1, -(-prompt_bytes // 1000))
     prices = _prices(*provider_and_model(lm.model), limit, settings.get("service_tier"), thousands)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import dspy
 from dspy import lm15
@@ -36,6 +37,7 @@ from rubric_integrations.judges.models.langchain import (
     without_langchain_cache,
 )
 from rubric_integrations.judges.prompts.render import ShownFile
+from rubric_integrations.scoring.judgment import JudgeFailure
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -85,6 +87,37 @@ def is_function_model(lm: dspy.BaseLM) -> bool:
     return isinstance(getattr(lm, "engine", None), _FunctionEngine)
 
 
+_NO_MODEL = (
+    "the judge calls DSPy without a model of its own, and would run on the model of the program that it grades: pass "
+    "`judge_lm=dspy.LM(...)` to `RubricMetric`, or give its predictors a model with `set_lm(dspy.LM(...))`"
+)
+
+
+class _NoModel(dspy.BaseLM):
+    """Stands in `dspy.settings` for the model that a judge does not have: each call is an error with the remedy."""
+
+    def __init__(self) -> None:
+        super().__init__("none", cache=False)
+
+    def __call__(self, prompt: object = None, *, messages: object = None, **settings: object) -> NoReturn:
+        raise JudgeFailure("config", _NO_MODEL, unreachable=True)
+
+    async def acall(self, prompt: object = None, *, messages: object = None, **settings: object) -> None:
+        self(prompt, messages=messages, **settings)
+
+
+NO_MODEL = _NoModel()
+
+
+def judge_context(lm: dspy.BaseLM) -> AbstractContextManager[None]:
+    """Make a DSPy context for a judge: it leaves nothing in the trace, history and usage of the program that it grades.
+
+    Args:
+        lm: The model of predictors that have none of their own; `NO_MODEL` if the judge has no model for them.
+    """
+    return dspy.context(lm=lm, trace=None, usage_tracker=None, caller_modules=None, send_stream=None)
+
+
 class _AsyncFunctionEngine:
     def __init__(self, generate_fn: GenerateFn, fingerprint: str | None):
         self._generate_fn = generate_fn
@@ -100,10 +133,12 @@ class _AsyncFunctionEngine:
         # Few-shot examples arrive as earlier turns; a function of two strings has space for one user turn.
         user = turns[0][1] if len(turns) == 1 else "\n\n".join(f"[{role}]\n{text}" for role, text in turns)
         try:
-            reply: object = self._generate_fn(system, user)
-            if not inspect.isawaitable(reply):
-                raise TypeError(f"`generate_fn` must be async, but it returned {type(reply).__name__}")
-            text = cast("object", await reply)
+            # Without the adapter of our request, which is not one for the function's own requests.
+            with dspy.context(adapter=None, caller_modules=None):
+                reply: object = self._generate_fn(system, user)
+                if not inspect.isawaitable(reply):
+                    raise TypeError(f"`generate_fn` must be async, but it returned {type(reply).__name__}")
+                text = cast("object", await reply)
             if not isinstance(text, str):
                 raise TypeError(f"`generate_fn` must return the reply's text, but it returned {type(text).__name__}")
         except Exception as error:
@@ -119,17 +154,17 @@ class _AsyncFunctionEngine:
 
 class _FunctionEngine:
     def __init__(self, engine: _AsyncFunctionEngine):
-        self._engine = engine
+        self.async_engine = engine
 
     def __deepcopy__(self, memo: object) -> _FunctionEngine:
         return self
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        return run_sync(self._engine.complete(request))
+        return run_sync(self.async_engine.complete(request))
 
     def fingerprint(self) -> str | None:
         """Return what identifies the function; None where nothing does."""
-        return self._engine.fingerprint
+        return self.async_engine.fingerprint
 
 
 def _text(parts: Any) -> str:

@@ -18,6 +18,7 @@ from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import LMJudge, ModelSettings
 from rubric_integrations.judges.models import limits
 from rubric_integrations.judges.models.limits import highest_cost, own_bytes, prompt_bytes
+from rubric_integrations.judges.spend import TokenPrice
 from rubric_integrations.scoring import LabelledJudgment
 from tests.graders.rubrics import rubric_of
 from tests.openai_server import OpenAIServer
@@ -58,7 +59,9 @@ def test_bytes_of_a_prompt_are_never_underestimated(server: OpenAIServer, text: 
     sizes: list[int] = []
 
     class WatchedJudge(LMJudge):
-        def highest_cost(self, text_bytes: int) -> float | None:
+        def highest_cost(
+            self, text_bytes: int, reply_tokens: int | None = None, price: TokenPrice | None = None
+        ) -> float | None:
             sizes.append(prompt_bytes(text_bytes, own_bytes(self.dump_state(), self.examples)))
             return 0.0
 

@@ -204,7 +204,7 @@ def test_limit_of_calls_ends_the_alignment_within_an_optimizer(optimizer: str, m
 
 
 def test_cost_that_is_unknown_cannot_be_limited() -> None:
-    with pytest.raises(AlignmentError, match="the price of a call is not known"):
+    with pytest.raises(AlignmentError, match="the price of a call of 'generate_fn/judge' is not known"):
         run(ScriptedModel(), max_cost=1.0)
 
 
