@@ -54,7 +54,7 @@ def patched(guide: str, tmp_path: Path) -> Path:
 
 
 def test_page_has_a_guide_for_each_kind_of_addition() -> None:
-    assert list(GUIDES) == ["Add a check", "Add a file format", "Add a judge", "Add an adapter"]
+    assert list(GUIDES) == ["Add a check", "Add a file format", "Add a judge", "Add a host"]
 
 
 def test_diff_of_a_guide_adds_one_file_and_few_lines(guide: str) -> None:
@@ -63,7 +63,7 @@ def test_diff_of_a_guide_adds_one_file_and_few_lines(guide: str) -> None:
     changed = [file for file in files if file not in new]
     added = sum(len(re.findall(r"^\+(?!\+\+ )", file, re.MULTILINE)) for file in changed)
     # An import and an entry; a check has its field and the line that documents it, and the import of its module.
-    assert (len(new), added) <= (1, {"Add a check": 3, "Add an adapter": 0}.get(guide, 2))
+    assert (len(new), added) <= (1, {"Add a check": 3, "Add a host": 0}.get(guide, 2))
 
 
 @pytest.mark.guides

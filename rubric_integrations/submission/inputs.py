@@ -48,8 +48,8 @@ MAX_DEPTH = 100
 class NestingError(ValueError):
     """A value is nested too deeply."""
 
-    def __init__(self) -> None:
-        super().__init__(f"is nested more than {MAX_DEPTH} levels deep: write it flatter, or as text")
+    def __init__(self, message: str = f"is nested more than {MAX_DEPTH} levels deep: write it flatter, or as text"):
+        super().__init__(message)
 
 
 def without_arrays(value: Any, depth: int = 0) -> Any:

@@ -26,6 +26,8 @@ INEXPRESSIBLE = {
     "agentv-2.6.1/score_ranges_required/001": "`required` fails on the worst outcome, not on less than 10 of 10",
     "agentv-2.6.1/score_ranges_mixed/001": "a criterion without ranges stays MET or UNMET beside one that has them",
     "agentv-HEAD-58f316c/score_ranges_mixed/001": "a criterion without ranges stays MET or UNMET beside one that has",
+    "agentv-2.6.1/reply_shapes/003": "an entry that was not requested makes the whole reply unreadable, not one entry",
+    "agentv-HEAD-58f316c/reply_shapes/003": "an entry that was not requested makes the whole reply unreadable",
     "agentv-HEAD-58f316c/clampScore/001": "an answer that is no number is a failure, never clamped",
     "agentv-HEAD-58f316c/clampScore/003": "an answer that is no number is a failure, never clamped",
     "agentv-HEAD-58f316c/clampScore/005": "a number outside its range is a failure, never clamped",
@@ -100,8 +102,12 @@ def assert_documented_result(case: dict[str, Any]) -> None:
             assert [(row.required, row.value) for row in report.criteria] == [(True, 0.9), (False, 1.0)]
             assert is_close(report.score, case["expected"]["score"])
             assert report.passed
+        case _, "reply_shapes":
+            with pytest.raises(JudgeError, match="an entry has the number 99, which was not requested"):
+                replay(case)
         case _, "score_ranges_mixed":
-            with pytest.raises(JudgeError, match="`b` was not judged: parse: '10' is no verdict") as error:
+            # The second reply is about `a`, too, which the second request does not contain.
+            with pytest.raises(JudgeError, match="`b` was not judged: parse: an entry has the number 1") as error:
                 replay(case)
             assert [(row.verdict, row.value) for row in error.value.report.criteria] == [("10", 1.0), (None, None)]
             assert (error.value.report.score, error.value.report.passed) == (None, False)
