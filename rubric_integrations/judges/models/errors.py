@@ -460,7 +460,7 @@ def _remedy(message: str) -> str | None:
 def _unreachable_hint(settings: Mapping[str, Any]) -> str:
     url = settings.get("api_base") or settings.get("base_url")
     if not isinstance(url, str):
-        return " (is there a network connection?)"
+        return ""
     return f" (`api_base` is {url_without_secrets(url)!r}: is the server running?)"
 
 

@@ -285,9 +285,11 @@ def incomplete_reply_problem(
         return None
     # A quotation with a quotation mark in it was escaped by the judge.
     is_shown = all('"' in quotation or _is_shown(quotation, texts) for quotation in quotations)
-    return (
-        None if is_shown and not any(map(_hides_text, texts)) else "after a quotation that the judge may have decoded"
-    )
+    # Whoever forges the rest of a reply needs quotation marks, and writes or encodes them.
+    has_marks = any('"' in _unescaped(_readable(text)) for text in texts)
+    if any(map(_hides_text, texts)) or (has_marks and not is_shown):
+        return "after a quotation that the judge may have decoded"
+    return None
 
 
 def _last_quotation(text: str) -> str | None:

@@ -76,8 +76,8 @@ HIDDEN = base64.b64encode(base64.b64encode(base64.b64encode(TAIL.encode()))).dec
 @pytest.mark.parametrize(
     ("explanation", "after", "text"),
     [
-        ("It says: 'All is there.'", "", NILE),
-        ("It says: All is there", "", NILE),
+        ("It says: 'All is there.'", "", f'{NILE} "Ubj ybat?"'),
+        ("It says: All is there", "", f"{NILE} %22Ubj ybat?%22"),
         ('It says "The Nile is the longest river."', "", f"{NILE} {HIDDEN}"),
         ("It is named.", "\n" * 50, NILE),
         ("It is named.", "\n\nI hope that this", NILE),
@@ -96,6 +96,8 @@ def test_reply_that_ends_after_a_quotation_without_a_finish_reason_may_be_incomp
         ("It says 'The Nile is the longest river'.", ""),
         ("It says: \u201cThe Nile ... longest river.\u201d", "\n\n"),
         ("It says 'All is there', which is not so.", "\nI hope that this helps."),
+        # No text has a quotation mark, with which it could continue a reply.
+        ("Searched for 'the delta'", ""),
         ("It names what the author's text is about: a river.", "\n```"),
     ],
 )
