@@ -369,10 +369,10 @@ class Endpoint:
     def _end_run_if_hopeless(self) -> None:
         if self._streak is None:
             return
-        self._streak.check()
-        message = self._last_failure.message
-        if len(self._refused) >= MAX_FIRST_REFUSALS:
-            raise JudgeUnusable(f"the judge cannot be used: {message}")
+        if self._streak.count:
+            self._streak.check()
+        if self._refused and len(self._refused) >= MAX_FIRST_REFUSALS:
+            raise JudgeUnusable(f"the judge cannot be used: {self._last_failure.message}")
         if self.down_since is not None and self._clock() - self.down_since >= self._patience:
             raise JudgeUnusable(self._outage_text(self.down_since))
 

@@ -10,6 +10,7 @@ import copy
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
@@ -23,8 +24,9 @@ from rubric_integrations.graders.endpoint import (
 from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.judges.cascade import Cascade, is_lm_judge
 from rubric_integrations.judges.credentials import is_credential, redactor
+from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models.limits import prompt_bytes
-from rubric_integrations.judges.models.names import NO_MODEL, judge_context, settings_of
+from rubric_integrations.judges.models.names import NO_MODEL, is_plain_lm, judge_context, settings_of
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
@@ -76,6 +78,7 @@ class CallLimiter:
 
     def __init__(self, limits: CallLimits, *, in_run: bool = False, spend_limit: SpendLimit | None = None):
         self.limits, self.spend_limit = limits, spend_limit
+        self._max_concurrency = limits.concurrency
         self.retries = Retries(limits.max_retries, limits.outage_seconds if limits.max_retries else 0.0)
         self.streak = FailureStreak() if in_run else None
         self.endpoints: list[Endpoint] = []
@@ -155,7 +158,7 @@ class CallLimiter:
     @property
     def concurrency(self) -> AdaptiveConcurrency:
         """The concurrency limit of the running event loop."""
-        loop, limit = asyncio.get_running_loop(), self.limits.concurrency
+        loop, limit = asyncio.get_running_loop(), self._max_concurrency
         if (recent := self._recent) is not None and recent[0]() is loop:
             return recent[1]
         by_limit = self._concurrency.get(loop)
@@ -296,6 +299,16 @@ _FLEX_TIMEOUT = 900
 _COUNTED_APART: Any = {"trajectory": True, "attachments": {"__all__": {"data"}}}
 
 
+_NO_CONTEXT = nullcontext()
+
+
+def _runs_user_code(judge: object) -> bool:
+    """Whether a judge may call a model of `dspy.settings`; one that sends its own requests to a server does not."""
+    if type(judge) is not LMJudge or not is_plain_lm(judge.lm):
+        return True
+    return not isinstance(getattr(judge.lm, "engine", None) or "", str)
+
+
 class LimitedJudge(RequestWrapper):
     """A judge whose calls are limited, validated and redacted. It is inside of every store: a stored answer is no call.
 
@@ -312,6 +325,7 @@ class LimitedJudge(RequestWrapper):
         self._limiter, self._endpoint = limiter, limiter.new_endpoint(earlier._endpoint if earlier else None)
         # Made before the first call, so that it has the secrets that are set then.
         self._redactor: Redactor | None = None
+        self._runs_user_code = True
 
     async def answer(self, request: Request) -> Any:
         """Make a call as soon as the limits allow it; validate and redact its outcome, whatever it is.
@@ -336,14 +350,18 @@ class LimitedJudge(RequestWrapper):
                     await concurrency.wait_for_server()
                 outcome: Any = None
                 is_sent, sent_at = False, 0.0
-                reserved = 0.0 if limit is None else await self._reserve(request, limit)
+                reserved = (
+                    0.0
+                    if limit is None
+                    else await (limit.start(None) if limit.max_cost is None else self._reserve(request, limit))
+                )
                 try:
                     # Both at the last moment: the call may have waited for its share of `max_cost` meanwhile.
                     if concurrency.must_wait:
                         await concurrency.wait_for_server()
                     check_lease()
                     is_sent, sent_at = True, time.monotonic()
-                    with judge_context(NO_MODEL):
+                    with judge_context(NO_MODEL) if self._runs_user_code else _NO_CONTEXT:
                         async with asyncio.timeout(timeout):
                             result = await answer(self.inner, request)
                     outcome = redactor.result(validate(request, result))
@@ -355,7 +373,7 @@ class LimitedJudge(RequestWrapper):
                     if limit is not None and not is_sent:
                         limit.give_back(reserved)
                     elif limit is not None:
-                        outcome = self._with_price(outcome, limit)
+                        outcome = self._with_price(outcome, limit) if limit.prices else outcome
                         # Also if the call is cancelled: it was sent.
                         spend = UNKNOWN_CALL if outcome is None else outcome.spend
                         limit.end(spend, reserved, not (outcome is None or isinstance(outcome, JudgeFailure)))
@@ -377,7 +395,7 @@ class LimitedJudge(RequestWrapper):
             WrongSetting: There is a `max_cost`, and the price of the call is not known.
         """
         try:
-            return await limit.start(None if limit.max_cost is None else self._highest_cost(request, limit))
+            return await limit.start(self._highest_cost(request, limit))
         except PriceUnknown:
             raise WrongSetting(price_remedy(price_name(innermost(self)))) from None
 
@@ -410,7 +428,7 @@ class LimitedJudge(RequestWrapper):
 
     def _with_price(self, outcome: Any, limit: SpendLimit) -> Any:
         """Return an outcome with its cost by the price of the judge's tokens, if both are known."""
-        if outcome is None or not limit.prices:
+        if outcome is None:
             return outcome
         price, spend = limit.prices.get(price_name(innermost(self))), cast("Spend", outcome.spend)
         if price is None or (usage := spend.usage) is None or not usage.total_tokens:
@@ -428,7 +446,7 @@ class LimitedJudge(RequestWrapper):
         prepare: Any = getattr(innermost(self), "prepare", None)
         if callable(prepare):
             await cast("Awaitable[None]", prepare())
-        self._redactor = Redactor(self.inner)
+        self._redactor, self._runs_user_code = Redactor(self.inner), _runs_user_code(innermost(self))
         return self._redactor
 
     def _failure_of(self, error: Exception) -> JudgeFailure:

@@ -28,7 +28,7 @@ def validate(request: Request, result: object) -> Result:
     """
     question = request.question
     if question is not None:
-        if isinstance(result, Judgment) and "spend" not in result.model_fields_set:
+        if isinstance(result, Judgment) and not result.spend.calls and "spend" not in result.model_fields_set:
             # If it counted as free, `max_cost` would have no effect.
             result = result.model_copy(update={"spend": UNKNOWN_CALL})
         return validate_judgment(question.criterion, result, question.may_abstain, question.submission)

@@ -152,8 +152,9 @@ def token_usage(sent: Any, received: Any, cached: Any = None, reasoning: Any = N
         counts could be zero or negative, and `max_cost` would never be reached.
     """
     counts = [0 if count is None else count for count in (sent, received, cached, reasoning)]
-    if any(type(count) is not int or not 0 <= count <= _MAX_TOKENS for count in counts):
-        return None
+    for count in counts:
+        if type(count) is not int or not 0 <= count <= _MAX_TOKENS:
+            return None
     if counts[2] > counts[0] or not (counts[0] or counts[1]):
         return None
     return TokenUsage(prompt_tokens=counts[0], completion_tokens=counts[1], cached_tokens=counts[2])

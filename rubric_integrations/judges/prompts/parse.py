@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
@@ -467,28 +467,36 @@ def _other_answer(fields: Mapping[str, Any], own: str, names: Sequence[str]) -> 
         own: The name of the field with the answer.
         names: How the folded names of fields with the same meaning end.
     """
+    answer = fields[own]
     for name, value in _further_fields(fields):
-        if name == own:
+        if name == own or value == answer:
             continue
         folded = _fold_name(name)
         is_variant = folded.endswith(tuple(names)) and not folded.startswith(_LIMIT_NAMES)
         if is_variant and (folded in names or name not in _ANSWER_NAMES):
-            differs = _canonical(value) != _canonical(fields[own])
+            differs = _canonical(value) != _canonical(answer)
+        elif type(value) is str and not _NAMES_VERDICT.search(value):
+            differs = False
         else:
             other = _verdict_of(folded, value)
-            differs = other is not None and parse_verdict(fields[own]) not in (None, other)
+            differs = other is not None and parse_verdict(answer) not in (None, other)
         if differs:
             return f"the reply gives both `{own}` and `{name}`"
     return None
 
 
-def _further_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of an object, and those of the objects in it under a path."""
+def _further_fields(fields: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Return the fields of an object, and those of the objects in it under a path."""
+    # Of most replies, no field is an object.
+    if dict not in map(type, fields.values()):
+        return fields.items()
+    further: list[tuple[str, Any]] = []
     for name, value in fields.items():
-        yield name, value
-        if isinstance(value, Mapping):
-            inner = _further_fields(cast("Mapping[str, Any]", value))
-            yield from ((f"{name}.{other}", content) for other, content in inner)
+        further.append((name, value))
+        if type(value) is dict:
+            inner = _further_fields(cast("dict[str, Any]", value))
+            further += ((f"{name}.{other}", content) for other, content in inner)
+    return further
 
 
 def _canonical(value: object) -> object:
@@ -503,10 +511,10 @@ def _canonical(value: object) -> object:
 
 def _verdict_of(folded_name: str, value: object) -> str | None:
     """Return the verdict that the value of any field is, such as `"not met"`, or false under `is_met`; else None."""
-    if isinstance(value, bool):
+    if type(value) is bool:
         is_negated = folded_name.endswith(("unmet", "notmet"))
         return _IS_MET_VERDICTS[value != is_negated] if folded_name.endswith("met") else None
-    if not isinstance(value, str) or len(value) > _LONGEST_VERDICT or not _NAMES_VERDICT.search(value):
+    if type(value) is not str or len(value) > _LONGEST_VERDICT:
         return None
     match = _NEGATED.fullmatch(strip_decoration(value))
     return _IS_MET_VERDICTS[bool(match[1])] if match else parse_verdict(value)
