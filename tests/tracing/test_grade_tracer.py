@@ -344,7 +344,10 @@ async def test_failed_grade_has_an_error_type_and_raises_the_same_error(recorder
     [span] = recorder.spans
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, str(error))
     attributes = attributes_of(span)
-    assert attributes.items() >= {"error.type": "JudgeError", "rubric.calls": 3, "rubric.failed_count": 3}.items()
+    assert attributes.items() >= {"error.type": "JudgeError", "rubric.failed_count": 3}.items()
+    # The first failure may cancel the other calls before they are sent.
+    assert attributes["rubric.calls"] == error.report.spend.calls
+    assert 1 <= error.report.spend.calls <= 3
     assert not {"rubric.score", "rubric.passed"} & set(attributes)
     assert span.events == ()
 
