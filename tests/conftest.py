@@ -116,7 +116,7 @@ def _chromium() -> Iterator[tuple[Any, asyncio.AbstractEventLoop]]:  # pyright: 
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if binary is None:
-        pytest.skip("Chromium is not installed")
+        pytest.skip("Chromium is not installed: apt-get install chromium, as .ci/run does")
     with playwright.sync_playwright() as running:
         started = running.chromium.launch(executable_path=binary, args=["--no-sandbox"])
         yield started, asyncio.get_running_loop()

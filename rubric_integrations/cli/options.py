@@ -581,7 +581,7 @@ def ledger_address(text: str) -> LedgerAddress:
 
 
 def ledger_exists(address: LedgerAddress | None) -> bool:
-    """Whether there is a ledger: a file that exists, or a database, whose tables are made on first use."""
+    """Whether the ledger exists; a database always does, because its tables are made when they are first used."""
     return address.exists() if isinstance(address, Path) else address is not None
 
 

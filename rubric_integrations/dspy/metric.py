@@ -80,7 +80,7 @@ class OutageGuard:
             raise JudgeOutage(self._message)
 
     def warn_once(self, error: JudgeError) -> None:
-        """Log at the first grade that failed how DSPy counts such rows."""
+        """Log once how DSPy counts rows whose grade failed."""
         with self._lock:
             is_first, self._has_warned = not self._has_warned, True
         if is_first:

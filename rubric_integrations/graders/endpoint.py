@@ -398,7 +398,7 @@ class Endpoint:
 
     def _record_result(self, result: object, submission: Submission) -> None:
         if isinstance(result, BatchResult) and not result.answers:
-            self._has_unreadable_reply = True
+            self._record_failure(JudgeFailure("parse", next(iter(result.faults.values()), "no answer")), submission)
             return
         with self._lock:
             self._end_outage(submission)

@@ -389,7 +389,7 @@ class Grader(ABC):
             grader = grader._for_later_round(answers, report)
             answers = await grader.judge(rubric, submission)
             report = _best_of(report, await grader._report(rubric, submission, answers), bool(grader._continued))
-        failures = judge_failures(answers)
+        failures = [] if report.complete else judge_failures(answers)
         self.call_limiter.record_submission(failures, is_graded=not failures and _asks_judges(answers))
         report = report_omissions(report, rubric, submission, self.text_limits)
         if report.failed_count and self.policies.on_failure == "raise":
@@ -470,7 +470,8 @@ class CriterionGrader(Grader):
         """Obtain each judge's answers to the criteria that are not computed, in the order of the panel."""
         all_questions = questions(rubric.criteria)
         indices = [index for index, question in enumerate(all_questions) if not is_computed(question, submission)]
-        if all(criterion.applies_when is None for criterion in rubric.criteria):
+        conditional = [criterion for criterion in rubric.criteria if criterion.applies_when is not None]
+        if not conditional:
             return await self.ask_panel(rubric, submission, indices)
         indices.sort(key=lambda index: index < len(rubric))  # conditions first
         computed = await self.run_checks(rubric, submission)
@@ -585,12 +586,14 @@ class CriterionGrader(Grader):
             member: The judge that is asked.
             batch: The indices of all criteria of the same request, if it contains several.
         """
-        all_questions = questions(rubric.criteria) if max(index, *batch, 0) >= len(rubric.criteria) else rubric.criteria
+        count = len(rubric.criteria)
+        has_condition = index >= count or (batch and max(batch) >= count)
+        all_questions = questions(rubric.criteria) if has_condition else rubric.criteria
         criterion = all_questions[index]
         options = criterion.options or ()
         if options and self.options.shuffle:
             options = shuffle_options(options, self.options.seed, submission.response, index, member.name)
-        is_part = len(batch or (index,)) < len(rubric.criteria)
+        is_part = (len(batch) if batch else 1) < count
         shown = shown_to_judges(submission, self.text_limits)
         return Question(
             shown,

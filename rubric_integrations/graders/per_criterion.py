@@ -312,9 +312,10 @@ class PerCriterionGrader(CriterionGrader):
 
     def _is_final_failure(self, task: asyncio.Task[AttemptResult[Judgment]]) -> bool:
         """Whether a call that has ended is a failure that no later round can help."""
-        if task.cancelled() or task.exception() is not None:
+        try:
+            outcome = task.result()[0]
+        except BaseException:  # noqa: BLE001 -- `ask` raises it
             return False
-        outcome = task.result()[0]
         return isinstance(outcome, JudgeFailure) and not self.may_repeat(outcome)
 
 

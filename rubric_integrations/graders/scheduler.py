@@ -10,7 +10,6 @@ import copy
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
 from typing import Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
@@ -25,7 +24,7 @@ from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.judges.cascade import Cascade, is_lm_judge
 from rubric_integrations.judges.credentials import is_credential, redactor
 from rubric_integrations.judges.lm_judge import LMJudge
-from rubric_integrations.judges.models.limits import prompt_bytes
+from rubric_integrations.judges.models.limits import is_priced, prompt_bytes
 from rubric_integrations.judges.models.names import NO_MODEL, is_plain_lm, judge_context, settings_of
 from rubric_integrations.judges.protocol import (
     BatchResult,
@@ -299,14 +298,17 @@ _FLEX_TIMEOUT = 900
 _COUNTED_APART: Any = {"trajectory": True, "attachments": {"__all__": {"data"}}}
 
 
-_NO_CONTEXT = nullcontext()
+class _WithoutModel(RequestWrapper):
+    """A judge with code of a user's, which must not call the model of the program that it grades."""
+
+    async def answer(self, request: Request) -> Any:
+        with judge_context(NO_MODEL):
+            return await answer(self.inner, request)
 
 
 def _runs_user_code(judge: object) -> bool:
     """Whether a judge may call a model of `dspy.settings`; one that sends its own requests to a server does not."""
-    if type(judge) is not LMJudge or not is_plain_lm(judge.lm):
-        return True
-    return not isinstance(getattr(judge.lm, "engine", None) or "", str)
+    return type(judge) is not LMJudge or not (is_plain_lm(judge.lm) and is_priced(judge.lm))
 
 
 class LimitedJudge(RequestWrapper):
@@ -325,7 +327,7 @@ class LimitedJudge(RequestWrapper):
         self._limiter, self._endpoint = limiter, limiter.new_endpoint(earlier._endpoint if earlier else None)
         # Made before the first call, so that it has the secrets that are set then.
         self._redactor: Redactor | None = None
-        self._runs_user_code = True
+        self._target = judge
 
     async def answer(self, request: Request) -> Any:
         """Make a call as soon as the limits allow it; validate and redact its outcome, whatever it is.
@@ -361,9 +363,8 @@ class LimitedJudge(RequestWrapper):
                         await concurrency.wait_for_server()
                     check_lease()
                     is_sent, sent_at = True, time.monotonic()
-                    with judge_context(NO_MODEL) if self._runs_user_code else _NO_CONTEXT:
-                        async with asyncio.timeout(timeout):
-                            result = await answer(self.inner, request)
+                    async with asyncio.timeout(timeout):
+                        result = await answer(self._target, request)
                     outcome = redactor.result(validate(request, result))
                 except (RunStopped, StoreError):
                     raise
@@ -446,7 +447,8 @@ class LimitedJudge(RequestWrapper):
         prepare: Any = getattr(innermost(self), "prepare", None)
         if callable(prepare):
             await cast("Awaitable[None]", prepare())
-        self._redactor, self._runs_user_code = Redactor(self.inner), _runs_user_code(innermost(self))
+        self._target = _WithoutModel(self.inner) if _runs_user_code(innermost(self)) else self.inner
+        self._redactor = Redactor(self.inner)
         return self._redactor
 
     def _failure_of(self, error: Exception) -> JudgeFailure:

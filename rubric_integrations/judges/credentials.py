@@ -43,7 +43,7 @@ _SHORTEST, _SHORTEST_UNNAMED, _AS_LONG_AS_A_KEY = 5, 8, 20
 # Kept, because the names of all variables of the environment are looked at for every message.
 @lru_cache(maxsize=1024)
 def is_credential(name: str) -> bool:
-    """Whether a setting, a header or a parameter of a URL is a credential by its name.
+    """Whether the name of a setting, a header or a URL parameter is that of a credential.
 
     Example:
         >>> is_credential("X-Api-Key"), is_credential("max_tokens"), is_credential("x-model")

@@ -483,8 +483,8 @@ class SpendLimit:
             # What is one call here may have been several requests of the judge.
             if spend.calls > 1:
                 self._started += spend.calls - 1
-            if spend.usage is not None and spend.usage.completion_tokens:
-                self._longest_reply = max(self._longest_reply or 0, spend.usage.completion_tokens)
+            if spend.usage is not None and spend.usage.completion_tokens > (self._longest_reply or 0):
+                self._longest_reply = spend.usage.completion_tokens
             if spend.cost is not None:
                 self._highest_cost = max(self._highest_cost or 0.0, spend.cost)
                 self._counted += spend.cost + self._lost_without_price * self._highest_cost

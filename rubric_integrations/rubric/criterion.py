@@ -352,7 +352,7 @@ def condition_indices(criteria: Sequence[Criterion]) -> list[int | None]:
 
 def has_checks(criteria: Sequence[Criterion]) -> bool:
     """Whether a criterion or a condition is decided by a check."""
-    return any(c.check is not None or isinstance(c.applies_when, Check) for c in criteria)
+    return bool([c for c in criteria if c.check is not None or isinstance(c.applies_when, Check)])
 
 
 def describe_condition(condition: str | Check) -> str:

@@ -23,7 +23,7 @@ from collections.abc import (
 from contextlib import ExitStack, aclosing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rubric_integrations._util.event_loop import close_stream, run_in_thread, run_sync
 from rubric_integrations._util.records import data_frame
@@ -38,8 +38,8 @@ from rubric_integrations.judges.spend import Prices, SpendLimit, price_name
 from rubric_integrations.judges.store import JudgmentStore, StoreError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
-from rubric_integrations.scoring.judgment import NO_SPEND, FailureKind, JudgeFailure, Spend
-from rubric_integrations.scoring.report import JudgeError, failure_kinds, tag_key
+from rubric_integrations.scoring.judgment import NO_SPEND, Spend
+from rubric_integrations.scoring.report import JudgeError, tag_key
 from rubric_integrations.submission.inputs import Row, as_row
 
 if TYPE_CHECKING:
@@ -259,9 +259,7 @@ class RunStore:
         if self._ledger is None:
             return
         if graded.judge_error is not None:
-            kinds = failure_kinds(graded.report) if graded.report else set[str]()
-            kind = cast("FailureKind", next(iter(sorted(kinds)), "parse"))
-            self._ledger.record_row(graded.row.id, JudgeFailure(kind, graded.judge_error))
+            self._ledger.record_row(graded.row.id, graded.judge_error)
         elif self.has_failed(graded.row):
             self._ledger.record_row(graded.row.id, None)
 
@@ -380,7 +378,7 @@ class RowWindow:
             yield self._queue.popleft()
 
     async def cancel(self) -> None:
-        """Cancel the rows that are under way, and wait for their end: one may still be writing to the ledger."""
+        """Cancel the rows in progress, and wait until they have ended, because one may be writing to the ledger."""
         await self._cancel({*self._under_way, *self._late})
         await asyncio.gather(*self._queue, return_exceptions=True)
 
@@ -558,7 +556,7 @@ class Run:
 
     def _has_room(self, window: RowWindow) -> bool:
         rows = window.under_way + 1
-        return rows == 1 or (window.has_room and self._spend_limit.has_room_for(rows, self._highest_row_spend))
+        return window.has_room and (rows == 1 or self._spend_limit.has_room_for(rows, self._highest_row_spend))
 
     def _finished(self, window: RowWindow) -> list[Graded]:
         """Take the results whose turn it is; a row that was left ungraded has none."""

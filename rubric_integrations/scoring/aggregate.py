@@ -365,7 +365,7 @@ def aggregate_answers(
     if report.failed_count and policies.on_failure == "raise":
         return report
     left_out = _left_out(criteria)
-    if not all(row.was_asked for row in criteria):
+    if open_criteria := [row for row in criteria if not row.was_asked]:
         values = {index: row.value for index, row in enumerate(criteria) if row.was_asked}
         applies = {
             index: not criteria[index].not_applicable
@@ -373,7 +373,7 @@ def aggregate_answers(
             if condition is not None and condition.was_asked
         }
         low, high = score_range(rubric, values, policies.cannot_assess, applies)
-        open_tags = dict.fromkeys(tag for row in criteria if not row.was_asked for tag in row.tags)
+        open_tags = dict.fromkeys(tag for row in open_criteria for tag in row.tags)
         tags = _tags(rubric, criteria, policies, left_out) | open_tags
         return _decide(rubric, report.model_copy(update={"score_range": (low, high), "tags": tags}), policies)
     score = _score(rubric, [row.value for row in criteria], policies, left_out)
@@ -480,7 +480,7 @@ def _decide(rubric: Rubric, report: EvaluationReport, policies: ScoringPolicies)
 
 def _asked_coverage(rubric: Rubric, report: EvaluationReport) -> float:
     """Return the coverage without the criteria that were left open: a decision that needs no answer lacks none."""
-    if not report.not_asked:
+    if report.score_range is None:
         return report.coverage
     left_out = [index for index, row in enumerate(report.criteria) if row.not_applicable or not row.was_asked]
     return coverage(rubric, [row.value is not None and not row.error for row in report.criteria], left_out)
@@ -526,16 +526,17 @@ def _without_score(
     conditions: Sequence[CriterionReport],
 ) -> EvaluationReport:
     failed = [row for row in criteria if row.error]
+    error = summarize_failures(criteria, conditions, [computed, *panel], condition_indices(rubric.criteria))
     agreements = [row.agreement for row in criteria if row.agreement is not None]
     return EvaluationReport(
         score=None,
         raw_score=None,
         passed=False,
-        complete=not failed and not any(row.lost_votes for row in (*criteria, *conditions)),
+        complete=not failed and error is None,
         coverage=coverage(rubric, [row.value is not None and not row.error for row in criteria], _left_out(criteria)),
         cannot_assess_count=sum([row.abstained for row in criteria]),
         failed_count=len(failed),
-        error=summarize_failures(criteria, conditions, [computed, *panel], condition_indices(rubric.criteria)),
+        error=error,
         spend=total_spend([part.spend for part in (*criteria, *conditions, *panel)]),
         mean_agreement=math.fsum(agreements) / len(agreements) if agreements else None,
         report=criteria,

@@ -123,6 +123,8 @@ def score_values(
     leaves = [
         WeightedValue(c.full_weight, value, c.worst_value) for c, value in zip(rubric.criteria, values, strict=True)
     ]
+    if rubric.tree is None and not not_applicable:
+        return score_parts(leaves, cannot_assess)
     scored = [
         None if index in not_applicable else scored_value(leaf, cannot_assess) for index, leaf in enumerate(leaves)
     ]

@@ -40,7 +40,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 @pytest.mark.parametrize("tool", ["pyright", "basedpyright", "mypy"])
 def test_each_installed_type_checker_finds_the_wrong_line(tool: str) -> None:
     if not (shutil.which(tool) or shutil.which(tool, path=str(Path(sys.executable).parent))):
-        pytest.skip(f"{tool} is not installed")
+        pytest.skip(f"{tool} is not installed, which is not among the development tools: pip install {tool}")
     assert check_with(tool, RIGHT + "```python\nimport a_library_that_is_not_installed\n```").verdict == "MET"
     judgment = check_with(tool, RIGHT.replace("double(3)", 'double("a")'))
     assert judgment.verdict == "UNMET"

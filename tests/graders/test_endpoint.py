@@ -19,7 +19,7 @@ from rubric_integrations.graders.endpoint import (
     FailureStreak,
     JudgeUnusable,
 )
-from rubric_integrations.judges import LMJudge, Question
+from rubric_integrations.judges import BatchResult, LMJudge, Question
 from rubric_integrations.judges.store import LeaseExpired
 from rubric_integrations.scoring import JudgeFailure, Spend
 from rubric_integrations.submission import Submission
@@ -179,7 +179,7 @@ async def test_server_says_when_to_probe() -> None:
     assert await send(state, "MET") == "MET"
 
 
-@pytest.mark.parametrize("reply", ["MET", REFUSED, UNREADABLE])
+@pytest.mark.parametrize("reply", ["MET", REFUSED, UNREADABLE, BatchResult({}, {1: "no answer"}, Spend())])
 async def test_any_reply_ends_a_series_of_lost_calls(reply: object) -> None:
     state = Endpoint(300.0)
     for outcome in [*[LOST] * (LOST_CALLS - 1), reply, *[LOST] * (LOST_CALLS - 1)]:

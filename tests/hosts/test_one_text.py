@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -184,11 +184,21 @@ def test_row_that_failed_is_not_waited_for_by_more_rows_than_fit_into_memory(
 ) -> None:
     monkeypatch.setattr("rubric_integrations.runs.run.MAX_WAITING_ROWS", 4)
     server.script = lambda call: Reply(text=REFUSAL) if number_in(call) == 0 else Reply()
+    read = 0
+
+    def count_rows() -> Iterator[str]:
+        nonlocal read
+        for read, text in enumerate(texts(40), start=1):  # noqa: B007 -- the test reads it
+            yield text
+
     for _ in range(2):
-        rows = grade_many(
-            texts(40), RUBRIC, PerCriterionGrader(judge_at(server)), ledger=tmp_path / "a", max_concurrency=2
-        )
-        assert [graded.row.id for graded in rows] == [str(number) for number in range(1, 41)]
+        grader = PerCriterionGrader(judge_at(server))
+        rows = grade_many(count_rows(), RUBRIC, grader, ledger=tmp_path / "a", max_concurrency=1)
+        results = iter(rows)
+        assert next(results).row.id == "1"
+        # Two under way, four that wait for the first, and the one that is read next.
+        assert read <= 2 + 4 + 1
+        assert [graded.row.id for graded in results] == [str(number) for number in range(2, 41)]
         assert rows.summary.failed == 1
 
 

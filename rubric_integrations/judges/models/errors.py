@@ -151,13 +151,12 @@ def token_usage(sent: Any, received: Any, cached: Any = None, reasoning: Any = N
         The usage; None if the counts are impossible, such as negative ones or none for a whole call. A cost by such
         counts could be zero or negative, and `max_cost` would never be reached.
     """
-    counts = [0 if count is None else count for count in (sent, received, cached, reasoning)]
-    for count in counts:
-        if type(count) is not int or not 0 <= count <= _MAX_TOKENS:
+    for count in (sent, received, cached, reasoning):
+        if count is not None and (type(count) is not int or not 0 <= count <= _MAX_TOKENS):
             return None
-    if counts[2] > counts[0] or not (counts[0] or counts[1]):
+    if (cached or 0) > (sent or 0) or not (sent or received):
         return None
-    return TokenUsage(prompt_tokens=counts[0], completion_tokens=counts[1], cached_tokens=counts[2])
+    return TokenUsage(prompt_tokens=sent or 0, completion_tokens=received or 0, cached_tokens=cached or 0)
 
 
 def response_usage(sent: Any, received: Any, cached: Any = None) -> lm15.Usage:

@@ -77,7 +77,7 @@ def check_url(url: str, source: str) -> None:
         ValueError: It does not.
     """
     if not re.match(r"https?://[^/]", url, re.IGNORECASE):
-        rest = url_without_secrets(f"//{url.rpartition('//')[2]}").removeprefix("://")
+        rest = url_without_secrets(f"//{re.sub(r'^[a-z]*:?/+', '', url)}").removeprefix("://")
         raise ValueError(
             f"{source} is {rest!r}, which does not begin with http:// or https://: write 'http://{rest}', or https; "
             "otherwise no request could be sent"

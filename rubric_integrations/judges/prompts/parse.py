@@ -459,7 +459,7 @@ def _has_two_answers(entry: Mapping[str, Any]) -> bool:
     return own is not None and _other_answer(entry, own, _ENTRY_ANSWERS) is not None
 
 
-def _other_answer(fields: Mapping[str, Any], own: str, names: Sequence[str]) -> str | None:
+def _other_answer(fields: Mapping[str, Any], own: str, names: tuple[str, ...]) -> str | None:
     """Describe a further field that gives another answer than the field `own` does; None if there is none.
 
     Args:
@@ -471,14 +471,12 @@ def _other_answer(fields: Mapping[str, Any], own: str, names: Sequence[str]) -> 
     for name, value in _further_fields(fields):
         if name == own or value == answer:
             continue
-        folded = _fold_name(name)
-        is_variant = folded.endswith(tuple(names)) and not folded.startswith(_LIMIT_NAMES)
-        if is_variant and (folded in names or name not in _ANSWER_NAMES):
+        if _names_same_answer(name, names):
             differs = _canonical(value) != _canonical(answer)
         elif type(value) is str and not _NAMES_VERDICT.search(value):
             differs = False
         else:
-            other = _verdict_of(folded, value)
+            other = _verdict_of(_fold_name(name), value)
             differs = other is not None and parse_verdict(answer) not in (None, other)
         if differs:
             return f"the reply gives both `{own}` and `{name}`"
@@ -518,6 +516,14 @@ def _verdict_of(folded_name: str, value: object) -> str | None:
         return None
     match = _NEGATED.fullmatch(strip_decoration(value))
     return _IS_MET_VERDICTS[bool(match[1])] if match else parse_verdict(value)
+
+
+@lru_cache(maxsize=256)
+def _names_same_answer(name: str, names: tuple[str, ...]) -> bool:
+    """Whether the name of a field is that of an answer, or a longer one that ends so, such as `final_verdict`."""
+    folded = _fold_name(name)
+    is_variant = folded.endswith(names) and not folded.startswith(_LIMIT_NAMES)
+    return is_variant and (folded in names or name not in _ANSWER_NAMES)
 
 
 @lru_cache(maxsize=256)

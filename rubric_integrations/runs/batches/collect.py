@@ -34,7 +34,7 @@ _BYTES_PER_REQUEST = 100_000
 
 
 class CollectedBatches(Record):
-    """What `collect_batches` has done.
+    """The result of `collect_batches`.
 
     Attributes:
         batches: The batches whose replies were stored.

@@ -283,7 +283,7 @@ class RunLedger(JudgmentStore, Protocol):
         """Return the `row_key` of each row whose last grade has failed."""
         ...
 
-    def record_row(self, row_id: str, failure: JudgeFailure | None) -> None:
+    def record_row(self, row_id: str, error: str | None) -> None:
         """Record why the grade of a row has failed; None if it has not, and did the last time."""
         ...
 
@@ -296,7 +296,7 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
+        """Replace the claim of one part of a run on the limits of the run, and return what is granted.
 
         Args:
             run: The name of the run, the same for all processes and machines that share its limits.
@@ -441,7 +441,7 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
+        """Replace the claim of one part of a run on the limits of the run, and return what is granted.
 
         Args:
             run: The name of the run, the same for all processes and machines that share its limits.
@@ -583,17 +583,17 @@ class LedgerBase(ABC, Generic[State]):
         """Return the `row_key` of each row whose last grade has failed."""
         return {failure.key for failure in self._read_failures(True, None)}
 
-    def record_row(self, row_id: str, failure: JudgeFailure | None) -> None:
+    def record_row(self, row_id: str, error: str | None) -> None:
         """Record why the grade of a row has failed; the next run grades it after the others.
 
         Args:
             row_id: The id of the row.
-            failure: Why; None if it has not failed, and did the last time.
+            error: Why; None if it has not failed, and did the last time.
         """
-        if failure is None:
+        if error is None:
             self._forget_failure(row_key(row_id))
         else:
-            self._write_failure(row_key(row_id), failure)
+            self._write_failure(row_key(row_id), JudgeFailure("parse", error))
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
         """Record this run's grader configuration, so that `rescore` can rebuild the grader."""

@@ -368,7 +368,7 @@ class Ledger(LedgerBase[_FileState]):
             return dict(db.execute("SELECT id, record FROM batches ORDER BY number").fetchall())
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Record what one part of a run claims of its limits, in place of its last claim, as far as it is granted.
+        """Replace the claim of one part of a run on the limits of the run, and return what is granted.
 
         Args:
             run: The name of the run, the same for all processes that share its limits.
