@@ -167,7 +167,8 @@ def test_judge_that_dies_during_a_run_exits_with_3_and_the_run_can_be_resumed(
     options = ("--judge", "openai/mock", "--api-base", server.url, "--max-concurrency", 4, "--out", files / "run.jsonl")
     result = grade(files, *options, responses="many.jsonl")
     assert result.exit_code == 3
-    assert len(server.calls) <= 30 + 20 + 4
+    # Submissions are counted when their grades end: the eight in progress may each have sent their one call.
+    assert len(server.calls) <= 30 + 20 + 8
     assert "Stopped: the last 20 submissions failed: [openai/mock] scripted status 401" in result.stderr
     assert "To go on: rubric-integrations" in result.stderr
     server.script = lambda _call: Reply("MET")
