@@ -199,7 +199,12 @@ class TerminalLabels:
                 at += 1
 
     def _label_of(self, item: JudgmentToLabel) -> tuple[str, str] | None:
-        return self._labelled.get(_key(item))
+        """Return the verdict and the note of a label; None also for an impossible verdict, which no figure counts."""
+        label = self._labelled.get(_key(item))
+        try:
+            return label and (item.question.read_answer(label[0]), label[1])
+        except ValueError:
+            return None
 
     def _line(self, item: JudgmentToLabel, verdict: str, note: str) -> str:
         texts = item.submission.model_dump(mode="json", exclude_none=True) if item.submission else {}
@@ -258,7 +263,7 @@ def _show(console: Console, item: JudgmentToLabel, progress: str) -> None:
     if not question.answers:
         console.print("type = and your answer, or =CANNOT_ASSESS", style="cyan", soft_wrap=True)
     elif not all(offered.key for offered in question.answers) or question.takes_number:
-        console.print("or type = and the answer, such as =1.5", style="cyan", soft_wrap=True)
+        console.print("or type = and the answer", style="cyan", soft_wrap=True)
 
 
 def _read_command(console: Console, verdict: str) -> str:

@@ -287,13 +287,17 @@ def _row(fields: dict[str, Any]) -> GradedRow:
         report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
     report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
     criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
-    texts = tuple({name: entry[name] for name in CRITERION_TEXTS if name in entry} for entry in entries)
+    texts = tuple({name: _shared(entry[name]) for name in CRITERION_TEXTS if name in entry} for entry in entries)
     return GradedRow(
         str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments,
         _mapping(fields.get("labels")), _mapping(fields.get("metadata")),
-        # Most rows share their guidelines: memory holds them once.
-        sys.intern(_text(fields.get("guidelines")) or ""), texts if any(texts) else (),
+        _shared(_text(fields.get("guidelines")) or ""), texts if any(texts) else (),
     )  # fmt: skip
+
+
+def _shared(value: Any) -> Any:
+    """Return a text that most rows have as one object, so that memory holds it once."""
+    return sys.intern(value) if isinstance(value, str) else value
 
 
 def _submission(fields: dict[str, Any]) -> tuple[Submission, tuple[StoredAttachment, ...]]:

@@ -60,20 +60,17 @@ class QuestionToLabel(NamedTuple):
     @property
     def range_text(self) -> str:
         """The numbers of a scale in a line, and a line for each band without buttons; empty without a scale."""
-        scale = self.criterion.scale if self.criterion else None
-        if self.criterion is None or scale is None:
+        criterion = self.criterion
+        if criterion is None or criterion.scale is None:
             return ""
-        if self.criterion.cap is not None:
+        scale = criterion.scale
+        if criterion.cap is not None:
             return f"a whole number from 0 to {scale.max:g}; {scale.max:g} also if it occurs more often"
-        numbers = "a whole number" if scale.integer else "a number, decimals allowed,"
-        levels = sorted(scale.levels.items(), key=lambda item: band_of(item[0]))
+        kind, more = ("a whole number", "") if scale.integer else ("a number", ", decimals allowed")
         # Where each number has a button, the button has the text of its band.
-        bands = (
-            []
-            if answer_levels(self.criterion)
-            else [f"{level_text(level)}: {text}" for level, text in levels if isinstance(level, Band)]
-        )
-        return "\n".join([f"{numbers} from {scale.min:g} to {scale.max:g}", *bands])
+        levels = [] if answer_levels(criterion) else sorted(scale.levels.items(), key=lambda item: band_of(item[0]))
+        bands = [f"{level_text(level)}: {text}" for level, text in levels if isinstance(level, Band)]
+        return "\n".join([f"{kind} from {scale.min:g} to {scale.max:g}{more}", *bands])
 
     @property
     def takes_number(self) -> bool:
@@ -96,7 +93,7 @@ class QuestionToLabel(NamedTuple):
                 f"{level:g}" for level in sorted(level for level in scale.levels if not isinstance(level, Band))
             ]
             offered = [
-                OfferedAnswer(number, scale.text_at(float(number)) or "", number if number in _DIGITS else "")
+                OfferedAnswer(number, scale.text_at(float(number)) or "", number if len(number) == 1 else "")
                 for number in numbers
             ]
             return (*offered, OfferedAnswer(_CANNOT_ASSESS, _CANNOT_TELL, "?"))
@@ -122,7 +119,9 @@ class QuestionToLabel(NamedTuple):
         condition = describe_condition(criterion.applies_when) if criterion.applies_when is not None else ""
         texts = {
             "Only if": condition and f"{condition} (if this is not so, answer {_CANNOT_ASSESS})",
-            "Consider": "\n".join(f"{aspect.name}: {aspect.description}".rstrip(": ") for aspect in criterion.aspects),
+            "Consider": "".join(
+                f"\n- {aspect.name}: {aspect.description}".rstrip(": ") for aspect in criterion.aspects
+            ),
             "Document of the criterion": criterion.context or "",
         }
         return {heading: text for heading, text in texts.items() if text}
@@ -183,7 +182,6 @@ def question_of(row: GradedRow, index: int) -> QuestionToLabel:
 
 
 _DECIMAL_COMMA = re.compile(r"[+-]?(0?,\d+|\d+,\d{1,2}|\d+,\d{4,})", re.ASCII)
-_DIGITS = "0123456789"
 _LAST_DIGIT = 9
 _REQUIREMENT = {
     "MET": "yes, the response fully does what this says",
@@ -191,6 +189,6 @@ _REQUIREMENT = {
 }
 _PENALTY = {
     "MET": "yes, the response makes this error",
-    "UNMET": "no, it does not; to warn against the error, or to correct it, is not to make it",
+    "UNMET": "no, it does not; warning against the error, or correcting it, is not making it",
 }
 _CANNOT_TELL = "what is shown is not enough to tell"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rubric_integrations.runs import read_run
 from rubric_integrations.runs.files import run_line
 from rubric_integrations.scoring import Judgment, to_judgment
 from rubric_integrations.trust import agreement, read_labels
+from rubric_integrations.trust.labels import InvalidLabelsWarning
 from tests.cli.commands import grade, read_lines, run
 from tests.cli.trust_files import write_run
 from tests.trust.runs import binary_rubric, run_of
@@ -115,16 +117,27 @@ def test_terminal_shows_what_the_judge_reads_and_refuses_impossible_numbers(tmp_
 
     run_file = tmp_path / "run.jsonl"
     run_file.write_text("".join(map(run_line, grade_many(["It is 42."], SCALE, PerCriterionGrader(Judge())))))
+    earlier = {
+        "id": "1",
+        "criterion": "clear",
+        "requirement": "Clear?",
+        "verdict": "99",
+        "rater": "Ann",
+        "sampled": "random",
+    }
+    (tmp_path / "labels.jsonl").write_text(json.dumps(earlier) + "\n")  # it is asked again
     result = ask(run_file, "99\n=abc\n1,5\n1\n")
     for words in (
-        "Be [red]strict[/red].", "a number, decimals allowed, from 1 to 5", "5  5: good", "Does this error occur?",
+        "Be [red]strict[/red].", "a number from 1 to 5, decimals allowed", "5  5: good", "Does this error occur?",
         "Only if: A person\\x1b[2J asks", "MET: yes, the response makes this error",
-        "'99' is no answer: it takes a number, decimals allowed, from 1 to 5, or CANNOT_ASSESS", "'abc' is no answer",
+        "'99' is no answer: it takes a number from 1 to 5, decimals allowed, or CANNOT_ASSESS", "'abc' is no answer",
     ):  # fmt: skip
         assert words in result.stdout
     lines = read_lines(tmp_path / "labels.jsonl")
-    assert [line["verdict"] for line in lines] == ["1.5", "MET"]
-    assert [label.verdict for label in read_labels(tmp_path / "labels.jsonl", run_file)] == ["1.5", "MET"]
+    assert [line["verdict"] for line in lines] == ["99", "1.5", "MET"]
+    with pytest.warns(InvalidLabelsWarning, match="1 of 3 labels"):
+        labels = read_labels(tmp_path / "labels.jsonl", run_file)
+    assert [label.verdict for label in labels] == ["1.5", "MET"]
 
 
 @pytest.mark.parametrize(

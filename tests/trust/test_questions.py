@@ -30,6 +30,8 @@ TONE = Criterion(
     ],
 )  # fmt: skip
 PENALTY = Criterion(requirement="Is rude", weight=-3)
+TO_TWELVE = Criterion.model_validate({"requirement": "How many?", "scale": {"min": 0, "max": 12, "integer": True}})
+KEYS_TO_TWELVE = {**{str(n): str(n) for n in range(10)}, "10": "", "11": "", "12": "", "CANNOT_ASSESS": "?"}
 VERDICTS = {"MET": "1", "UNMET": "2", "CANNOT_ASSESS": "3"}
 COUNT = Criterion(requirement="Has a typo", weight=-1, per="occurrence", cap=3)
 
@@ -42,6 +44,7 @@ COUNT = Criterion(requirement="Has a typo", weight=-1, per="occurrence", cap=3)
         (TONE, "Which answer fits best?", {"x": "1", "kind": "2", "none": "3"}, False),
         (CLEAR, "Which number fits best?", {"1": "1", "5": "5", "CANNOT_ASSESS": "?"}, True),
         (WHOLE, "Which number fits best?", {**{str(n): str(n) for n in range(1, 6)}, "CANNOT_ASSESS": "?"}, False),
+        (TO_TWELVE, "Which number fits best?", KEYS_TO_TWELVE, True),
         (COUNT, "How often does this occur?", {"0": "0", "1": "1", "2": "2", "3": "3", "CANNOT_ASSESS": "?"}, False),
     ],
 )  # fmt: skip
@@ -60,7 +63,7 @@ def test_answers_have_their_meanings_and_a_penalty_s_met_says_that_the_error_occ
     assert "makes this error" in met
     assert [answer.meaning for answer in QuestionToLabel(TONE, "").answers] == ["", "thanks", ""]
     assert [answer.meaning for answer in QuestionToLabel(WHOLE, "").answers][:5] == ["muddled", *["fair"] * 3, "clear"]
-    assert QuestionToLabel(CLEAR, "").range_text == "a number, decimals allowed, from 1 to 5\n2-4: fair"
+    assert QuestionToLabel(CLEAR, "").range_text == "a number from 1 to 5, decimals allowed\n2-4: fair"
 
 
 @pytest.mark.parametrize(
@@ -75,8 +78,8 @@ def test_number_with_a_decimal_comma_or_point_is_read(typed: object, verdict: st
 @pytest.mark.parametrize(
     ("criterion", "typed", "possible"),
     [
-        (CLEAR, "99", "a number, decimals allowed, from 1 to 5, or CANNOT_ASSESS"),
-        (CLEAR, "abc", "a number, decimals allowed, from 1 to 5, or CANNOT_ASSESS"),
+        (CLEAR, "99", "a number from 1 to 5, decimals allowed, or CANNOT_ASSESS"),
+        (CLEAR, "abc", "a number from 1 to 5, decimals allowed, or CANNOT_ASSESS"),
         (CLEAR, "1,500", "from 1 to 5"),  # a thousand and a half, or one and a half
         (CLEAR, True, "from 1 to 5"),
         (WHOLE, "1,5", "a whole number from 1 to 5"),
@@ -121,7 +124,7 @@ def test_run_file_has_what_the_judge_reads_and_a_judgment_to_label_shows_it(tmp_
         assert first.guidelines == second.guidelines == "Be strict.\n\nThe domain is health care."
         assert first.texts == {
             "Only if": "The user asks (if this is not so, answer CANNOT_ASSESS)",
-            "Consider": "numbers: all of them\nnames",
+            "Consider": "\n- numbers: all of them\n- names",
             "Document of the criterion": "The source.",
         }
         assert second.texts == {}

@@ -52,7 +52,7 @@ function labellingView({ data, load, make, $, store, textsOf, titleOf, linkOf, c
   };
 
   const choices = (item, chosen) => {
-    const { answers, numbers, range, typed } = item.criterion;
+    const { answers, range, typed } = item.criterion;
     const isOffered = answers.some(([verdict]) => verdict === chosen);
     const disabled = isFixed(item) ? "" : null;
     const input = make("input", { id: "label-typed", size: "14", autocomplete: "off", inputmode: range ? "decimal" : null, "aria-describedby": "label-problem", disabled, onkeydown: (event) => { if (event.key === "Escape") leave(event); } });
@@ -69,7 +69,7 @@ function labellingView({ data, load, make, $, store, textsOf, titleOf, linkOf, c
         make("button", { type: "button", class: "choice", "aria-pressed": String(chosen === verdict), "aria-keyshortcuts": name || null, disabled, onclick: () => answer(verdict) }, name ? key(name) : null, " ", make("b", {}, verdict), meaning ? make("span", {}, meaning) : null))),
       /* Not each number has a button, and a run of an earlier version does not have the options. */
       typed || !answers.length ? make("form", { class: "typed", onsubmit: submit },
-        make("label", { for: "label-typed" }, range ? numbers.split("\n")[0] + " (t)" : "your answer (t), or CANNOT_ASSESS", input), make("button", { disabled }, "Answer"), make("span", { id: "label-problem", role: "alert" })) : null,
+        make("label", { for: "label-typed" }, range ? "another number (t)" : "your answer (t), or CANNOT_ASSESS", input), make("button", { disabled }, "Answer"), make("span", { id: "label-problem", role: "alert" })) : null,
     ];
   };
 

@@ -96,16 +96,17 @@ function labelStore(data, load) {
     },
     /* Add the labels of an exported file. The reader's own labels of this page stay as they are. */
     async merge(text) {
-      let added = 0, unknown = 0; /* a label that its criterion cannot have is of no judgment either */
+      let added = 0, unknown = 0; /* an impossible answer belongs to no judgment either */
       for (const line of text.split("\n").filter((line) => line.trim())) {
         let label = null;
         try { label = JSON.parse(line); } catch { /* counted below */ }
         const row = label && rows.get(JSON.stringify([String(label.id), label.copy || 1]));
         if (!row || typeof label.verdict !== "string" || !label.verdict) { unknown++; continue; }
         const criterion = criterionOf(await load(row), label);
-        if (!criterion || readAnswer(label.verdict, criterion).problem) { unknown++; continue; }
+        const { verdict } = criterion ? readAnswer(label.verdict, criterion) : {};
+        if (!verdict) { unknown++; continue; }
         const sampled = ["random", "by_verdict"].includes(label.sampled) ? label.sampled : "chosen";
-        const entry = { ...draft(row, { name: label.criterion, requirement: label.requirement }), verdict: label.verdict, reason: String(label.reason || ""), rater: String(label.rater || ""), sampled, blind: label.blind === true };
+        const entry = { ...draft(row, { name: label.criterion, requirement: label.requirement }), verdict, reason: String(label.reason || ""), rater: String(label.rater || ""), sampled, blind: label.blind === true };
         if (entry.rater === rater && labels.has(keyOf(entry))) continue;
         labels.set(keyOf(entry), entry);
         added++;
