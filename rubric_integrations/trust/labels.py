@@ -387,7 +387,7 @@ def read_labels(
         if earlier is not None:
             repeated.append(place)
         labels[key] = label.replacing(earlier)
-    if invalid and not valid:
+    if invalid and not labels:
         more = f"; {len(invalid) - 1:,} more are no labels either" if len(invalid) > 1 else ""
         raise LabelsError(f"{invalid[0]}{more}")
     if invalid:

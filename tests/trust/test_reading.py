@@ -202,11 +202,14 @@ def test_answer_that_cannot_be_read_does_not_bring_back_the_one_that_it_replaced
     path.write_text("\n".join(label_line(rater=rater, verdict=verdict) for rater, verdict in answers))
     with pytest.warns(InvalidLabelsWarning, match="the rater's earlier answer is left out, too"):
         assert [label.rater for label in read_labels(path, RUBRIC)] == ["Ben"]
+    path.write_text("\n".join(label_line(rater="Ana", verdict=verdict) for verdict in ("MET", "99")))
+    with pytest.raises(LabelsError, match=":2: is not a label for this rubric: '99' is no verdict"):
+        read_labels(path, RUBRIC)
 
 
 def test_many_invalid_lines_are_counted_and_the_first_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
-    path.write_text("criterion,verdict,response\nright,MET,r\n" + "right,99,r\n" * 30)
+    path.write_text("criterion,verdict,response\nright,MET,r\n" + "right,99,other\n" * 30)
     with pytest.warns(InvalidLabelsWarning, match="30 of 31 labels") as caught:
         read_labels(path, RUBRIC, sampled="random")
     assert str(caught[0].message).splitlines()[-1] == "  and 10 more"

@@ -14,7 +14,7 @@ from rubric_integrations.judges import Question
 from rubric_integrations.runs import RunFile
 from rubric_integrations.scoring import Judgment, to_judgment
 from rubric_integrations.trust import agreement, calibrate, choose_for_labels, read_labels
-from tests.reporting.page.runs import FIRST, EchoJudge, Line, own_line, run_of
+from tests.reporting.page.runs import FIRST, SHOWN_RUN, EchoJudge, Line, own_line, run_of
 
 TWO = Rubric([Criterion(name="right", requirement="Is right"), Criterion(name="error", requirement="Has an error")])
 RESPONSES = [f"right={('MET', 'UNMET')[n % 2]} error={('UNMET', 'MET', 'UNMET')[n % 3]} n={n}" for n in range(12)]
@@ -121,33 +121,6 @@ def test_rest_after_skips_visits_open_judgments_alone_and_no_label_is_replaced(
     page.click("#label-question button:has-text('CANNOT_ASSESS')", force=True)
     verdicts = [line["verdict"] for line in export(page, tmp_path / "labels.jsonl")]
     assert sorted(verdicts) == ["MET"] * 4 + ["UNMET"] * 2
-
-
-class AgreeableJudge:
-    """Says that each condition and each requirement is met, and answers 3 on each scale."""
-
-    async def judge(self, question: Question) -> Judgment:
-        return to_judgment(question.criterion, "3" if question.criterion.scale else "MET")
-
-
-CLEAR = {
-    "name": "clear", "requirement": "How clear?",
-    "scale": {"min": 1, "max": 5, "levels": {"1": "muddled", "2-4": "fair", "5": "good"}},
-}  # fmt: skip
-TYPO = {
-    "name": "typo",
-    "requirement": "Has a typo",
-    "weight": -2,
-    "context": "A list.",
-    "applies_when": "It is English",
-}
-SHOWN = Rubric.from_dict({"criteria": [CLEAR, TYPO], "guidelines": "Be strict."})
-SHOWN_RUN = RunFile.of(
-    "run",
-    grade_many(
-        [{"response": text, "context": ["A source."]} for text in "ab"], SHOWN, PerCriterionGrader(AgreeableJudge())
-    ),
-)
 
 
 def test_people_see_what_the_judge_reads_and_numbers_are_checked(show: Callable[..., Any], tmp_path: Path) -> None:
