@@ -205,11 +205,12 @@ class MeanGate:
         margin: How much worse than the baseline the run may be.
         rubric: The rubric of the run, which labels need.
         stop_early: Whether the run ends as soon as the gate is decided.
+        strict: Whether a line of the labels that is no label is an error.
     """
 
     def __init__(
         self, min_score: float, alpha: float, *, labels: Path | None, baseline: Path | None, margin: float,
-        rubric: Rubric | None, stop_early: bool,
+        rubric: Rubric | None, stop_early: bool, strict: bool = False,
     ):  # fmt: skip
         self.min_score, self.alpha = min_score, alpha
         self._labels_path, self._baseline_path, self._margin, self._rubric = labels, baseline, margin, rubric
@@ -221,7 +222,7 @@ class MeanGate:
             self._baseline = read_run(baseline) if baseline else None
             if labels and rubric is None:
                 raise ValueError("--labels: needs a rubric of the whole run, and here each row brings its own")
-            self._labels = load_labels(labels, None, rubric) if labels else None
+            self._labels = load_labels(labels, None, rubric, strict=strict) if labels else None
         if self._labels is not None:
             drawn = [label for label in self._labels if label.sampled != "chosen"]
             self._labelled = len({label.id or label.submission.response for label in drawn})
@@ -337,11 +338,19 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, count: int, f
     """
     labels, baseline, margin, stop_early = options.labels, options.baseline, options.margin, options.stop_early
     if options.alpha is None:
-        needless = {"--labels": labels, "--baseline": baseline, "--margin": margin, "--stop-early": stop_early or None}
+        needless = {
+            "--labels": labels,
+            "--baseline": baseline,
+            "--margin": margin,
+            "--stop-early": stop_early or None,
+            "--strict": options.strict or None,
+        }
         for option, value in needless.items():
             if value is not None:
                 refuse(f"{option}: is for a gate with --alpha, and would have no effect: add --alpha 0.05")
         return None
+    if options.strict and labels is None:
+        refuse("--strict: is about the file of --labels: name it, too")
     if options.min_score is None:
         refuse("--alpha: needs --min-score: it is the probability that this gate decides wrongly")
     if margin is not None and baseline is None:
@@ -350,7 +359,7 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, count: int, f
         refuse("--stop-early: decides by the scores alone: leave out --labels and --baseline, which need the whole run")
     mean_gate = MeanGate(
         options.min_score, options.alpha, labels=labels, baseline=baseline, margin=margin or 0.0, rubric=rubric,
-        stop_early=stop_early,
+        stop_early=stop_early, strict=options.strict,
     )  # fmt: skip
     mean_gate.warn_of_few(count, file)
     return mean_gate

@@ -16,6 +16,7 @@ import typer
 
 from rubric_integrations._util.terminal import plain, spend_text
 from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, refuse, sigterm_interrupts
+from rubric_integrations.cli.labelling import StrictOption
 from rubric_integrations.cli.options import (
     GraderOptions,
     JudgeOptions,
@@ -380,6 +381,7 @@ class GateOptions:
         Path | None,
         typer.Option(help="With --alpha: people's labels of a random part of the responses, which correct the mean."),
     ] = None
+    strict: StrictOption = False
     baseline: Annotated[
         Path | None,
         typer.Option(help="With --alpha: an earlier run, than which this one must not be worse (a file of --out)."),

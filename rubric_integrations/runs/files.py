@@ -6,6 +6,7 @@ Every line of such a file is written by `run_line`, and read by `read_run`.
 from __future__ import annotations
 
 import gc
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,9 @@ from rubric_integrations.submission.submission import Submission
 
 # A file of responses may have an `id` on each line too, but no line of it says whether the row passed.
 _GRADE_FIELDS = {"id", "score", "passed"}
+
+CRITERION_TEXTS = ("applies_when", "context", "aspects")
+"""Fields of a criterion that its judge reads and its report lacks: a line has them in the entry of the criterion."""
 
 
 class RunFileError(ValueError):
@@ -60,6 +64,9 @@ class GradedRow(NamedTuple):
         attachments: The submission's attachments, as the line has them.
         labels: People's answers, by the name of the criterion; None if the row brought none.
         metadata: What else the row says about itself, such as the step of a training run; None if it says nothing.
+        guidelines: What the row's rubric says about all its criteria; empty if it says nothing.
+        criterion_texts: For each criterion, what its judge reads besides the requirement and the possible answers:
+            `applies_when` in words, `context` and `aspects`, as far as there are any.
     """
 
     id: str
@@ -71,6 +78,8 @@ class GradedRow(NamedTuple):
     attachments: tuple[StoredAttachment, ...] = ()
     labels: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] | None = None
+    guidelines: str = ""
+    criterion_texts: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def is_graded(self) -> bool:
@@ -278,10 +287,17 @@ def _row(fields: dict[str, Any]) -> GradedRow:
         report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
     report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
     criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
+    texts = tuple({name: _shared(entry[name]) for name in CRITERION_TEXTS if name in entry} for entry in entries)
     return GradedRow(
         str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments,
         _mapping(fields.get("labels")), _mapping(fields.get("metadata")),
+        _shared(_text(fields.get("guidelines")) or ""), texts if any(texts) else (),
     )  # fmt: skip
+
+
+def _shared(value: Any) -> Any:
+    """Return a text that most rows have as one object, so that memory holds it once."""
+    return sys.intern(value) if isinstance(value, str) else value
 
 
 def _submission(fields: dict[str, Any]) -> tuple[Submission, tuple[StoredAttachment, ...]]:

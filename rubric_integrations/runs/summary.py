@@ -10,6 +10,7 @@ from pydantic import Field
 
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations._util.terminal import spend_text
+from rubric_integrations.rubric.criterion import Criterion, describe_condition
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import Spend
 from rubric_integrations.scoring.report import NO_ESCALATIONS, Escalations, EvaluationReport, tag_key
@@ -168,6 +169,12 @@ class Graded(NamedTuple):
             # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
             line |= {"score": None, "passed": False, "error": self.judge_error}
         line |= {name: value for name in ("labels", "metadata") if (value := getattr(row, name)) is not None}
+        if self.rubric and self.rubric.instructions:
+            line["guidelines"] = self.rubric.instructions
+        if self.rubric and line.get("report"):
+            for entry, criterion in zip(line["report"], self.rubric.criteria, strict=False):
+                if criterion.applies_when is not None or criterion.context is not None or criterion.aspects:
+                    entry.update(_texts_of(criterion))
         return line | {"rubric": self.rubric.name if self.rubric else None}
 
     def to_record(self) -> dict[str, Any]:
@@ -185,6 +192,18 @@ class Graded(NamedTuple):
             **{tag_key(tag): score for tag, score in (report.tags if report else {}).items()},
             **{criterion.name: criterion.verdict for criterion in (report.criteria if report else ())},
         }
+
+
+def _texts_of(criterion: Criterion) -> dict[str, Any]:
+    """Return the `CRITERION_TEXTS` of a criterion, so that people who label the run see what the judge saw."""
+    texts: dict[str, Any] = {}
+    if criterion.applies_when is not None:
+        texts["applies_when"] = describe_condition(criterion.applies_when)
+    if criterion.context is not None:
+        texts["context"] = criterion.context
+    if criterion.aspects:
+        texts["aspects"] = [aspect.model_dump(mode="json") for aspect in criterion.aspects]
+    return texts
 
 
 def _stored(submission: Submission) -> dict[str, Any]:
