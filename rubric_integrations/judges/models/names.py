@@ -40,9 +40,9 @@ from rubric_integrations.judges.prompts.render import ShownFile
 from rubric_integrations.scoring.judgment import JudgeFailure
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
+    from rubric_integrations.judges.models.langchain import ChatModelLike
 
-    ModelLike = str | dspy.BaseLM | BaseChatModel | Callable[[str, str], Awaitable[str]]
+    ModelLike = str | dspy.BaseLM | ChatModelLike | Callable[[str, str], Awaitable[str]]
 
 GenerateFn = Callable[[str, str], Awaitable[str]]
 """`async (system_prompt, user_prompt) -> reply`."""
