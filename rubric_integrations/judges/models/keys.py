@@ -97,6 +97,19 @@ def check_provider(model: str) -> None:
         )
 
 
+def speaks_openai(lm: dspy.BaseLM) -> bool:
+    """Whether DSPy sends a model's requests in OpenAI's chat protocol.
+
+    Example:
+        >>> [speaks_openai(dspy.LM(name)) for name in ("hosted_vllm/qwen3", "anthropic/claude-sonnet-4-5")]
+        [True, False]
+    """
+    if type(lm) is not dspy.LM or lm.model_type != "chat" or not isinstance(lm.engine, str):
+        return False
+    route = _route(lm.model)
+    return route is not None and route.adapter == "OpenAIChatLM"
+
+
 def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
     """Return the key to send to a server, or None where DSPy finds the right one itself.
 
