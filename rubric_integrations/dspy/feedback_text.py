@@ -240,4 +240,14 @@ class RubricScore(MetricScore):
 
     def __reduce__(self) -> tuple[type[RubricScore], tuple[Any, ...]]:
         fields = ("score", "passed", "feedback", "coverage", "objective_scores")
-        return RubricScore, tuple(self._store[field] for field in fields)
+        return type(self), tuple(self._store[field] for field in fields)
+
+    def with_feedback_text(self) -> RubricScore:
+        """Copy this score; the feedback is added to the text of the copy, for a model that is shown the text only."""
+        _, fields = self.__reduce__()
+        return _ScoreWithText(*fields)
+
+
+class _ScoreWithText(RubricScore):
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.feedback}"
