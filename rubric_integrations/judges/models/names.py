@@ -26,6 +26,7 @@ from rubric_integrations.judges.models.keys import (
     check_provider,
     check_url,
     key_for_endpoint,
+    ollama_url,
     with_key_for_its_server,
     with_provider,
 )
@@ -181,6 +182,7 @@ class ModelSettings:
 
     Attributes:
         api_base: The base URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp), such as `http://host:port/v1`.
+            For `ollama/` and `ollama_chat/` with or without `/v1`, and by default OLLAMA_API_BASE or OLLAMA_HOST.
         api_key: The key; by default that of the provider's environment variable, which is sent to the provider and to
             this machine only. The key for another server is this argument or RUBRIC_INTEGRATIONS_API_KEY; where no key
             is set, a placeholder is sent, since local servers require none.
@@ -250,7 +252,9 @@ def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
     if headers := settings.pop("headers", None):
         _check_headers(headers)
         settings["extra_headers"] = dict(headers)
-    if not options.api_key and (key := key_for_endpoint(model, options.api_base)):
+    if api_base := ollama_url(model, options.api_base, has_headers=bool(headers)):
+        settings["api_base"] = api_base
+    if not options.api_key and (key := key_for_endpoint(model, api_base)):
         settings["api_key"] = key
     if options.temperature is None:
         settings["temperature"] = default_temperature(model, options.reasoning_effort)
