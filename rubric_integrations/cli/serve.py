@@ -67,7 +67,7 @@ class ServerOptions:
     host: Annotated[
         str, typer.Option(help="The address to listen on; one that other machines reach needs a token.")
     ] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any that is free.")] = 8000
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any that is free.")] = 8100
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -91,7 +91,7 @@ def serve(
         JudgeOptions,
         Only(
             ("escalate_to", "escalate_below", "api_base", "api_key", "judge_option"),
-            {"judge": "A model, the file of an aligned judge, or offline, the default. Several are a panel."},
+            {"judge": "Required: a model, the file of an aligned judge, or offline. Several are a panel."},
         ),
     ],
     grader_options: Annotated[
@@ -149,6 +149,11 @@ def serve(
     from rubric_integrations.server import GradingService, make_app
     from rubric_integrations.server.running import run_until_signal
 
+    if judges.judge is None:
+        refuse(
+            "name the judge with `--judge`: a model, such as openai/gpt-5-mini; or `--judge offline`, without a model, "
+            "most of whose rewards mean nothing"
+        )
     token = _read_token(server.token_file)
     _require_token(server.host, token)
     ledger = ledger_options.ledger
