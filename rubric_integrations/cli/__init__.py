@@ -5,6 +5,7 @@ Import heavy packages (pydantic, DSPy, pandas) inside the function, to keep `--h
 """
 
 import errno
+import logging
 import os
 import sys
 import warnings
@@ -65,6 +66,8 @@ def main() -> None:
     # may belong to somebody else. In Python it is left alone, since the user's own program may rely on it.
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
     warnings.formatwarning = _in_one_line
+    # Without a network, DSPy would warn before the first message of each command that its price list is not the latest.
+    logging.getLogger("dspy.clients.model_metadata").setLevel(logging.ERROR)
     try:
         try:
             app()
