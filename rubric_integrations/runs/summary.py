@@ -148,6 +148,12 @@ class Graded(NamedTuple):
     judge_error: str | None = None
     rubric: Rubric | None = None
 
+    def __repr__(self) -> str:
+        """Return one line; `row`, `report` and `rubric` have the texts, which would fill a screen."""
+        problem = self.judge_error or self.row.error
+        state = f"error={problem!r}" if problem else f"passed={bool(self.report and self.report.passed)}"
+        return f"Graded(id={self.row.id!r}, score={self.score}, {state})"
+
     @property
     def score(self) -> float | None:
         """The score of a complete grade; None where the grade is incomplete or has no score."""
