@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import Exit, err, out, refuse
 from rubric_integrations.cli.options import (
     GraderOptions,
@@ -190,7 +191,7 @@ def serve(
         refuse(f"{server.host}:{server.port}: cannot listen there: {error.strerror or error}")
     except (StoreError, ValueError, TypeError) as error:
         refuse(str(error))
-    out.print(f"Stopped. {cancelled} grades were cancelled." if cancelled else "Stopped.")
+    out.print(f"Stopped. {counted(cancelled, 'grade')} cancelled." if cancelled else "Stopped.")
     raise typer.Exit(Exit.INTERRUPTED if cancelled else Exit.DONE)
 
 
@@ -222,7 +223,7 @@ def _require_token(host: str, token: str | None) -> None:
 def _settings(service: GradingService, rubric: str | None, judges: str, ledger: str | None, token: str | None) -> str:
     own = service.shared_rubric
     parts = [
-        f"{rubric} ({len(own)} criteria)" if own else "the rubrics of requests",
+        f"{rubric} ({counted(len(own), 'criterion', 'criteria')})" if own else "the rubrics of requests",
         f"judge {judges}",
         f"ledger {ledger}" if ledger else "no ledger, so that a restart requests judgments again",
         "a token" if token else "no token",

@@ -27,7 +27,7 @@ def test_page_of_no_run_or_of_three_is_refused(count: int) -> None:
 def test_page_of_a_run_with_unknown_tokens_shows_that_they_are_unknown() -> None:
     judge = FakeJudge(spend=Spend(calls=1, usage=None, cost=None))
     run = RunFile.of("silent", grade_many(["a"], Rubric(RUBRIC.criteria[:1]), PerCriterionGrader(judge)))
-    assert "unknown <small>1 calls, tokens unknown</small>" in report_page([run])
+    assert "unknown <small>1 call, tokens unknown</small>" in report_page([run])
     assert re.search(r"\d+ calls, 0 tokens</small>", report_page([FIRST]))
 
 
