@@ -174,7 +174,8 @@ class Graded(NamedTuple):
             # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
             line |= {"score": None, "passed": False, "error": self.judge_error}
         line |= {name: value for name in ("labels", "metadata") if (value := getattr(row, name)) is not None}
-        return line | {"rubric": self.rubric.name if self.rubric else None}
+        rubric = self.rubric
+        return line | {"rubric": rubric.name if rubric else None, "pass_mark": rubric.pass_mark if rubric else None}
 
     def to_record(self) -> dict[str, Any]:
         """Return the row of a data frame: the grade, the score of each tag, and the verdict on each criterion."""

@@ -58,7 +58,9 @@ class AsyncProgram(dspy.Module):
 class AwaitedProgram(dspy.Module):
     """A program with a call of its own."""
 
-    async def __call__(self, system_prompt: str, user_prompt: str) -> str:
+    async def __call__(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, system_prompt: str, user_prompt: str
+    ) -> str:
         return MET_REPLY
 
 
