@@ -182,7 +182,8 @@ class OutputFile:
         replaces: How an existing file begins that may be replaced without `overwrite`; None if there is no such file.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
         keep_partial: Whether the file beside it remains if the block ends with an exception.
-        is_stored: Whether a ledger has what the file contains. The file beside it is then removed if the disk is full.
+        is_stored: Whether the same command makes the same text without a cost, as from a ledger. The file beside it is
+            then removed if the disk is full.
 
     Attributes:
         path: The file.
