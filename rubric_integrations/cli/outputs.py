@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
@@ -264,7 +265,9 @@ class OutputFile:
     ) -> None:
         try:
             if self._file:
-                self._file.close()
+                # What a full disk has left in the buffer cannot be written now either.
+                with suppress(OSError) if kind else nullcontext():
+                    self._file.close()
             if self.is_direct:
                 return
             is_empty = self._partial.stat().st_size == 0

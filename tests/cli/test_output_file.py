@@ -265,7 +265,8 @@ def test_output_in_a_folder_that_does_not_exist_is_refused_before_a_call(
 def test_full_disk_leaves_no_partial_file_unless_only_it_has_the_reports(
     files: Path, option: str, left: list[str]
 ) -> None:
-    (files / "responses.jsonl").write_text(json.dumps({"response": "42 " * 10_000}) + "\n")
+    # The line that does not fit is smaller than the buffer of the file, which is written again when it is closed.
+    (files / "responses.jsonl").write_text((json.dumps({"response": "42 " * 1_000}) + "\n") * 9)
     arguments = ["grade", files / "rubric.yaml", files / "responses.jsonl", "--out", files / "run.jsonl", option]
     process = subprocess.run(
         ["sh", "-c", 'ulimit -f 16; exec "$0" -m rubric_integrations "$@"', sys.executable, *arguments],
