@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import Exit, err, print_lines, print_warnings, refuse, with_limits
 from rubric_integrations.cli.grade import FirstResults, print_how_to_resume, print_results
 from rubric_integrations.cli.labelling import load_labels, refuse_bad_input
 from rubric_integrations.cli.options import refuse_unregistered_metrics
-from rubric_integrations.cli.outputs import ParquetOutput
+from rubric_integrations.cli.outputs import ParquetOutput, is_rubric
 from rubric_integrations.formats.row_rubrics import problem_of
 from rubric_integrations.reporting.grades import (
     JUnitReport,
@@ -134,10 +135,10 @@ class GateTally:
         """Yield the gates that the finished run does not satisfy."""
         gates, rows = self._gates, summary.submissions
         mean = (summary.score_sum - self._uncounted_sum) / summary.scored if summary.scored else None
-        passed = f"{summary.passed} of {rows} rows passed"
+        passed = f"{summary.passed} of {counted(rows, 'row')} passed"
         coverage = self._coverage_sum / self._covered if self._covered else None
         if gates.max_failed is not None and summary.failed > gates.max_failed:
-            message = f"--max-failed {gates.max_failed}: the judge failed on {summary.failed} of {rows} rows"
+            message = f"--max-failed {gates.max_failed}: the judge failed on {summary.failed} of {counted(rows, 'row')}"
             yield FailedGate(message, self._failed)
         if gates.every_row and summary.passed < rows:
             yield FailedGate(f"--gate: {passed}", self._not_passed)
@@ -186,8 +187,8 @@ class _WorstRows:
     def lines(self) -> Iterator[str]:
         yield from (text for *_, text in sorted(self._heap, reverse=True))
         if self._count > len(self._heap):
-            yield f"and {self._count - len(self._heap)} more rows"
-        common = [f"{name} in {count} rows" for name, count in self._criteria.most_common(MAX_CRITERIA)]
+            yield f"and {counted(self._count - len(self._heap), 'more row')}"
+        common = [f"{name} in {counted(count, 'row')}" for name, count in self._criteria.most_common(MAX_CRITERIA)]
         if common and self._count > 1:
             yield f"criteria: {', '.join(common)}"
 
@@ -395,6 +396,8 @@ class RowsOfFile:
         self._count, self._has_own_rubrics, has_valid_rubric, problem = 0, False, False, ""
         if rubrics.shared:
             refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
+        elif rubric_file is None and path.is_file() and (path.suffix.lower() in (".yaml", ".yml") or is_rubric(path)):
+            raise ValueError(f"{path}: is a rubric: name the file of responses after it, such as {path} responses.csv")
         for row in read():
             self._count += 1
             self._has_own_rubrics = self._has_own_rubrics or row.rubric is not None

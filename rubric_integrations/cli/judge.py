@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import (
     UNDEFINED,
     Exit,
@@ -261,7 +262,7 @@ def _print_agreement(result: Agreement, level: float) -> None:
             f"mean error {figure(scores.values.mae)}, distance of the distributions {figure(scores.values.emd)}, "
             f"correlation {figure(scores.values.pearson)}."
         )
-    print_lines([*lines, f"{result.labels:,} labels{raters}, {result.blind:,} of them blind."])
+    print_lines([*lines, f"{counted(result.labels, 'label')}{raters}, {result.blind:,} of them blind."])
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import (
     MAX_RANKED,
     UNDEFINED,
@@ -291,5 +292,5 @@ def rescore(
     name = (new_rubric.name or "the rubric") if new_rubric else "the rows' own rubrics"
     out.print(plain(f"{complete} of {count} scored by {name}: {mean}, without a call."), soft_wrap=True)
     if missing:
-        line = f"{missing} judgments are new and would have to be requested."
+        line = f"{counted(missing, 'new judgment')} would have to be requested."
         err.print(plain(line), style="yellow", soft_wrap=True)

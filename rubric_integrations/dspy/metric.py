@@ -74,10 +74,12 @@ class OutageGuard:
         with self._lock:
             if self._message is None:
                 self._message = (
-                    f"{reason}. The run ends here, because DSPy would score its programs 0. Fix the judge, call the "
-                    "metric's `resume()` and start the run again: complete grades are cached and not paid for twice"
+                    f"{str(reason).rstrip('.')}. The run ends here, because DSPy would score its programs 0. Fix the "
+                    "judge, call the metric's `resume()` and start the run again: complete grades are cached and not "
+                    "paid for twice"
                 )
-            raise JudgeOutage(self._message)
+            # The traceback of the judge's error would hide this message.
+            raise JudgeOutage(self._message) from None
 
     def warn_once(self, error: JudgeError) -> None:
         """Log once how DSPy counts rows whose grade failed."""

@@ -100,12 +100,14 @@ class RunFile(NamedTuple):
         rubric: The rubric's name; None if it has none, or if rows have different ones.
         judge: The judge's name; None if it is unknown, or if rows have different ones.
         rows: The submissions, in order. Those of a file are read from it whenever they are used.
+        pass_mark: The score that a submission needs to pass; None if it is unknown, or if rows have different ones.
     """
 
     name: str
     rubric: str | None
     judge: str | None
     rows: Sequence[GradedRow]
+    pass_mark: float | None = None
 
     def row_keys(self) -> list[RowKey]:
         """Return the key of each row: its id, and its number from 1 among the rows with an equal id."""
@@ -129,7 +131,8 @@ class RunFile(NamedTuple):
             rubric: The rubric's name.
             judge: The judge's name.
         """
-        return cls(name, rubric, judge, tuple(_row(result.to_dict()) for result in graded))
+        lines = [result.to_dict() for result in graded]
+        return cls(name, rubric, judge, tuple(map(_row, lines)), _shared_pass_mark({_mark(line) for line in lines}))
 
 
 class _RowsOfFile(Sequence[GradedRow]):
@@ -195,6 +198,7 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     """Read a run; `kept` gets its rows, unless it is None."""
     ids: list[str] = []
     names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
+    marks = set[float | None]()
     for number, fields in _objects(path):
         try:
             if not fields.keys() >= _GRADE_FIELDS:
@@ -208,6 +212,7 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
             ) from None
         for field, seen in names.items():
             seen.add(_text(fields.get(field)))
+        marks.add(_mark(fields))
         ids.append(row.id)
         if kept is not None:
             kept.append(row)
@@ -216,7 +221,18 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     rows = _RowsOfFile(path, ids) if kept is None else tuple(kept)
     # The name of one row's rubric is not that of the run.
     rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
-    return RunFile(path.stem, rubric, judge, rows)
+    return RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks))
+
+
+def _mark(line: Mapping[str, Any]) -> float | None:
+    mark = line.get("pass_mark")
+    return float(mark) if isinstance(mark, int | float) else None
+
+
+def _shared_pass_mark(marks: set[float | None]) -> float | None:
+    """Return the pass mark of all rows but those with nothing to grade, which have none; None if there are several."""
+    known = marks - {None}
+    return known.pop() if len(known) == 1 else None
 
 
 def is_run_file(path: Path) -> bool:

@@ -149,6 +149,12 @@ class Graded(NamedTuple):
     judge_error: str | None = None
     rubric: Rubric | None = None
 
+    def __repr__(self) -> str:
+        """Return one line; `row`, `report` and `rubric` have the texts, which would fill a screen."""
+        problem = self.judge_error or self.row.error
+        state = f"error={problem!r}" if problem else f"passed={bool(self.report and self.report.passed)}"
+        return f"Graded(id={self.row.id!r}, score={self.score}, {state})"
+
     @property
     def score(self) -> float | None:
         """The score of a complete grade; None where the grade is incomplete or has no score."""
@@ -169,13 +175,14 @@ class Graded(NamedTuple):
             # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
             line |= {"score": None, "passed": False, "error": self.judge_error}
         line |= {name: value for name in ("labels", "metadata") if (value := getattr(row, name)) is not None}
-        if self.rubric and self.rubric.instructions:
-            line["guidelines"] = self.rubric.instructions
-        if self.rubric and line.get("report"):
-            for entry, criterion in zip(line["report"], self.rubric.criteria, strict=False):
+        rubric = self.rubric
+        if rubric and rubric.instructions:
+            line["guidelines"] = rubric.instructions
+        if rubric and line.get("report"):
+            for entry, criterion in zip(line["report"], rubric.criteria, strict=False):
                 if criterion.applies_when is not None or criterion.context is not None or criterion.aspects:
                     entry.update(_texts_of(criterion))
-        return line | {"rubric": self.rubric.name if self.rubric else None}
+        return line | {"rubric": rubric.name if rubric else None, "pass_mark": rubric.pass_mark if rubric else None}
 
     def to_record(self) -> dict[str, Any]:
         """Return the row of a data frame: the grade, the score of each tag, and the verdict on each criterion."""

@@ -485,13 +485,21 @@ def rubric_mismatch(runs: Sequence[RunFile]) -> str:
             before = first_by_id.setdefault(row_id, (number, place, digest))
             if before[2] != digest:
                 other = runs[before[0]]
-                key = min(criteria ^ _criterion_keys(other.rows[before[1]]))
                 where = f"{other.name} and {run.name}" if before[0] != number else f"its rows in {run.name}"
-                criterion = f"`{key[0]}` {key[1]!r} (weight {key[2]:g})"
-                return f"the row {row_id!r} has the criterion {criterion} in only one of {where}"
+                return f"{_difference(_criterion_keys(other.rows[before[1]]), criteria, row_id)} {where}"
     if is_disjoint and all(rubrics) and rubrics[0].isdisjoint(rubrics[1]):
         return f"{runs[0].name} and {runs[1].name} have no row and no rubric in common"
     return ""
+
+
+def _difference(before: frozenset[_Key], after: frozenset[_Key], row_id: str) -> str:
+    """Describe the first difference of the criteria of one row, before the names of the two runs."""
+    name, requirement, weight = min(before ^ after)
+    weights = [key[2] for keys in (before, after) for key in keys if key[:2] == (name, requirement)]
+    criterion = f"the criterion `{name}` {requirement!r}"
+    if len(weights) == 2:
+        return f"the row {row_id!r} has {criterion} with the weights {weights[0]:g} and {weights[1]:g} in"
+    return f"the row {row_id!r} has {criterion} (weight {weight:g}) in only one of"
 
 
 def _criterion_keys(row: GradedRow) -> frozenset[_Key]:

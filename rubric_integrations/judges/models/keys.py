@@ -19,14 +19,15 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import dspy
 from dspy import lm15
 
 from rubric_integrations._util.text import url_without_secrets
+from rubric_integrations.judges.credentials import is_credential
 
 OWN_KEY = "RUBRIC_INTEGRATIONS_API_KEY"
 """The environment variable of the key for a server of the user's own: a gateway, or a model server."""
@@ -208,6 +209,26 @@ def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
     key = key_for_endpoint(model, api_base)
     changes = ({"api_key": key} if key else {}) | ({"model": model} if model != lm.model else {})
     return lm.copy(**changes) if changes else lm
+
+
+def describe_sent_key(model: str, settings: Mapping[str, Any]) -> str:
+    """Describe, for the message of a refused request, whether a key was sent, and where to set it; never the key.
+
+    Args:
+        model: The model's name.
+        settings: The model's settings, with credentials.
+
+    Example:
+        >>> describe_sent_key("openai/m", {"api_key": "sk-1"})
+        "A key was sent: check that it is this server's"
+    """
+    every = {**settings, **(settings.get("extra_headers") or {})}
+    keys = [value for name, value in every.items() if value and is_credential(name)]
+    if any(key != PLACEHOLDER for key in keys):
+        return "A key was sent: check that it is this server's"
+    if not keys and (variable := _first_set(_own_variables(model, _route(model)))):
+        return f"The key of {variable} was sent: check that it is this server's"
+    return f"No key was sent: pass it as `api_key` (`--api-key` in the shell), or set {OWN_KEY} to it"
 
 
 def with_provider(model: str) -> str:

@@ -323,6 +323,13 @@ def _is_lm(model: object) -> bool:
     return isinstance(model, dspy.BaseLM)
 
 
+def _is_function(model: object) -> bool:
+    """Whether an object may be an async function of two texts: a DSPy program without an async `forward` never is."""
+    if isinstance(model, dspy.Module) and type(model).__call__ in (dspy.Module.__call__, dspy.Predict.__call__):
+        return inspect.iscoroutinefunction(getattr(model, "forward", None))
+    return callable(model)
+
+
 def _with_its_key(model: dspy.BaseLM) -> dspy.BaseLM:
     return with_key_for_its_server(model) if isinstance(model, dspy.LM) else model
 
@@ -330,7 +337,7 @@ def _with_its_key(model: dspy.BaseLM) -> dspy.BaseLM:
 MODEL_SOURCES: dict[str, ModelSource] = {
     "dspy": ModelSource("a dspy.LM", _is_lm, _with_its_key),
     "langchain": ModelSource("a LangChain chat model", is_chat_model, lm_from_chat_model),
-    "function": ModelSource("an async function (system_prompt, user_prompt)", callable, lm_from_fn),
+    "function": ModelSource("an async function (system_prompt, user_prompt)", _is_function, lm_from_fn),
 }
 """The kinds of models beside a model name, in the order in which an object is compared with them."""
 
@@ -352,7 +359,8 @@ def to_lm(model: ModelLike, options: ModelSettings = NO_SETTINGS) -> dspy.BaseLM
     source = next((source for source in MODEL_SOURCES.values() if source.matches(model)), None)
     if source is None:
         kinds = ", ".join(["a model name", *(source.description for source in MODEL_SOURCES.values())])
-        raise TypeError(f"`model` must be one of: {kinds}; got {type(model).__name__}")
+        remedy = "; a DSPy program is a judge with an async method `judge`" if isinstance(model, dspy.Module) else ""
+        raise TypeError(f"`model` must be one of: {kinds}; got {type(model).__name__}{remedy}")
     for option in options.chosen():
         raise ValueError(
             f"`{option}` goes with a model name, and has no effect on {source.description}: configure the model that "

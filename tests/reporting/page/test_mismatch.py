@@ -18,6 +18,18 @@ def test_row_with_another_requirement_in_the_second_run_does_not_match() -> None
     )
 
 
+def test_criterion_with_another_weight_in_the_second_run_is_named_with_both_weights() -> None:
+    runs = [own_rubrics("first", 3, "MET"), own_rubrics("second", 3, "MET")]
+    rows = []
+    for row in runs[1].rows:
+        assert row.report is not None
+        criteria = tuple(c.model_copy(update={"weight": c.weight - 10}) for c in row.report.criteria)
+        rows.append(row._replace(report=row.report.model_copy(update={"report": criteria})))
+    mismatch = rubric_mismatch([runs[0], runs[1]._replace(rows=rows)])
+    assert "the row 's0' has the criterion `c" in mismatch
+    assert mismatch.endswith(" with the weights 3 and -7 in first and second")
+
+
 def test_row_that_is_twice_in_a_run_with_other_criteria_does_not_match() -> None:
     run = own_rubrics("own", 2, "MET")
     assert "in only one of its rows in own" in rubric_mismatch(
