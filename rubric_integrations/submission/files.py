@@ -148,6 +148,11 @@ UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET}
 """What to do with files of other formats, by suffix."""
 
 
+def how_to_encode(suffix: str) -> str:
+    """Say how to save a file of text that is not in UTF-8."""
+    return "save it as UTF-8" + (" (in Excel: Save As, `CSV UTF-8`)" if suffix in (".csv", ".tsv") else "")
+
+
 class ResponsesError(ValueError):
     """Raised if a file of responses cannot be read at all."""
 
@@ -307,8 +312,7 @@ def read_responses(
     except OSError as error:
         raise ResponsesError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        how = " (in Excel: Save As, `CSV UTF-8`)" if suffix in (".csv", ".tsv") else ""
-        raise ResponsesError(f"{path}: is not text (byte {error.start}): save it as UTF-8{how}") from None
+        raise ResponsesError(f"{path}: is not text (byte {error.start}): {how_to_encode(suffix)}") from None
 
 
 def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, columns: ColumnNames) -> Iterator[Row]:

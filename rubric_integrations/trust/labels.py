@@ -15,7 +15,7 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.labels import LabelledJudgment, Sampled
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
-from rubric_integrations.submission.files import UNSUPPORTED, CsvError, read_csv
+from rubric_integrations.submission.files import UNSUPPORTED, CsvError, how_to_encode, read_csv
 from rubric_integrations.submission.inputs import fold
 from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.trust.matching import RunLike, is_run, read_rows
@@ -78,7 +78,7 @@ def read_label_file(path: Path, leave_out: Callable[[str], None]) -> Iterator[La
     except OSError as error:
         raise LabelsError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        remedy = UNSUPPORTED.get(path.suffix.lower(), "save it as UTF-8")
+        remedy = UNSUPPORTED.get(suffix := path.suffix.lower(), how_to_encode(suffix))
         raise LabelsError(f"{path}: is not text (byte {error.start}): {remedy}") from None
     if count == unlabelled:
         lines = "none of its lines has a `verdict`" if count else "it is empty"
