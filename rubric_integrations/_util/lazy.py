@@ -9,7 +9,7 @@ from importlib import import_module
 EXTRAS: dict[str, tuple[str, ...]] = {
     "agreement": ("scipy",),
     "inspect": ("inspect-ai",),
-    "langchain": ("langchain",),
+    "langchain": ("langchain", "langgraph"),
     "langchain-classic": ("langchain-classic",),
     "metrics": ("rapidfuzz", "rouge-score", "sacrebleu"),
     "mlflow": ("mlflow",),
