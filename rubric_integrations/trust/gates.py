@@ -5,7 +5,6 @@ A mean above the threshold is not enough: a program that is exactly at it would 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -16,8 +15,8 @@ from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.trust.calibration import calibrate
 from rubric_integrations.trust.comparison import compare_runs
 from rubric_integrations.trust.matching import RunLike, is_trained_on, read_rows
+from rubric_integrations.trust.means import FOR_GATE, Values, estimate_mean, mean_limits
 from rubric_integrations.trust.planning import FEWEST_LABELS
-from rubric_integrations.trust.statistics import estimate_mean, mean_limits
 
 Decision = Literal["pass", "fail", "inconclusive"]
 """Whether the true mean is above the threshold, below it, or not yet known."""
@@ -116,8 +115,8 @@ def decide_mean(
 ) -> GateResult:
     """Decide whether the true mean of scores in [0, 1] reaches a threshold.
 
-    It passes if the lower end of the one-sided interval is above the threshold (Wilson's at the effective sample size),
-    and fails if the upper end is below.
+    It passes if the lower end of the interval of `estimate_mean` is above the threshold, and fails if the upper end is
+    below.
 
     Args:
         scores: The scores; None for a submission without a score.
@@ -141,11 +140,11 @@ def decide_mean(
         )
     missing = len(scores) - len(present)
     level = 1 - 2 * alpha
-    estimate = score or estimate_mean(present, level)
+    estimate = score or _estimate(present, level)
     if missing:
         share = missing / len(scores)
-        lowest = score or estimate_mean([0.0 if value is None else value for value in scores], level)
-        highest = score or estimate_mean([1.0 if value is None else value for value in scores], level)
+        lowest = score or _estimate([0.0 if value is None else value for value in scores], level)
+        highest = score or _estimate([1.0 if value is None else value for value in scores], level)
         low = None if lowest.low is None else lowest.low * (1 - share if score else 1)
         high = None if highest.high is None else highest.high * (1 - share) + share if score else highest.high
     else:
@@ -176,7 +175,7 @@ def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = 
         while gate.add(1.0) != "pass":
             count += 1
         return count
-    return _first(lambda count: (estimate_mean([1.0] * count, 1 - 2 * alpha).low or 0.0) > min_score, 2)
+    return _first(lambda count: (_estimate([1.0] * count, 1 - 2 * alpha).low or 0.0) > min_score, 2)
 
 
 class SequentialGate:
@@ -266,14 +265,17 @@ def _check_settings(min_score: float, alpha: float) -> None:
         raise ValueError(f"`alpha` must be above 0 and below 0.5, got {alpha!r}")
 
 
+def _estimate(scores: Values, level: float) -> Estimate:
+    return estimate_mean(scores, level, imaginary=FOR_GATE)
+
+
 def _more_needed(scores: Sequence[float], min_score: float, level: float) -> int | None:
     """Estimate how many more submissions would decide, if they are like these."""
     if len(scores) < 2:
         return None
-    mean, variance = math.fsum(scores) / len(scores), float(np.var(scores, ddof=1))
 
     def is_decided(count: int) -> bool:
-        low, high = mean_limits(mean, variance, count, level)
+        low, high = mean_limits(np.resize(scores, count), level, imaginary=FOR_GATE) or (0.0, 1.0)
         return low > min_score or high < min_score
 
     return _first(is_decided, len(scores)) - len(scores) if is_decided(_MOST) else None

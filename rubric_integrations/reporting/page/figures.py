@@ -17,8 +17,8 @@ from rubric_integrations.scoring.report import NO_ESCALATIONS, CriterionReport, 
 from rubric_integrations.trust.calibration import CriterionCalibration, calibrate
 from rubric_integrations.trust.comparison import CriterionChange, RunChanges, RunComparison, compare_changes
 from rubric_integrations.trust.matching import Match, match_labels
+from rubric_integrations.trust.means import estimate_scores
 from rubric_integrations.trust.measure import Agreement, CriterionAgreement, agreement
-from rubric_integrations.trust.statistics import estimate_scores
 
 # More columns than this do not fit in a window.
 _MOST_TAGS = 30
