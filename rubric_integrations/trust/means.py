@@ -101,15 +101,12 @@ def estimate_scores(scores: Sequence[float], level: float = 0.95, *, groups: Gro
         >>> print(estimate_scores([-1.0, 0.0, 4.0]))
         1.000 [-5.572, 7.572] (n = 3)
     """
-    are_bounded = all(0 <= score <= 1 for score in scores)
-    if are_bounded:
+    if all(0 <= score <= 1 for score in scores):
         return estimate_mean(scores, level, groups=groups)
     estimate = estimate_difference(scores, level)
-    return (
-        estimate
-        if groups is None
-        else in_groups(estimate, np.asarray(scores, float) - float(np.mean(scores)), groups, level)
-    )
+    if groups is None:
+        return estimate
+    return in_groups(estimate, np.asarray(scores, float) - float(np.mean(scores)), groups, level)
 
 
 def mean_limits(
