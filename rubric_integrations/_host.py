@@ -210,9 +210,10 @@ def _check_grader(host: str, grader: object, settings: list[str]) -> None:
     from rubric_integrations.graders import Grader
 
     if not isinstance(grader, Grader):
+        got, judge = (repr(grader),) * 2 if isinstance(grader, str) else (type(grader).__name__, "")
         raise TypeError(
-            f"`grader` of `{host}` must be a grader, got {grader!r}: pass `judge` in its place, since a log holds only "
-            "the name of a grader's class"
+            f"`grader` of `{host}` must be a grader, got {got}: pass a judge as `judge={judge}`, also in a log or a "
+            "file, which hold only the name of a grader's class"
         )
     if settings:
         names = " and ".join(f"`{name}`" for name in settings)

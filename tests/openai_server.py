@@ -188,12 +188,15 @@ def _http(call: Call, reply: Reply) -> bytes:
                 }
             ],
         }
+        usage = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+        }
+        if call.body.get("stream") and reply.raw is None:
+            return _event_stream(payload, reply, usage if _asks_for_usage(call) and reply.has_usage else None)
         if reply.has_usage:
-            payload["usage"] = {
-                "prompt_tokens": prompt_tokens,
-                "completion_tokens": completion_tokens,
-                "total_tokens": prompt_tokens + completion_tokens,
-            }
+            payload["usage"] = usage
     else:
         payload = {"error": {"message": f"scripted status {reply.status}", "type": "scripted", "code": None}}
     data = json.dumps(payload).encode() if reply.raw is None else reply.raw
@@ -202,3 +205,23 @@ def _http(call: Call, reply: Reply) -> bytes:
     if reply.retry_after is not None:
         headers.append(f"Retry-After: {reply.retry_after:g}")
     return "\r\n".join(headers).encode() + b"\r\n\r\n" + data
+
+
+def _asks_for_usage(call: Call) -> bool:
+    return bool((call.body.get("stream_options") or {}).get("include_usage"))
+
+
+def _event_stream(payload: dict[str, Any], reply: Reply, usage: dict[str, int] | None) -> bytes:
+    """Return the response to a request with `stream`: a chunk for every ten characters, and one for the usage."""
+
+    def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        return {**payload, "object": "chat.completion.chunk", "choices": [choice]}
+
+    text = reply.content
+    chunks = [chunk({"role": "assistant", "content": ""})]
+    chunks += [chunk({"content": text[start : start + 10]}) for start in range(0, len(text), 10)]
+    chunks += [chunk({}, reply.finish_reason), *([{**chunk({}), "choices": [], "usage": usage}] if usage else [])]
+    data = "".join(f"data: {json.dumps(event)}\n\n" for event in chunks) + "data: [DONE]\n\n"
+    head = f"HTTP/1.1 200 Scripted\r\nContent-Type: text/event-stream\r\nContent-Length: {len(data)}\r\n\r\n"
+    return (head + data).encode()

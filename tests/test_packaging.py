@@ -60,8 +60,11 @@ def distributions() -> Mapping[str, list[str]]:
 def distribution_of(module: str) -> str:
     """Return the distribution of a module; an unknown module stands for itself."""
     package, *parts = module.split(".")
-    if package == "opentelemetry":  # several distributions share it
+    # Several distributions share these packages.
+    if package == "opentelemetry":
         return "opentelemetry-sdk" if parts[:1] == ["sdk"] else "opentelemetry-api"
+    if package == "langgraph":
+        return "langgraph"
     return distributions().get(package, [package])[0]
 
 

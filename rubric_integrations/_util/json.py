@@ -11,7 +11,7 @@ import re
 import reprlib
 import stat
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -62,15 +62,20 @@ them, since one value would be lost
         raise ValueError(f"is not JSON: {reason}") from None
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+def read_json_lines(path: Path, on_invalid: Callable[[int, str], None] | None = None) -> Iterator[tuple[int, Any]]:
     """Yield the number, from 1, and the value of each line that is not blank.
 
     Only a newline ends a line: a text may contain other separators, such as U+2028, which JSON does not escape. A last
     line that a crash has cut off is skipped with a warning.
 
+    Args:
+        path: The file.
+        on_invalid: Called with the number of a line that is not JSON, and with the reason; the line is then skipped.
+
     Raises:
         OSError: The file cannot be read.
-        ValueError: A line is not JSON; the message begins with the file and the number of the line.
+        ValueError: A line is not JSON, and there is no `on_invalid`; or the file is not text. The message begins with
+            the file and the number of the line.
     """
     with path.open("rb") as lines:
         has_values = False
@@ -82,13 +87,19 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
                 # Editors on Windows put a byte order mark before the first line.
                 value = parse_json(line.decode("utf-8-sig" if number == 1 else "utf-8"))
             except RepeatedKeyError as error:
-                raise ValueError(f"{place} {error}") from None
+                if on_invalid is None:
+                    raise ValueError(f"{place} {error}") from None
+                on_invalid(number, str(error))
+                continue
             except ValueError as error:
                 # Each line is written with its newline. A file with nothing but such a line is another kind of file.
                 if not line.endswith(b"\n") and has_values:
                     warnings.warn(f"{place} is cut off, as by a crash, and is skipped", stacklevel=2)
                     return
                 is_text = not isinstance(error, UnicodeDecodeError)
+                if on_invalid is not None and is_text:
+                    on_invalid(number, str(error))
+                    continue
                 raise ValueError(f"{place} {error if is_text else 'is not text: save the file as UTF-8'}") from None
             has_values = True
             yield number, value

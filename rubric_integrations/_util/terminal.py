@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.text import Text
 
-from rubric_integrations._util.text import one_line
+from rubric_integrations._util.text import counted, one_line
 
 
 @contextmanager
@@ -67,6 +67,6 @@ def spend_text(calls: int, tokens: int | None, cost: float | None) -> str:
         >>> spend_text(3, None, 0.5)
         '3 calls, tokens unknown, $0.5000'
     """
-    tokens_part = "tokens unknown" if tokens is None else f"{tokens} tokens"
+    tokens_part = "tokens unknown" if tokens is None else counted(tokens, "token")
     cost_part = "price unknown" if cost is None else f"${cost:.4f}"
-    return f"{calls} calls, {tokens_part}, {cost_part}"
+    return f"{counted(calls, 'call')}, {tokens_part}, {cost_part}"

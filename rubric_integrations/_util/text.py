@@ -1,4 +1,4 @@
-"""Reads dates, numbers and URLs in ordinary text, escapes text for logs, and caches functions of texts.
+"""Reads dates, numbers and URLs in ordinary text, writes counts, escapes text for logs, and caches functions of texts.
 
 Numbers may be written as `1,234.5`, `-3`, `17.2%`, `$40` or `12 ms`. An ambiguous date is not guessed. URLs lose the
 parts that may contain secrets. The cache keeps no long texts in memory.
@@ -22,6 +22,16 @@ _DAY_FIRST = re.compile(r"(\d{1,2})\.\s?(\d{1,2})\.\s?(\d{4})", re.ASCII)
 _SLASHES = re.compile(r"(\d{1,2})[/-](\d{1,2})[/-](\d{4})", re.ASCII)
 _DAY_AND_NAME = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?[ .-]{1,2}([a-z]{3,9})\.?,?[ -](\d{4})", re.ASCII)
 _NAME_AND_DAY = re.compile(r"([a-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})", re.ASCII)
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun, in the plural unless the number is 1.
+
+    Example:
+        >>> counted(1, "row"), counted(2000, "row"), counted(0, "criterion", "criteria")
+        ('1 row', '2,000 rows', '0 criteria')
+    """
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def read_date(text: str) -> date:

@@ -5,6 +5,7 @@ Import heavy packages (pydantic, DSPy, pandas) inside the function, to keep `--h
 """
 
 import errno
+import logging
 import os
 import sys
 import warnings
@@ -59,12 +60,20 @@ def _in_one_line(message: Warning | str, *_place: object, **_line: object) -> st
     return f"{one_line(str(message))}\n"
 
 
+def _is_not_about_prices(record: logging.LogRecord) -> bool:
+    """Drop what stands before the first message of each command without a network: the price list is not the latest."""
+    text = record.getMessage()
+    return "Model metadata refresh failed" not in text and "model cost map" not in text
+
+
 def main() -> None:
     """Run the command line with the arguments of this process."""
     # LiteLLM would read any `.env` in a folder above it or above the working directory: the keys and base URLs there
     # may belong to somebody else. In Python it is left alone, since the user's own program may rely on it.
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
     warnings.formatwarning = _in_one_line
+    for logger in ("dspy.clients.model_metadata", "LiteLLM"):
+        logging.getLogger(logger).addFilter(_is_not_about_prices)
     try:
         try:
             app()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations._util.text import url_without_secrets
+from rubric_integrations._util.text import counted, url_without_secrets
 from rubric_integrations.cli.console import Exit, err, out, refuse
 from rubric_integrations.cli.options import (
     GraderOptions,
@@ -90,19 +90,23 @@ def _make_grader(settings: dict[str, Any], api_key: str | None) -> Any:
 
 def _print(counts: CollectedBatches, judge: str) -> None:
     cost = "" if counts.spend.cost is None else f" for ${counts.spend.cost:.4f}"
-    line = f"{judge}: {counts.judgments:,} judgments of {counts.batches:,} batches stored{cost}."
+    batches = counted(counts.batches, "batch", "batches")
+    line = f"{judge}: {counted(counts.judgments, 'judgment')} of {batches} stored{cost}."
     out.print(plain(line), soft_wrap=True)
     if counts.waiting:
         line = (
-            f"{counts.waiting:,} batches are not over: {counts.done:,} of {counts.requests:,} requests are processed."
+            f"Still waiting for {counted(counts.waiting, 'batch', 'batches')}: {counts.done:,} of "
+            f"{counted(counts.requests, 'request')} processed."
         )
         out.print(plain(line), soft_wrap=True)
     if counts.failed:
-        err.print(plain(f"{counts.failed:,} requests have no judgment:"), style="red", soft_wrap=True)
+        err.print(plain(f"{counted(counts.failed, 'request')} without a judgment:"), style="red", soft_wrap=True)
         for message, times in counts.problems[:_MAX_SHOWN]:
             err.print(plain(f"  {times:,} x {message}"), style="red", soft_wrap=True)
     if counts.unknown:
-        err.print(plain(f"{counts.unknown:,} lines of the results cannot be used."), style="yellow", soft_wrap=True)
+        err.print(
+            plain(f"{counted(counts.unknown, 'line')} of the results cannot be used."), style="yellow", soft_wrap=True
+        )
 
 
 def submit(
@@ -182,7 +186,10 @@ def submit(
         err.print(plain(problem), style="red", soft_wrap=True)
     if len(problems) > _MAX_SHOWN:
         err.print(f"... and {len(problems) - _MAX_SHOWN:,} more", style="red")
-    line = f"{counts.requests:,} requests about {counts.rows:,} rows submitted in {counts.batches:,} batches"
+    line = (
+        f"{counted(counts.requests, 'request')} about {counted(counts.rows, 'row')} submitted in "
+        f"{counted(counts.batches, 'batch', 'batches')}"
+    )
     waiting = f"; {counts.waiting:,} are in earlier batches" if counts.waiting else ""
     out.print(plain(f"{line}{waiting}."), soft_wrap=True)
     if counts.batches or counts.waiting:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 from collections.abc import Callable
 
 from rubric_integrations._util.lazy import EXTRAS
@@ -66,7 +67,7 @@ def _extras() -> dict[str, str]:
         versions = {package: _version(package) for package in packages}
         missing = [package for package, installed in versions.items() if installed is None]
         if missing:
-            state = f"not installed ({', '.join(missing)}): pip install {' '.join(missing)}"
+            state = f"not installed ({', '.join(missing)}): {shlex.join(['pip', 'install', *missing])}"
         else:
             state = ", ".join(f"{package} {installed}" for package, installed in versions.items())
         rows[f"extra {extra}"] = state
@@ -78,7 +79,7 @@ def _version(package: str) -> str | None:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version(package)
+        return version(package.partition("[")[0])
     except PackageNotFoundError:
         return None
 

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import Exit, err, print_lines, print_warnings, refuse, with_limits
 from rubric_integrations.cli.grade import FirstResults, print_how_to_resume, print_results
 from rubric_integrations.cli.labelling import load_labels, refuse_bad_input
 from rubric_integrations.cli.options import refuse_unregistered_metrics
-from rubric_integrations.cli.outputs import ParquetOutput
+from rubric_integrations.cli.outputs import ParquetOutput, is_rubric
 from rubric_integrations.formats.row_rubrics import problem_of
 from rubric_integrations.reporting.grades import (
     JUnitReport,
@@ -135,10 +136,10 @@ class GateTally:
         """Yield the gates that the finished run does not satisfy."""
         gates, rows = self._gates, summary.submissions
         mean = (summary.score_sum - self._uncounted_sum) / summary.scored if summary.scored else None
-        passed = f"{summary.passed} of {rows} rows passed"
+        passed = f"{summary.passed} of {counted(rows, 'row')} passed"
         coverage = self._coverage_sum / self._covered if self._covered else None
         if gates.max_failed is not None and summary.failed > gates.max_failed:
-            message = f"--max-failed {gates.max_failed}: the judge failed on {summary.failed} of {rows} rows"
+            message = f"--max-failed {gates.max_failed}: the judge failed on {summary.failed} of {counted(rows, 'row')}"
             yield FailedGate(message, self._failed)
         if gates.every_row and summary.passed < rows:
             yield FailedGate(f"--gate: {passed}", self._not_passed)
@@ -187,8 +188,8 @@ class _WorstRows:
     def lines(self) -> Iterator[str]:
         yield from (text for *_, text in sorted(self._heap, reverse=True))
         if self._count > len(self._heap):
-            yield f"and {self._count - len(self._heap)} more rows"
-        common = [f"{name} in {count} rows" for name, count in self._criteria.most_common(MAX_CRITERIA)]
+            yield f"and {counted(self._count - len(self._heap), 'more row')}"
+        common = [f"{name} in {counted(count, 'row')}" for name, count in self._criteria.most_common(MAX_CRITERIA)]
         if common and self._count > 1:
             yield f"criteria: {', '.join(common)}"
 
@@ -209,11 +210,13 @@ class MeanGate:
         cluster: The column by which rows depend on each other; None if they are independent.
         floor: A score below which no row can be.
         anyway: Whether the baseline may have another rubric or other inputs.
+        strict: Whether a line of the labels that is no label is an error.
     """
 
     def __init__(
         self, min_score: float, alpha: float, *, labels: Path | None, baseline: Path | None, margin: float,
-        rubric: Rubric | None, stop_early: bool, cluster: str | None = None, floor: float = 0.0, anyway: bool = False,
+        rubric: Rubric | None, stop_early: bool, strict: bool = False, cluster: str | None = None, floor: float = 0.0,
+        anyway: bool = False,
     ):  # fmt: skip
         self.min_score, self.alpha = min_score, alpha
         self._cluster, self._floor, self._anyway = cluster, floor, anyway
@@ -227,7 +230,7 @@ class MeanGate:
             self._baseline = read_run(baseline) if baseline else None
             if labels and rubric is None:
                 raise ValueError("--labels: needs a rubric of the whole run, and here each row brings its own")
-            self._labels = load_labels(labels, None, rubric) if labels else None
+            self._labels = load_labels(labels, None, rubric, strict=strict) if labels else None
         if self._labels is not None:
             drawn = [label for label in self._labels if label.sampled != "chosen"]
             self._labelled = len({label.id or label.submission.response for label in drawn})
@@ -385,13 +388,20 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfF
     labels, baseline, margin, stop_early = options.labels, options.baseline, options.margin, options.stop_early
     if options.alpha is None:
         needless = {
-            "--labels": labels, "--baseline": baseline, "--margin": margin, "--stop-early": stop_early or None,
-            "--cluster": options.cluster, "--floor": options.floor,
-        }  # fmt: skip
+            "--labels": labels,
+            "--baseline": baseline,
+            "--margin": margin,
+            "--stop-early": stop_early or None,
+            "--strict": options.strict or None,
+            "--cluster": options.cluster,
+            "--floor": options.floor,
+        }
         for option, value in needless.items():
             if value is not None:
                 refuse(f"{option}: is for a gate with --alpha, and would have no effect: add --alpha 0.05")
         return None
+    if options.strict and labels is None:
+        refuse("--strict: is about the file of --labels: name it, too")
     if options.min_score is None:
         refuse("--alpha: needs --min-score: it is the probability that this gate decides wrongly")
     if margin is not None and baseline is None:
@@ -411,7 +421,8 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfF
         refuse(f"--cluster {options.cluster}: not all rows of {file} have this column: name one of {known}")
     mean_gate = MeanGate(
         options.min_score, options.alpha, labels=labels, baseline=baseline, margin=margin or 0.0, rubric=rubric,
-        stop_early=stop_early, cluster=options.cluster, floor=options.floor or 0.0, anyway=options.anyway,
+        stop_early=stop_early, strict=options.strict, cluster=options.cluster, floor=options.floor or 0.0,
+        anyway=options.anyway,
     )  # fmt: skip
     mean_gate.warn_of_few(len(rows), file)
     return mean_gate
@@ -451,6 +462,8 @@ class RowsOfFile:
         self.metadata: set[str] | None = None
         if rubrics.shared:
             refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
+        elif rubric_file is None and path.is_file() and (path.suffix.lower() in (".yaml", ".yml") or is_rubric(path)):
+            raise ValueError(f"{path}: is a rubric: name the file of responses after it, such as {path} responses.csv")
         for row in read():
             self._count += 1
             self._has_own_rubrics = self._has_own_rubrics or row.rubric is not None

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 import typer
 
 from rubric_integrations._util.terminal import plain, spend_text
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, refuse, sigterm_interrupts
+from rubric_integrations.cli.labelling import StrictOption
 from rubric_integrations.cli.options import (
     GraderOptions,
     JudgeOptions,
@@ -112,14 +114,15 @@ class _Problems:
         count, rows = self._kinds.get(kind, (0, []))
         self._kinds[kind] = (count + 1, sorted([*rows, (place, row_id, problem)])[: MAX_IDS + 1])
 
-    def lines(self) -> list[str]:
+    def lines(self, out_file: Path | None) -> list[str]:
+        """Return a line for each kind of problem, which names the file with those that are left out."""
         lines: list[str] = []
+        rest = f"; all are in {out_file}" if out_file else "; `--out FILE` writes all"
         for count, [(_, row_id, problem), *others] in sorted(self._kinds.values(), key=lambda kind: kind[1]):
             first, ids = f"{row_id}: {problem}", ", ".join(other_id for _, other_id, _ in others)
-            rows = "1 more row" if count == 2 else f"{count - 1} more rows"
-            cut = ", ..." if count - 1 > len(others) else ""
-            lines.append(f"{first} (and {rows} alike: {ids}{cut})" if count > 1 else first)
-        return [*lines, f"and {self._more} more rows with other problems"] if self._more else lines
+            cut = f", ...{rest}" if count - 1 > len(others) else ""
+            lines.append(f"{first} (and {counted(count - 1, 'more row')} alike: {ids}{cut})" if count > 1 else first)
+        return [*lines, f"and {counted(self._more, 'more row')} with other problems{rest}"] if self._more else lines
 
 
 def _kind_of(problem: str, row_id: str) -> str:
@@ -142,7 +145,7 @@ def print_results(
     """
     if not quiet:
         _print_tables(first, summary)
-    for problem in first.problems.lines():
+    for problem in first.problems.lines(out_file):
         err.print(plain(problem), style="red", soft_wrap=True)
     out.print(plain(_summary_text(summary, rubric, out_file)), soft_wrap=True)
 
@@ -169,7 +172,7 @@ def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> st
     scored = f" of {summary.scored}" if summary.scored < summary.graded else ""
     mean = "no score" if summary.mean_score is None else f"mean{scored} {summary.mean_score:.3f}"
     spend = spend_text(summary.spend.calls, summary.spend.total_tokens, summary.spend.cost)
-    reused = f", {summary.reused} judgments from the ledger" if summary.reused else ""
+    reused = f", {counted(summary.reused, 'judgment')} from the ledger" if summary.reused else ""
     cut = f", {summary.omitted_characters:,} characters of tool results omitted" if summary.omitted_characters else ""
     escalated = f", {summary.escalations.summary()}" if summary.escalations.judgments else ""
     reports = f" Reports: {out_file}" if out_file else ""
@@ -186,7 +189,7 @@ def print_how_to_resume(
     from rubric_integrations.runs.ledger.addresses import address_text
     from rubric_integrations.runs.summary import summary_line
 
-    lines = [f"{reason} {summary.submissions} submissions were done: {summary_line(summary)}."]
+    lines = [f"{reason} {counted(summary.submissions, 'submission')} done: {summary_line(summary)}."]
     if ledger and ledger_exists(ledger):
         # The ledger lets the run continue, so `--overwrite` is not needed, and `--resume` must not be repeated.
         arguments = [argument for argument in sys.argv[1:] if argument not in ("--overwrite", "--resume")]
@@ -311,7 +314,7 @@ class RunFiles(NamedTuple):
         own = [self.out, partial_path(self.out)] if self.out else []
         # A database has the judgments of any run: that it exists does not mean that this run is resumed.
         is_resumed = self.has_ledger and (resume is not False if isinstance(self.ledger, Path) else resume is True)
-        out = self.out and self._open_reports(self.out, inputs, overwrite, is_resumed)
+        out = self.out and self._open_reports(self.out, inputs, overwrite, is_resumed, is_stored=resume is not False)
         junit = self.junit and OutputFile(
             self.junit, option="--junit", overwrite=overwrite, inputs=[*inputs, *own], replaces=JUNIT_FILE
         )
@@ -320,15 +323,16 @@ class RunFiles(NamedTuple):
         return RunOutputs(out, junit)
 
     def _open_reports(
-        self, path: Path, inputs: Sequence[Path], overwrite: bool, resumes: bool
+        self, path: Path, inputs: Sequence[Path], overwrite: bool, resumes: bool, *, is_stored: bool
     ) -> OutputFile | ParquetOutput:
         if self.writes_parquet:
             return ParquetOutput(path, overwrite=overwrite, resumes=resumes, inputs=inputs)
         # A resumed run writes the reports again, from the judgments of the ledger.
         replaces = RUN_FILE if resumes else None
         return OutputFile(
-            path, option="--out", overwrite=overwrite, inputs=inputs, replaces=replaces, keep_partial=True
-        )
+            path, option="--out", overwrite=overwrite, inputs=inputs, replaces=replaces, keep_partial=True,
+            is_stored=is_stored,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -380,6 +384,7 @@ class GateOptions:
         Path | None,
         typer.Option(help="With --alpha: people's labels of a random part of the responses, which correct the mean."),
     ] = None
+    strict: StrictOption = False
     baseline: Annotated[
         Path | None,
         typer.Option(help="With --alpha: an earlier run, than which this one must not be worse (a file of --out)."),

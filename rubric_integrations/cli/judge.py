@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import (
     UNDEFINED,
     Exit,
@@ -31,6 +32,7 @@ from rubric_integrations.cli.labelling import (
     LevelOption,
     RubricOption,
     RunPath,
+    StrictOption,
     load_labels,
     load_people_labels,
     load_rubric,
@@ -208,6 +210,7 @@ def agree(
     rubric: RubricOption = None,
     level: LevelOption = 0.95,
     disagreements: DisagreementsOption = 2,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how far a judge agrees with people, per criterion and in total, and show where they differ.
@@ -223,7 +226,7 @@ def agree(
     require_different([run, *(labels or ())], "the run, and the labels that people gave")
     with refuse_bad_input(run, *(labels or ())):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
-        answers = load_people_labels(labels or (), loaded, run_rubric)
+        answers = load_people_labels(labels or (), loaded, run_rubric, strict=strict)
         result = agreement(loaded, answers, rubric=run_rubric, level=level)
         sections = measure_sections(loaded, answers, run_rubric, level, disagreements)
     require_matching(answers, result.labels, labels or [run], run)
@@ -259,7 +262,7 @@ def _print_agreement(result: Agreement, level: float) -> None:
             f"mean error {figure(scores.values.mae)}, distance of the distributions {figure(scores.values.emd)}, "
             f"correlation {figure(scores.values.pearson)}."
         )
-    print_lines([*lines, f"{result.labels:,} labels{raters}, {result.blind:,} of them blind."])
+    print_lines([*lines, f"{counted(result.labels, 'label')}{raters}, {result.blind:,} of them blind."])
 
 
 @dataclass(frozen=True)
@@ -313,6 +316,7 @@ def align(
         ),
     ] = None,
     rubric: RubricOption = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Align a judge with people's labels, and write it to a file if labels that it has not seen prove a gain.
@@ -339,7 +343,7 @@ def align(
         model = _make_judge(judge, judge_options)
         reflection = _reflection_model(reflection_model, judge_options)
         loaded, run_rubric = load_run(run), load_rubric(rubric)
-        answers = load_people_labels(label_files, loaded, run_rubric)
+        answers = load_people_labels(label_files, loaded, run_rubric, strict=strict)
     try:
         with ExitStack() as stack:
             stack.enter_context(sigterm_interrupts())
@@ -410,6 +414,7 @@ def calibrate(
     labels: LabelsPaths = None,
     rubric: RubricOption = None,
     level: LevelOption = 0.95,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Correct a run's mean score, and the rates of its criteria, by people's labels of a part of it.
@@ -422,7 +427,7 @@ def calibrate(
     require_different([run, *(labels or ())], "the run, and the labels that people gave")
     with refuse_bad_input(run, *(labels or ())):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
-        answers = load_people_labels(labels or (), loaded, run_rubric)
+        answers = load_people_labels(labels or (), loaded, run_rubric, strict=strict)
         result = calibrate_run(loaded, answers, rubric=run_rubric, level=level)
     print_warnings(result.warnings)
     if as_json:
@@ -454,6 +459,7 @@ def certify(
     ],
     alpha: Annotated[float, typer.Option(help="The highest rate of wrong answers among those that are kept.")] = 0.1,
     delta: Annotated[float, typer.Option(help="The probability that this promise does not hold.")] = 0.1,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find the confidence from which on a cheap judge may be trusted, for `grade --escalate-below`.
@@ -466,7 +472,7 @@ def certify(
     require_different([cheap, truth], "the run of the cheap judge, and labels or the run of the expensive judge")
     with refuse_bad_input(cheap, truth):
         run = load_run(cheap)
-        answers = load_run(truth) if is_run_file(truth) else load_labels(truth, run, None)
+        answers = load_run(truth) if is_run_file(truth) else load_labels(truth, run, None, strict=strict)
         certificate = certify_run(run, answers, alpha=alpha, delta=delta)
     print_warnings(certificate.warnings)
     if as_json:

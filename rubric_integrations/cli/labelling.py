@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.files import RunFile
     from rubric_integrations.scoring.labels import LabelledJudgment
     from rubric_integrations.trust.planning import JudgmentToLabel
+    from rubric_integrations.trust.questions import QuestionToLabel
 
 
 def label(
@@ -77,8 +78,7 @@ def label(
             warnings.simplefilter("always")
             loaded = read_run(run)
             drawn = choose_for_labels(loaded, n, by_verdict=by_verdict, seed=seed)
-        for warning in caught:
-            err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
+        print_caught(caught)
         if terminal:
             _ask(run, drawn, labels, rater.strip())
         else:
@@ -132,6 +132,7 @@ def _ask(run: Path, drawn: list[JudgmentToLabel], path: Path, rater: str) -> Non
 # What makes the submission of a label the same as that of a row.
 _TEXTS = ("response", "thinking", "query", "reference", "context")
 _HINTS = "n note, s skip, b back, q end"
+_HINTS_OF_LABELLED = "c change, s next, b back, q end"
 
 _Key = tuple[str, str, str]
 
@@ -153,8 +154,12 @@ class TerminalLabels:
         self._drawn = drawn
         self._rater = rater
         records = [cast("dict[str, Any]", json.loads(line)) for line in self.lines]
+        # The verdict and the note of each label.
         self._labelled = {
-            (str(record.get("id")), str(record.get("criterion")), str(record.get("requirement")))
+            (str(record.get("id")), str(record.get("criterion")), str(record.get("requirement"))): (
+                str(record.get("verdict")),
+                str(record.get("reason") or ""),
+            )
             for record in records
             if record.get("rater") == rater
         }
@@ -162,31 +167,44 @@ class TerminalLabels:
     @property
     def done(self) -> int:
         """The number of drawn judgments with a label by this rater."""
-        return sum(_key(item) in self._labelled for item in self._drawn)
+        return sum(self._label_of(item) is not None for item in self._drawn)
 
     def ask(self, console: Console) -> Iterator[str]:
         """Ask for each judgment without a label, and yield the line of each answer, until all are shown or `q`.
 
-        After `b`, the judgment before is asked again, and its later label counts.
+        `b` goes back to the judgment before. If it has a label, only `c` lets another answer replace it.
 
         Raises:
             KeyboardInterrupt: The rater pressed Ctrl-C.
         """
-        open_items = [item for item in self._drawn if _key(item) not in self._labelled]
+        open_items = [(number, item) for number, item in enumerate(self._drawn, start=1) if not self._label_of(item)]
         at = 0
         while at < len(open_items):
-            item = open_items[at]
-            _show(console, item, f"{self.done + 1} of {len(self._drawn)}")
-            answer, note = _read_answer(console, item.answers)
+            number, item = open_items[at]
+            _show(console, item, f"judgment {number} of {len(self._drawn)}")
+            label = self._label_of(item)
+            answer, note = ("c", "") if label is None else (_read_command(console, label[0]), label[1])
+            if answer == "c":
+                answer, note = _read_answer(console, item.question, note)
             if answer == "q":
                 return
             if answer == "b":
                 at = max(0, at - 1)
                 continue
             if answer != "s":
-                self._labelled.add(_key(item))
+                self._labelled[_key(item)] = (answer, note)
                 yield self._line(item, answer, note)
             at += 1
+            while at < len(open_items) and self._label_of(open_items[at][1]):
+                at += 1
+
+    def _label_of(self, item: JudgmentToLabel) -> tuple[str, str] | None:
+        """Return the verdict and the note of a label; None also for an impossible verdict, which no figure counts."""
+        label = self._labelled.get(_key(item))
+        try:
+            return label and (item.question.read_answer(label[0]), label[1])
+        except ValueError:
+            return None
 
     def _line(self, item: JudgmentToLabel, verdict: str, note: str) -> str:
         texts = item.submission.model_dump(mode="json", exclude_none=True) if item.submission else {}
@@ -219,7 +237,8 @@ def _show(console: Console, item: JudgmentToLabel, progress: str) -> None:
         steps = submission.trajectory.text() if submission.trajectory else None
         documents = [(f"Document {number}", text) for number, text in enumerate(submission.context, start=1)]
         texts = [
-            ("Task", submission.query), ("Response", submission.response), ("Reference", submission.reference),
+            ("Task", submission.query), ("Thinking", submission.shown_thinking), ("Response", submission.response),
+            ("Reference", submission.reference),
             *documents, ("Steps", None if submission.show_trajectory == "as_response" else steps),
         ]  # fmt: skip
         for title, text in texts:
@@ -227,29 +246,64 @@ def _show(console: Console, item: JudgmentToLabel, progress: str) -> None:
                 console.print(title, style="bold")
                 console.print(plain(text, keeps_lines=True), soft_wrap=True)
                 console.print()
-    console.print(plain(item.criterion), style="bold")
+    question = item.question
+    if question.guidelines:
+        console.print("Guidelines for all criteria", style="bold")
+        console.print(plain(question.guidelines, keeps_lines=True), soft_wrap=True)
+        console.print()
+    console.print(plain(f"{question.words}  {item.criterion}"), style="bold")
     console.print(plain(item.requirement, keeps_lines=True), soft_wrap=True)
-    offered = "   ".join(f"{number} {answer}" for number, answer in enumerate(item.answers, start=1))
-    other = "" if item.answers else "type = and your answer, or =CANNOT_ASSESS"
-    console.print(plain(f"{offered}{other}   ({_HINTS})"), style="cyan", soft_wrap=True)
+    for heading, text in question.texts.items():
+        console.print(plain(f"{heading}: {text}", keeps_lines=True), soft_wrap=True)
+    if question.range_text:
+        console.print(plain(question.range_text, keeps_lines=True), soft_wrap=True)
+    for offered in question.answers:
+        line = ": ".join(filter(None, (offered.verdict, offered.meaning)))
+        console.print(plain(f"{offered.key or '=':>3}  {line}"), style="cyan", soft_wrap=True)
+    if not question.answers:
+        console.print("type = and your answer, or =CANNOT_ASSESS", style="cyan", soft_wrap=True)
+    elif not all(offered.key for offered in question.answers) or question.takes_number:
+        console.print("or type = and the answer", style="cyan", soft_wrap=True)
 
 
-def _read_answer(console: Console, answers: Sequence[str]) -> tuple[str, str]:
-    """Read keys until one decides: return the answer, or `s`, `b` or `q`, and the note."""
-    note = ""
+def _read_command(console: Console, verdict: str) -> str:
+    """Say that a judgment has a label, and read what to do: `c`, `s`, `b` or `q`."""
+    console.print(plain(f"You have answered {verdict}   ({_HINTS_OF_LABELLED})"), style="cyan", soft_wrap=True)
     while True:
         try:
             typed = console.input("> ").strip()
         except EOFError:
+            return "q"
+        if typed in ("c", "s", "b", "q"):
+            return typed
+        console.print(plain(f"{typed!r}: the answer {verdict} stays ({_HINTS_OF_LABELLED})"), style="yellow")
+
+
+def _read_answer(console: Console, question: QuestionToLabel, note: str) -> tuple[str, str]:
+    """Read keys until one decides: return the answer, or `s`, `b` or `q`, and the note."""
+    by_key = {offered.key: offered.verdict for offered in question.answers if offered.key}
+    console.print(plain(f"({_HINTS})"), style="cyan", soft_wrap=True)
+    while True:
+        try:
+            typed = console.input("> ").strip()
+            if typed == "n":
+                note = console.input("note: ").strip()
+                continue
+        except EOFError:
             return "q", note
         if typed in ("s", "b", "q"):
             return typed, note
-        if typed == "n":
-            note = console.input("note: ").strip()
-        elif typed.isdecimal() and 1 <= int(typed) <= len(answers):
-            return answers[int(typed) - 1], note
-        elif typed.startswith("=") and typed[1:].strip() and not answers:
-            return typed[1:].strip(), note
+        if typed in by_key:
+            return by_key[typed], note
+        is_number = question.range_text and typed[:1] in "+-.,0123456789"
+        if typed and (typed.startswith("=") or is_number):
+            try:
+                answer = question.read_answer(typed.removeprefix("="))
+            except ValueError as error:
+                console.print(plain(f"{error} ({_HINTS})"), style="yellow", soft_wrap=True)
+                continue
+            if answer:
+                return answer, note
         else:
             console.print(plain(f"{typed!r} is no answer ({_HINTS})"), style="yellow")
 
@@ -270,6 +324,12 @@ RubricOption = Annotated[
     typer.Option(help="The run's rubric: needed if groups make its score."),
 ]
 LevelOption = Annotated[float, typer.Option(help="The level of the intervals, above 0 and below 1.")]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Refuse a file of labels with a line that is no label. By default, the others count."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
 
 
@@ -297,8 +357,19 @@ def refuse_bad_input(*files: Path) -> Generator[None]:
         finally:
             if status:
                 status.stop()
+    print_caught(caught)
+
+
+def print_caught(caught: Sequence[warnings.WarningMessage]) -> None:
+    """Print warnings on stderr: one line each, and a list of the labels that are left out."""
+    if not caught:
+        return
+    from rubric_integrations.trust.labels import InvalidLabelsWarning
+
     for warning in caught:
-        err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
+        # The reader of labels has made each of its lines safe to print.
+        is_list = issubclass(warning.category, InvalidLabelsWarning)
+        err.print(plain(str(warning.message), keeps_lines=is_list), style="yellow", soft_wrap=True)
 
 
 def require_level(level: float) -> None:
@@ -341,38 +412,45 @@ def load_rubric(path: Path | None) -> Rubric | None:
     return Rubric.from_file(path) if path else None
 
 
-def load_labels(path: Path, run: RunFile | None, rubric: Rubric | None) -> list[LabelledJudgment]:
+def load_labels(
+    path: Path, run: RunFile | None, rubric: Rubric | None, *, strict: bool = False
+) -> list[LabelledJudgment]:
     """Read people's labels.
 
     Args:
         path: The file of labels.
         run: The run that was labelled; None if it has not been graded yet.
         rubric: Its rubric; if None, the run tells the criteria.
+        strict: Whether a line that is no label is an error; by default it is left out, with a warning.
 
     Raises:
         LabelsError: (a ValueError) The file cannot be read, has no labels, or is about another rubric.
         ChosenLabelsError: (a ValueError) People chose all that they labelled.
     """
+    from rubric_integrations.trust import read_labels
     from rubric_integrations.trust.matching import require_drawn
 
-    labels = _read_labels(path, run, rubric)
+    labels = read_labels(path, rubric, run=run, strict=strict) if rubric else read_labels(path, run, strict=strict)
     require_drawn(labels)
     return labels
 
 
-def load_people_labels(paths: Sequence[Path], run: RunFile, rubric: Rubric | None) -> list[LabelledJudgment]:
+def load_people_labels(
+    paths: Sequence[Path], run: RunFile, rubric: Rubric | None, *, strict: bool
+) -> list[LabelledJudgment]:
     """Read the labels of one file or several; without a file, those that the rows of the run have."""
     if not paths:
-        return load_own_labels(run, rubric)
-    return [label for path in paths for label in load_labels(path, run, rubric)]
+        return load_own_labels(run, rubric, strict=strict)
+    return [label for path in paths for label in load_labels(path, run, rubric, strict=strict)]
 
 
-def load_own_labels(run: RunFile, rubric: Rubric | None) -> list[LabelledJudgment]:
+def load_own_labels(run: RunFile, rubric: Rubric | None, *, strict: bool) -> list[LabelledJudgment]:
     """Read the labels that the rows of a run have, as their file of responses had them.
 
     Args:
         run: The run.
         rubric: Its rubric; if None, the run tells the criteria.
+        strict: Whether an answer that the criterion does not take is an error.
 
     Raises:
         LabelsError: (a ValueError) No row has labels, or one has another criterion.
@@ -381,7 +459,7 @@ def load_own_labels(run: RunFile, rubric: Rubric | None) -> list[LabelledJudgmen
     from rubric_integrations.trust import ChosenLabelsError, LabelsError, read_labels
 
     try:
-        labels = read_labels(run, rubric)
+        labels = read_labels(run, rubric, strict=strict)
     except LabelsError as error:
         raise LabelsError(f"{error}; or name a file of labels after the run") from None
     if all(label.sampled == "chosen" for label in labels):
@@ -409,12 +487,6 @@ def require_matching(labels: Sequence[LabelledJudgment], matched: int, paths: Se
             f"{', '.join(map(str, paths))}: none of its {len(drawn):,} labels{others} belongs to a judgment of {run}: "
             "labels are matched by the submission and by the words of the criterion; name the run that was labelled"
         )
-
-
-def _read_labels(path: Path, run: RunFile | None, rubric: Rubric | None) -> list[LabelledJudgment]:
-    from rubric_integrations.trust import read_labels
-
-    return read_labels(path, rubric, run=run) if rubric else read_labels(path, run)
 
 
 # How well judges follow people, from barely to very well, if nobody knows it yet.

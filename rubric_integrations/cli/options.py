@@ -72,7 +72,8 @@ def with_flat_signature(command: Callable[..., None]) -> Callable[..., None]:
             parameters += options
         else:
             # Keyword-only, since a required option may come after one with a default.
-            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+            annotation = Annotated[record, _with_choices(extras[0], record)] if is_annotated else record
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation))
 
     def flat_command(**values: Any) -> None:
         for name, (record, options) in records.items():
@@ -99,7 +100,19 @@ def _options_of(record: type[Any], extras: Sequence[object]) -> Iterator[Paramet
         if only and field.name in only.texts:
             option.help = only.texts[field.name]
         default = Parameter.empty if field.default is MISSING else field.default
-        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[base, option])
+        annotation = Annotated[base, _with_choices(option, base)]
+        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _with_choices(option: Any, base: Any) -> Any:
+    """Name the values of a `Literal` in the help text of its option: beside the option, 80 columns would cut them."""
+    choices = next((get_args(kind) for kind in (base, *get_args(base)) if get_origin(kind) is Literal), ())
+    if not choices:
+        return option
+    option = copy(option)
+    option.metavar = "CHOICE"
+    option.help = f"{option.help} Choices: {', '.join(choices)}."
+    return option
 
 
 ModulesOption = Annotated[

@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
@@ -87,7 +88,7 @@ def refuse_inputs(option: str, output: Path, inputs: Iterable[Path]) -> None:
 def refuse_existing(
     option: str, output: Path, *, overwrite: bool, replaces: re.Pattern[bytes] | None, may_be_rubric: bool
 ) -> None:
-    """Refuse to replace a folder, a ledger, a rubric, or another file without the user's consent.
+    """Refuse a missing folder, and to replace a folder, a ledger, a rubric, or another file without the user's consent.
 
     Args:
         option: The option that names the output, for the messages.
@@ -98,6 +99,8 @@ def refuse_existing(
     """
     if output.is_dir():
         refuse(f"`{option}` {output} is a folder: name a file in it")
+    if not output.parent.is_dir():
+        refuse(f"`{option}` {output}: cannot be written: there is no folder {str(output.parent)!r}: make it first")
     if not is_regular(output):
         return
     for path in (output, partial_path(output)):
@@ -112,7 +115,7 @@ def refuse_existing(
     # A run that a limit ended before its first row left an empty file.
     if not overwrite and not (replaces and (not head or replaces.search(head))):
         refuse(f"{output}: exists: name another file, or pass --overwrite, which deletes its contents")
-    if not may_be_rubric and _is_rubric(output):
+    if not may_be_rubric and is_rubric(output):
         refuse(f"`{option}` {output} is a rubric: name another file, since the rubric would be overwritten")
 
 
@@ -130,7 +133,8 @@ def _is_of_database(path: Path) -> bool:
     return any(_head(path.parent / name, len(_SQLITE)) == _SQLITE for name in names)
 
 
-def _is_rubric(path: Path) -> bool:
+def is_rubric(path: Path) -> bool:
+    """Return whether a file is a valid rubric."""
     from rubric_integrations.rubric.rubric import Rubric, RubricError
 
     if path.suffix.lower() not in _RUBRIC_SUFFIXES:
@@ -179,6 +183,8 @@ class OutputFile:
         replaces: How an existing file begins that may be replaced without `overwrite`; None if there is no such file.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
         keep_partial: Whether the file beside it remains if the block ends with an exception.
+        is_stored: Whether the same command makes the same text without a cost, as from a ledger. The file beside it is
+            then removed if the disk is full.
 
     Attributes:
         path: The file.
@@ -195,6 +201,7 @@ class OutputFile:
         replaces: re.Pattern[bytes] | None = None,
         may_be_rubric: bool = False,
         keep_partial: bool = False,
+        is_stored: bool = True,
     ):
         refuse_inputs(option, path, inputs)
         refuse_existing(option, path, overwrite=overwrite, replaces=replaces, may_be_rubric=may_be_rubric)
@@ -202,7 +209,7 @@ class OutputFile:
         self._is_new = not path.exists()
         self._target = path.resolve()
         self._partial = partial_path(path)
-        self._keep_partial = keep_partial
+        self._keep_partial, self._is_stored = keep_partial, is_stored
         self.is_direct = not is_regular(path)
         self._is_unfinished = False
         self._file: BinaryIO | None = None
@@ -232,7 +239,9 @@ class OutputFile:
             self._file.write(data)
             self._file.flush()
         except OSError as error:
-            refuse(unwritable(self.path, error))
+            self._keep_partial = self._keep_partial and not self._is_stored
+            left = f"; the reports so far are in {self._partial}" if self._keep_partial else ""
+            refuse(f"{unwritable(self.path, error)}{left}")
         # At once, since what would be written until the end of the block would be lost.
         if not self.is_direct and not _is_open_as(self._file.fileno(), self._partial):
             refuse(f"{self.path}: cannot be written: {self._partial} was deleted or replaced meanwhile")
@@ -256,7 +265,9 @@ class OutputFile:
     ) -> None:
         try:
             if self._file:
-                self._file.close()
+                # What a full disk has left in the buffer cannot be written now either.
+                with suppress(OSError) if kind else nullcontext():
+                    self._file.close()
             if self.is_direct:
                 return
             is_empty = self._partial.stat().st_size == 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import (
     MAX_RANKED,
     UNDEFINED,
@@ -28,9 +29,11 @@ from rubric_integrations.cli.labelling import (
     JsonOption,
     LevelOption,
     RubricOption,
+    StrictOption,
     load_labels,
     load_rubric,
     load_run,
+    print_caught,
     refuse_bad_input,
     require_different,
     require_level,
@@ -88,6 +91,7 @@ def compare(
     anyway: AnywayOption = False,
     rubric: RubricOption = None,
     level: LevelOption = 0.95,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two runs over the same inputs: the scores, the passed rows, and each criterion.
@@ -110,8 +114,8 @@ def compare(
         if cluster_by is not None:
             _require_separator(cluster_by, first)
         result = compare_runs(
-            first, second, labels=_load_labels(labels, first, second, run_rubric), rubric=run_rubric, level=level,
-            cluster=_input_of(cluster_by) if cluster_by else cluster, margin=margin, anyway=anyway,
+            first, second, labels=_load_labels(labels, first, second, run_rubric, strict=strict), rubric=run_rubric,
+            level=level, cluster=_input_of(cluster_by) if cluster_by else cluster, margin=margin, anyway=anyway,
         )  # fmt: skip
     if result.corrected is not None and not result.corrected.n:
         refuse("--labels: no input has labels of each criterion in both runs: label the same inputs in both")
@@ -138,13 +142,17 @@ def _end_gate(result: RunComparison, before: Path, after: Path, *, as_json: bool
 
 
 def _load_labels(
-    paths: list[Path] | None, first: RunFile, second: RunFile, rubric: Rubric | None
+    paths: list[Path] | None, first: RunFile, second: RunFile, rubric: Rubric | None, *, strict: bool
 ) -> list[LabelledJudgment] | None:
     if not paths:
         return None
     both = first._replace(rows=[*first.rows, *second.rows])
     of_files = [both] if len(paths) == 1 else [first, second]
-    return [label for path, run in zip(paths, of_files, strict=True) for label in load_labels(path, run, rubric)]
+    return [
+        label
+        for path, run in zip(paths, of_files, strict=True)
+        for label in load_labels(path, run, rubric, strict=strict)
+    ]
 
 
 def _require_separator(separator: str, run: RunFile) -> None:
@@ -208,6 +216,7 @@ def report(
             "each rater's file."
         ),
     ] = None,
+    strict: StrictOption = False,
     title: Annotated[str | None, typer.Option(help="The page's heading; by default the rubric's name.")] = None,
 ) -> None:
     """Write an HTML page that shows one run or compares two. It is one file, and needs no server and no network.
@@ -227,9 +236,10 @@ def report(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             loaded = [read_run(path) for path in runs]
-            of_people = [label for path in labels for label in read_labels(path, loaded[-1])] if labels else None
-        for warning in caught:
-            err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
+            of_people = (
+                [label for path in labels for label in read_labels(path, loaded[-1], strict=strict)] if labels else None
+            )
+        print_caught(caught)
         comparable = comparability(*loaded).require(anyway)
         print_warnings(comparable.all_warnings)
         parts = page_parts(loaded, title, labels=of_people, comparable=comparable)
@@ -308,5 +318,5 @@ def rescore(
     name = (new_rubric.name or "the rubric") if new_rubric else "the rows' own rubrics"
     out.print(plain(f"{complete} of {count} scored by {name}: {mean}, without a call."), soft_wrap=True)
     if missing:
-        line = f"{missing} judgments are new and would have to be requested."
+        line = f"{counted(missing, 'new judgment')} would have to be requested."
         err.print(plain(line), style="yellow", soft_wrap=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import Exit, err, out, refuse
 from rubric_integrations.cli.options import (
     GraderOptions,
@@ -67,7 +68,7 @@ class ServerOptions:
     host: Annotated[
         str, typer.Option(help="The address to listen on; one that other machines reach needs a token.")
     ] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any that is free.")] = 8000
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any that is free.")] = 8100
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -91,7 +92,7 @@ def serve(
         JudgeOptions,
         Only(
             ("escalate_to", "escalate_below", "api_base", "api_key", "judge_option"),
-            {"judge": "A model, the file of an aligned judge, or offline, the default. Several are a panel."},
+            {"judge": "Required: a model, the file of an aligned judge, or offline. Several are a panel."},
         ),
     ],
     grader_options: Annotated[
@@ -149,6 +150,11 @@ def serve(
     from rubric_integrations.server import GradingService, make_app
     from rubric_integrations.server.running import run_until_signal
 
+    if judges.judge is None:
+        refuse(
+            "name the judge with `--judge`: a model, such as openai/gpt-5-mini; or `--judge offline`, without a model, "
+            "most of whose rewards mean nothing"
+        )
     token = _read_token(server.token_file)
     _require_token(server.host, token)
     ledger = ledger_options.ledger
@@ -185,7 +191,7 @@ def serve(
         refuse(f"{server.host}:{server.port}: cannot listen there: {error.strerror or error}")
     except (StoreError, ValueError, TypeError) as error:
         refuse(str(error))
-    out.print(f"Stopped. {cancelled} grades were cancelled." if cancelled else "Stopped.")
+    out.print(f"Stopped. {counted(cancelled, 'grade')} cancelled." if cancelled else "Stopped.")
     raise typer.Exit(Exit.INTERRUPTED if cancelled else Exit.DONE)
 
 
@@ -217,7 +223,7 @@ def _require_token(host: str, token: str | None) -> None:
 def _settings(service: GradingService, rubric: str | None, judges: str, ledger: str | None, token: str | None) -> str:
     own = service.shared_rubric
     parts = [
-        f"{rubric} ({len(own)} criteria)" if own else "the rubrics of requests",
+        f"{rubric} ({counted(len(own), 'criterion', 'criteria')})" if own else "the rubrics of requests",
         f"judge {judges}",
         f"ledger {ledger}" if ledger else "no ledger, so that a restart requests judgments again",
         "a token" if token else "no token",

@@ -195,9 +195,11 @@ def _line(row: CriterionReport) -> str:
 
 
 class RubricScore(MetricScore):
-    """The value that `RubricMetric` returns: it adds, compares and multiplies as a number, and carries the feedback.
+    """The value that `RubricMetric` returns: a number in arithmetic and comparisons, which carries the feedback.
 
-    Every optimizer and evaluator of DSPy accepts it; `MetricScore` says why it has this form.
+    Every optimizer and evaluator of DSPy accepts it; `MetricScore` says why it has this form. All operators, `round`,
+    `sum`, `max` and the functions of `math` and `statistics` treat it as `float(score)`. NumPy reads it as a text:
+    write `float(score)` there.
 
     Attributes:
         score: The score in [0, 1]; 0 where the report's score is undefined.
@@ -217,15 +219,15 @@ class RubricScore(MetricScore):
     def __new__(
         cls,
         score: float,
-        passed: bool,
-        feedback: str,
-        coverage: float,
+        passed: bool | None = None,
+        feedback: str = "",
+        coverage: float = 1.0,
         objective_scores: Mapping[str, float] | None = None,
     ) -> Self:
-        """Make the string part of the object, the score's digits."""
+        """Make the string part of the object, the score's digits; a plain float without `passed`."""
         return super().__new__(cls, score, passed, feedback, objective_scores)
 
-    def __init__(
+    def __init__(  # pyright: ignore[reportInconsistentConstructor] -- as in `MetricScore`
         self,
         score: float,
         passed: bool,
@@ -238,4 +240,14 @@ class RubricScore(MetricScore):
 
     def __reduce__(self) -> tuple[type[RubricScore], tuple[Any, ...]]:
         fields = ("score", "passed", "feedback", "coverage", "objective_scores")
-        return RubricScore, tuple(self._store[field] for field in fields)
+        return type(self), tuple(self._store[field] for field in fields)
+
+    def with_feedback_text(self) -> RubricScore:
+        """Copy this score; the feedback is added to the text of the copy, for a model that is shown the text only."""
+        _, fields = self.__reduce__()
+        return _ScoreWithText(*fields)
+
+
+class _ScoreWithText(RubricScore):
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.feedback}"

@@ -74,10 +74,12 @@ class OutageGuard:
         with self._lock:
             if self._message is None:
                 self._message = (
-                    f"{reason}. The run ends here, because DSPy would score its programs 0. Fix the judge, call the "
-                    "metric's `resume()` and start the run again: complete grades are cached and not paid for twice"
+                    f"{str(reason).rstrip('.')}. The run ends here, because DSPy would score its programs 0. Fix the "
+                    "judge, call the metric's `resume()` and start the run again: complete grades are cached and not "
+                    "paid for twice"
                 )
-            raise JudgeOutage(self._message)
+            # The traceback of the judge's error would hide this message.
+            raise JudgeOutage(self._message) from None
 
     def warn_once(self, error: JudgeError) -> None:
         """Log once how DSPy counts rows whose grade failed."""
@@ -254,16 +256,32 @@ class RubricMetric:
             message += f"\nAn exemplary answer: {submission.reference}"
         return RubricScore(report.score or 0.0, report.passed, message, report.coverage, objective_scores(report))
 
-    def as_reward_fn(self) -> Callable[[Mapping[str, Any], Any], float]:
-        """Return this metric as the `reward_fn(inputs, prediction)` of `dspy.BestOfN` and `dspy.Refine`, in [0, 1].
+    def as_reward_fn(self) -> Callable[[Mapping[str, Any], Any], Any]:
+        """Return this metric as the `reward_fn(inputs, prediction)` of `dspy.BestOfN` and `dspy.Refine`.
+
+        A reward is a `RubricScore` whose text has the feedback. `dspy.Refine` shows it to the model that gives advice.
+        Both drop an attempt whose grade failed. A warning is logged for each.
 
         Their examples have inputs and no labels, so a `reference` must be one of the inputs.
         """
 
-        def reward(inputs: Mapping[str, Any], pred: Any) -> float:
-            return float(self(dspy.Example(**inputs).with_inputs(*inputs), pred))
+        # `dspy.Refine` shows the source of this function to the model that gives advice.
+        def reward(inputs: Mapping[str, Any], pred: Any) -> RubricScore:
+            """Grade the outputs by a rubric: a score in [0, 1], and what is wrong with them."""
+            return self._reward(inputs, pred)
 
         return reward
+
+    def _reward(self, inputs: Mapping[str, Any], pred: Any) -> RubricScore:
+        try:
+            return self(dspy.Example(**inputs).with_inputs(*inputs), pred).with_feedback_text()
+        except JudgeError as error:
+            _logger.warning(
+                "an attempt has no grade and is dropped: %s. `dspy.BestOfN` and `dspy.Refine` choose among the others, "
+                "and may return None if there are none; with `fail_count=-1` they raise the error",
+                error,
+            )
+            raise
 
     def resume(self) -> None:
         """Allow grading again after a `JudgeOutage`, once the judge is fixed; complete grades are still cached."""

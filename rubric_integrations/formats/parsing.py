@@ -71,8 +71,13 @@ def _fault(where: str, model: type[BaseModel], details: ErrorDetails) -> Fault:
             return unknown_key(where, path[-1], _model_at(model, path[:-1]).model_fields)._replace(field=field)
         case "missing":
             message = "is missing: add it"
+        case "invalid_key":
+            message = (
+                f"must be the name of a field, got {short(value)}: in braces, a comma ends a value. Write a number "
+                "with a decimal point, such as 3.5, and put a text that contains a comma in quotes"
+            )
         case "float_type" | "float_parsing" | "finite_number" | "int_type" | "int_parsing" | "int_from_float":
-            message = f"must be a finite number, got {short(value)}: write it plainly, such as 10 or -15"
+            message = f"must be a finite number, got {short(value)}: {_number_remedy(value)}"
         case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
             message = f"is out of range, got {short(value)}: {details['msg'].lower()}"
         case "string_type":
@@ -84,6 +89,12 @@ def _fault(where: str, model: type[BaseModel], details: ErrorDetails) -> Fault:
         case _:
             message = f"{details['msg'].lower()}, got {short(value)}"
     return Fault(where, field, message)
+
+
+def _number_remedy(value: object) -> str:
+    if isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value):
+        return f"write it with a decimal point, {value.replace(',', '.')}"
+    return "write it plainly, such as 10 or -15"
 
 
 def _model_at(model: type[BaseModel], path: list[str]) -> type[BaseModel]:
@@ -112,6 +123,8 @@ MAX_BYTES = 10_000_000
 # YAML takes an unquoted word such as `0x1f`, `1_000` or `1:30` as a number. The time of reading it is quadratic.
 _MAX_NUMBER = 1000
 _NUMBER = re.compile(r"[-+]?\d[\w.:+-]*")
+_YAML_LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 # Python refuses to print longer integers than 4,300 digits; a float has at most 308 before its point.
 _MAX_BITS = 1024
 
@@ -145,12 +158,27 @@ def parse(text: str, syntax: Syntax, source: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        message = f"is not YAML: {error.problem or error.context}{place}"
+        remedy = _yaml_remedy(text, mark.line, mark.column) if mark else ""
+        message = f"is not YAML: {error.problem or error.context}{place}{remedy}"
     except (yaml.YAMLError, ValueError) as error:
         message = str(error).splitlines()[0]
     except RecursionError:
         message = f"nests deeper than {MAX_DEPTH} levels"
     raise RubricError(source, [Fault("", "", message)])
+
+
+def _yaml_remedy(text: str, line_index: int, column: int) -> str:
+    """Return how to fix the usual syntax errors of people who write YAML by hand; empty for any other error."""
+    line = "".join(_YAML_LINE_BREAK.split(text)[line_index : line_index + 1])
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return ": indent with spaces, because YAML allows no tabs there"
+    if line[column : column + 1] == ":" and line.count(": ") > 1:
+        return ": put the text in quotes, because it contains a colon"
+    if line[column : column + 1] == ":":
+        return ": begin this line in the same column as the lines beside it"
+    if line[column : column + 1] in ("`", "@", "%"):
+        return f": put the text in quotes, because it begins with {line[column]!r}"
+    return ""
 
 
 def dump(data: Any, syntax: Syntax) -> str:
@@ -325,8 +353,8 @@ def _check_values(document: Any) -> None:
 
 
 _STEP = re.compile(r"[^.\[\]]+")
-# PyYAML's message of a syntax error ends with the place of the error.
-_PLACE = re.compile(r"at line (\d+), column \d+$")
+# PyYAML's message of a syntax error has the place of the error, before the remedy.
+_PLACE = re.compile(r"at line (\d+), column \d+(?:: |$)")
 
 
 class Positions:

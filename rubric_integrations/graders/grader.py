@@ -34,7 +34,6 @@ from rubric_integrations.graders.settings import (
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.protocol import Judge, Question, fingerprint_of, without_cache
 from rubric_integrations.judges.spend import SpendLimit
-from rubric_integrations.judges.store import JudgmentStore
 from rubric_integrations.rubric.criterion import Criterion, has_checks, questions
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import (
@@ -73,6 +72,7 @@ from rubric_integrations.submission.submission import Submission, missing_eviden
 if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.judges.models.names import GenerateFn
+    from rubric_integrations.runs.ledger import LedgerLike
 
 
 def is_computed(question: Criterion, submission: Submission) -> bool:
@@ -313,17 +313,21 @@ class Grader(ABC):
         """Copy this grader with judges that use neither a cache of responses nor a store."""
         return self.with_judges([without_cache(judge) for judge in self.judges])
 
-    def with_store(self, store: JudgmentStore, sample: int = 0) -> Self:
+    def with_store(self, store: LedgerLike, sample: int = 0) -> Self:
         """Copy this grader with judges that look up every judgment in a store before they request it.
 
         Args:
-            store: Where judgments are stored, such as a `Ledger`.
+            store: Where judgments are stored: a `Ledger` or another store; or the path of a file or the URL of a
+                database, whose ledger stays open.
             sample: The number of this sample, where the same texts are to get several independent grades.
 
         Raises:
+            LedgerError: The ledger cannot be used.
             TypeError: A judge has no `fingerprint`, so that its answers cannot be distinguished from another judge's.
         """
-        return self.with_judges(stored_judges(self.judges, store, sample))
+        from rubric_integrations.runs.ledger.addresses import as_store
+
+        return self.with_judges(stored_judges(self.judges, as_store(store), sample))
 
     def for_run(
         self,

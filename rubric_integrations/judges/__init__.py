@@ -90,6 +90,13 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
         from rubric_integrations.judges.lm_judge import load_judge
 
         return load_judge(file)
+    from rubric_integrations.graders.grader import Grader
+
+    if isinstance(judge, Grader):  # which has a method `judge`, too
+        raise TypeError(f"`judge` is a grader, {type(judge).__name__}: pass it as `grader=`, or its judge as `judge=`")
+    if isinstance(judge, type):
+        name = judge.__name__
+        raise TypeError(f"`judge` is the class {name}: pass an object, `{name}(...)`, or every question would fail")
     name = judge if isinstance(judge, str) else None
     is_judge = name is None and isinstance(judge, Judge)
     if is_judge or name in NAMED_JUDGES:

@@ -3,15 +3,18 @@
 `ModelCaller.call` fills in the template of the request, sends it and parses the reply; where there is no template, DSPy
 makes the call.
 
-A request asks for the strictest reply format that DSPy knows for the model: a JSON Schema, or JSON mode. Some servers
-refuse it (DeepSeek, Ollama and vLLM in some versions, older models of OpenAI). For a model that was passed by its name,
-it also has the default temperature, which some reasoning models refuse. After a refusal that names one of them, the
-request is sent again with a simpler format or without the temperature. Once a server has accepted such a request, the
-judge's other requests have that form, too.
+A request asks for the strictest reply format that DSPy knows for the model, a JSON Schema or JSON mode, and for a JSON
+Schema if DSPy does not know the model. Some servers refuse it (DeepSeek, Ollama and vLLM in some versions, older models
+of OpenAI). For a model that was passed by its name, it also has the default temperature, which some reasoning models
+refuse. After a refusal that names one of them, the request is sent again with a simpler format or without the
+temperature. Once a server has accepted such a request, the judge's other requests have that form, too.
+
+If DSPy does not know the model, one request goes ahead of the others to find out whether its server takes the format.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -71,7 +74,10 @@ if TYPE_CHECKING:
     import dspy
 
 REPLY_FORMATS: tuple[ReplyFormat, ...] = get_args(ReplyFormat)
-_NAMES_FORMAT = re.compile(r"response_format|json_(?:schema|object)|json mode|structured[ _]outputs?", re.IGNORECASE)
+_NAMES_FORMAT = re.compile(
+    r"response_format|json[ _](?:schema|object)|json mode|structured[ _]outputs?|\bgrammar\b|guided[ _]decoding",
+    re.IGNORECASE,
+)
 _NAMES_TEMPERATURE = re.compile(r"\btemperature\b", re.IGNORECASE)
 
 
@@ -94,6 +100,70 @@ class ParsedReply(NamedTuple):
     spend: Spend
 
 
+# A server refuses a format at once, while a verdict may take long.
+_LONGEST_REFUSAL = 1.0
+# A server may also fail or hang because of a format. After so many lost requests, one is sent without it.
+_LOST_BEFORE_TEXT = 2
+
+
+class FormatTrial:
+    """Lets one request find out whether a server takes a format that it may not know; others wait, but not for long.
+
+    Attributes:
+        form: The form of the next request; None for the judge's own.
+        is_over: Whether the server has accepted a request.
+    """
+
+    def __init__(self) -> None:
+        self.form: RequestForm | None = None
+        self.is_over = False
+        # The request that goes ahead: its task, and the end of the request.
+        self._ahead: tuple[asyncio.Task[Any] | None, asyncio.Future[None]] | None = None
+        self._lost = 0
+
+    async def join(self) -> RequestForm | None:
+        """Wait until the request that goes ahead has ended, or go ahead; then return `form`."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        latest = loop.time() + _LONGEST_REFUSAL
+        while not self.is_over and self._ahead is not None:
+            owner, ended = self._ahead
+            remaining = latest - loop.time()
+            if owner is task or remaining <= 0 or ended.get_loop() is not loop:
+                return self.form
+            await asyncio.wait({ended}, timeout=remaining)
+        if not self.is_over:
+            self._ahead = task, loop.create_future()
+        return self.form
+
+    def failed(self, form: RequestForm, simpler: RequestForm | None, *, is_lost: bool) -> None:
+        """Choose the form of the next request after a failure, if the one that goes ahead has failed.
+
+        Args:
+            form: The form of the request.
+            simpler: The form without what the server refused; None if it did not refuse the form.
+            is_lost: Whether the server failed or did not reply.
+        """
+        if self._ahead is None or self._ahead[0] is not asyncio.current_task():
+            return
+        self.form = simpler
+        if simpler is None:
+            self._lost = self._lost + 1 if is_lost else 0
+            if self._lost == _LOST_BEFORE_TEXT:
+                self.form, self._lost = form._replace(reply_format="text"), -1
+            self._end()
+
+    def succeeded(self) -> None:
+        """End the trial: the server has accepted a request."""
+        self.is_over, self.form = True, None
+        self._end()
+
+    def _end(self) -> None:
+        if self._ahead is not None:
+            (_, ended), self._ahead = self._ahead, None
+            if not ended.done() and not (loop := ended.get_loop()).is_closed():
+                loop.call_soon_threadsafe(ended.set_result, None)
+
+
 class ModelCaller:
     """The calls of one judge, its prompt templates, and the form of its requests.
 
@@ -110,6 +180,7 @@ class ModelCaller:
         self._confidence, self._default_temperature = confidence, default_temperature
         self._templates = {reply_format: TemplateCache() for reply_format in REPLY_FORMATS}
         self.form = RequestForm()
+        self._trial = FormatTrial()
 
     def __reduce__(self) -> Any:
         return ModelCaller, (self._confidence, self._default_temperature)
@@ -138,7 +209,7 @@ class ModelCaller:
         if prompt.files:
             _check_files(lm, prompt.files)
         await check_prompt_fits(lm, *prompt.inputs.values())
-        refused, form = NO_SPEND, self.form
+        refused, form = NO_SPEND, self._trial.form or self.form
         while True:
             request = self._request(lm, predict, prompt, examples, form, warm_prompt_cache)
             completions: list[Completion] = []
@@ -147,14 +218,23 @@ class ModelCaller:
                 if template is None:
                     fields = await request.complete_with_dspy(completions)
                 else:
+                    if template.assumes_format and not self._trial.is_over:
+                        form, planned = await self._trial.join() or self.form, form
+                        if form != planned:
+                            continue
                     completion = await template.complete(request.inputs)
                     fields = await request.parse(template, completion, completions)
+            except asyncio.CancelledError:
+                self._trial.failed(form, None, is_lost=True)
+                raise
             except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
                 failure = self._failure(error, request.lm, completions)
                 refused = failure.spend = failure.spend + refused
                 if failure.kind == "parse":
                     self.accepted(form)
                 simpler = self.simpler_form(form, lm, failure)
+                # Other statuses are those of a server that starts, or of a gateway.
+                self._trial.failed(form, simpler, is_lost=getattr(error, "status", None) == 500)
                 if simpler is None:
                     cause = failure.__cause__
                     raise (_about_files(failure, prompt.files) if prompt.files else failure) from cause
@@ -211,20 +291,24 @@ class ModelCaller:
 
     def simpler_form(self, form: RequestForm, lm: dspy.BaseLM, failure: JudgeFailure) -> RequestForm | None:
         """Return the form without what the server refused; None where another form would not help."""
-        if failure.kind != "config":
+        # Some servers answer a format that they cannot honour with status 500.
+        if failure.kind != "config" and (failure.kind != "transport" or self._trial.is_over):
             return None
         position = REPLY_FORMATS.index(form.reply_format) + 1
         if _NAMES_FORMAT.search(failure.message) and position < len(REPLY_FORMATS):
             return form._replace(reply_format=REPLY_FORMATS[position])
-        if _NAMES_TEMPERATURE.search(failure.message) and form.default_temperature and self._has_default(lm):
-            return form._replace(default_temperature=False)
-        return None
+        names_default = (
+            _NAMES_TEMPERATURE.search(failure.message) and form.default_temperature and self._has_default(lm)
+        )
+        return form._replace(default_temperature=False) if names_default and failure.kind == "config" else None
 
     def accepted(self, form: RequestForm) -> None:
         """Send later requests in this form, or in a simpler one that was accepted before.
 
         Only accepted forms are remembered: a refusal for another reason may quote the whole request.
         """
+        if not self._trial.is_over:
+            self._trial.succeeded()
         if form == self.form:
             return
         position = max(REPLY_FORMATS.index(form.reply_format), REPLY_FORMATS.index(self.form.reply_format))
@@ -319,7 +403,7 @@ class _Request(NamedTuple):
             adapter.raw_text = completion.text or None
             adapter.end_is_known = completion.finish_reason is not None
             if completion.has_format is not None:
-                adapter.has_format = completion.has_format
+                adapter.json_only = completion.has_format
             require_answer(completion, self.lm.kwargs)
 
         # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
@@ -338,14 +422,14 @@ class _Request(NamedTuple):
         require_answer(completion, self.lm.kwargs)
         # The texts are read only if something in them may have been quoted.
         completing = texts_of_inputs(self.inputs) if completion.finish_reason is None else ()
-        searched = completing if template.has_format else completing or texts_of_inputs(self.inputs)
+        searched = completing if template.json_only else completing or texts_of_inputs(self.inputs)
         parse = partial(
             parse_reply,
             self.signature,
             completion.text,
             quotable=self.quotable,
             expected_ids=expected_ids(self.inputs),
-            json_only=template.has_format,
+            json_only=template.json_only,
             completing_texts=completing,
         )
         return await run_on_texts(parse, completion.text, *searched)

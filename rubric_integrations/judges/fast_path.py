@@ -157,13 +157,16 @@ class PromptTemplate:
     """A request with slots in place of the texts and files.
 
     Attributes:
-        has_format: Whether it requests a JSON format.
+        assumes_format: Whether it requests a JSON format that DSPy does not know the model to honour.
+        json_only: Whether it requests a JSON format otherwise, so that the reply must be a JSON object alone.
     """
 
     def __init__(self, lm: dspy.LM, request: CapturedRequest):
         self._lm, self._request = lm, request
         # OpenAI's name of it, and Anthropic's.
-        self.has_format = not {"response_format", "output_config"}.isdisjoint(json.loads(request.body))
+        has_format = not {"response_format", "output_config"}.isdisjoint(json.loads(request.body))
+        self.json_only = has_format and "response_format" in lm.supported_params
+        self.assumes_format = has_format and not self.json_only
         self._slots = find_slots(request.body)
 
     def body(self, inputs: Mapping[str, Any]) -> bytes:
@@ -198,10 +201,10 @@ class FunctionTemplate:
     """The prompts for a function of two texts, with slots in place of the texts.
 
     Attributes:
-        has_format: Whether it requests a JSON format, which a function cannot be sent.
+        assumes_format, json_only: As those of a `PromptTemplate`; a function cannot be sent a JSON format.
     """
 
-    has_format = False
+    assumes_format = json_only = False
 
     def __init__(self, lm: dspy.LM, request: lm15.Request):
         self._lm, self._request = lm, request

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Self, SupportsFloat, cast
 
 import dspy
 
 
-class MetricScore(dspy.Prediction, str):
-    """The value of a DSPy metric: it adds, compares and multiplies as a number, and carries the feedback.
+def _unary(operation: Callable[[float], Any]) -> Any:
+    def apply(self: Any) -> Any:
+        return operation(float(self))
+
+    return apply
+
+
+def _binary(operation: Callable[[float, Any], Any]) -> Any:
+    def apply(self: Any, other: Any) -> Any:
+        return operation(float(self), other)
+
+    return apply
+
+
+def _reflected(operation: Callable[[Any, float], Any]) -> Any:
+    def apply(self: Any, other: Any) -> Any:
+        return operation(other, float(self))
+
+    return apply
+
+
+class _CoercedToFloat(type):
+    """Lets `statistics` add scores and floats to a float, for which one type must be a subclass of the other."""
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return subclass is float or super().__subclasscheck__(subclass)
+
+
+class MetricScore(dspy.Prediction, str, metaclass=_CoercedToFloat):
+    """The value of a DSPy metric: a number in arithmetic and comparisons, which carries the feedback.
+
+    All operators, `round`, `sum`, `max` and the functions of `math` and `statistics` treat it as `float(score)`. NumPy
+    reads it as a text: write `float(score)` there.
 
     Three consumers in DSPy determine its form:
 
@@ -32,12 +65,24 @@ class MetricScore(dspy.Prediction, str):
     """
 
     def __new__(
-        cls, score: float, passed: bool, feedback: str, objective_scores: Mapping[str, float] | None = None
+        cls,
+        score: float,
+        passed: bool | None = None,
+        feedback: str = "",
+        objective_scores: Mapping[str, float] | None = None,
     ) -> Self:
-        """Make the string part of the object, the score's digits."""
-        return str.__new__(cls, repr(float(score)))
+        """Make the string part of the object, the score's digits.
 
-    def __init__(self, score: float, passed: bool, feedback: str, objective_scores: Mapping[str, float] | None = None):
+        Returns:
+            The object; a plain float without `passed`, for `statistics`, which makes its results this way.
+        """
+        if not isinstance(cast("object", score), SupportsFloat):
+            raise TypeError(f"`score` must be a number, got {score!r}: a submission without a score has none to add up")
+        return str.__new__(cls, repr(float(score))) if passed is not None else cast("Self", float(score))
+
+    def __init__(  # pyright: ignore[reportInconsistentConstructor] -- `passed` is missing only where a float is made
+        self, score: float, passed: bool, feedback: str, objective_scores: Mapping[str, float] | None = None
+    ):
         super().__init__(
             score=score, passed=passed, feedback=feedback, objective_scores=dict(objective_scores or {})
         )  # fmt: skip
@@ -48,15 +93,49 @@ class MetricScore(dspy.Prediction, str):
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other) if isinstance(other, dspy.Example) else float(self) == other
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(float(self))
 
-    # Without these, `str` would repeat its digits: `2 * score` would be '0.50.5'.
-    def __mul__(self, other: Any) -> Any:
-        return float(self) * other
+    # `str` has some of these operations itself: `2 * score` would be '0.50.5', and `max` would compare digits.
+    __lt__: Any = _binary(operator.lt)
+    __le__: Any = _binary(operator.le)
+    __gt__: Any = _binary(operator.gt)
+    __ge__: Any = _binary(operator.ge)
+    __add__: Any = _binary(operator.add)
+    __radd__: Any = _reflected(operator.add)
+    __sub__: Any = _binary(operator.sub)
+    __rsub__: Any = _reflected(operator.sub)
+    __mul__: Any = _binary(operator.mul)
+    __rmul__: Any = _reflected(operator.mul)
+    __truediv__: Any = _binary(operator.truediv)
+    __rtruediv__: Any = _reflected(operator.truediv)
+    __floordiv__: Any = _binary(operator.floordiv)
+    __rfloordiv__: Any = _reflected(operator.floordiv)
+    __divmod__: Any = _binary(divmod)
+    __rdivmod__: Any = _reflected(divmod)
+    __pow__: Any = _binary(operator.pow)
+    __rpow__: Any = _reflected(operator.pow)
+    __mod__: Any = _binary(operator.mod)
+    __neg__: Any = _unary(operator.neg)
+    __pos__: Any = _unary(operator.pos)
+    __abs__: Any = _unary(abs)
+    __int__: Any = _unary(int)
+    __trunc__: Any = _unary(math.trunc)
+    __floor__: Any = _unary(math.floor)
+    __ceil__: Any = _unary(math.ceil)
 
-    def __rmul__(self, other: Any) -> Any:
-        return float(self) * other
+    def __rmod__(self, other: Any) -> Any:
+        return str.__mod__(other, self) if isinstance(other, str) else other % float(self)
+
+    def __round__(self, ndigits: int | None = None) -> float:
+        return round(float(self), ndigits)
+
+    def as_integer_ratio(self) -> tuple[int, int]:
+        """Return the score as a fraction, which `statistics.mean` reads."""
+        return float(self).as_integer_ratio()
 
     def __str__(self) -> str:
         return f"{float(self):.3f} {'passed' if self else 'not passed'}"

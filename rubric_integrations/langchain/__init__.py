@@ -7,11 +7,13 @@
   `RubricPairwiseStringEvaluator` for `langchain_classic.evaluation`.
 
 Importing this package imports neither DSPy nor LangChain: each name is imported when it is first used. To add
-another, write one module here and add its public names to `_MODULES` and `__all__`.
+another, write one module here and add its public names to `_MODULES` and `__all__`, and to `_PACKAGES` if they need an
+extra.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rubric_integrations._util.lazy import lazy_names
@@ -59,6 +61,14 @@ __all__ = [
     "labels_from_feedback",
     "offline_client",
 ]
+
+# `import *` leaves out the names whose package is not installed. The import of one of them says how to install it.
+_PACKAGES = {
+    "RubricMiddleware": "langchain",
+    "RubricPairwiseStringEvaluator": "langchain_classic",
+    "RubricStringEvaluator": "langchain_classic",
+}
+__all__[:] = [name for name in __all__ if name not in _PACKAGES or find_spec(_PACKAGES[name])]
 
 # langchain-core is a dependency of this project; these two packages are not, since only some modules need them.
 __getattr__ = lazy_names(

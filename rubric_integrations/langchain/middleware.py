@@ -8,10 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, get_args
 
-from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_config
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain.agents.middleware.types import AgentMiddleware, AgentState, PrivateStateAttr, hook_config
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.utils.utils import LC_ID_PREFIX
+from langgraph.channels import LastValue
+from langgraph.constants import TAG_NOSTREAM
+from langgraph.types import Command
+from pydantic import ValidationError
 
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
@@ -31,6 +38,13 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.runs.ledger import LedgerLike
 
+try:
+    from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer, internal_call_metadata
+
+    _transformers, _metadata = (InternalCallTransformer,), internal_call_metadata()
+except ImportError:  # an older LangChain, whose streams obey the tag alone
+    _transformers, _metadata = (), {}
+
 OnJudgeFailure = Literal["pass_through", "raise"]
 """What happens to an answer that the judge fails to grade: it is returned all the same, or the agent's call raises."""
 
@@ -39,18 +53,45 @@ _logger = logging.getLogger(__name__)
 # The name of the messages that request a revision. They are removed from the conversation before it is graded.
 _SENDER = "rubric"
 
+# Callbacks and traces see the calls of the judge, whatever it is, and the stream of the agent's messages does not.
+_INTERNAL_CALL: RunnableConfig = {"run_name": "rubric", "tags": [TAG_NOSTREAM], "metadata": _metadata}
+
+
+class _ReportChannel(LastValue[EvaluationReport | None]):
+    """Stores a report as plain values in a checkpoint, which a checkpointer with strict deserialization reads, too."""
+
+    def checkpoint(self) -> Any:
+        report = super().checkpoint()
+        return report.model_dump(mode="json") if isinstance(report, EvaluationReport) else report
+
+    def from_checkpoint(self, checkpoint: Any) -> _ReportChannel:
+        return super().from_checkpoint(_as_report(checkpoint))
+
+    def update(self, values: Sequence[Any]) -> bool:
+        return super().update([_as_report(value) for value in values])
+
+
+def _as_report(value: Any) -> Any:
+    """Return a report of its plain values; None for those of another version, which must not end the conversation."""
+    try:
+        return EvaluationReport.model_validate(value) if isinstance(value, dict) else value
+    except ValidationError:
+        return None
+
 
 class RubricState(AgentState[Any]):
     """The agent's state with the fields that the middleware adds.
 
     Attributes:
-        rubric_report: The report of the most recent answer, or None if there was no text to grade. If the judge failed,
-            its `score` is None, `passed` is False, and `error` has the reason.
+        rubric_report: The report of the model's most recent answer, or None if there was no text to grade. If the judge
+            failed, its `score` is None, `passed` is False, and `error` has the reason.
         rubric_revisions: How many revisions were requested in this turn.
+        rubric_message_id: The id of the model's most recent message in a turn that has not ended; None without one.
     """
 
-    rubric_report: NotRequired[EvaluationReport | None]
+    rubric_report: NotRequired[Annotated[EvaluationReport | None, _ReportChannel]]
     rubric_revisions: NotRequired[int]
+    rubric_message_id: NotRequired[Annotated[str | None, PrivateStateAttr]]
 
 
 class RubricMiddleware(AgentMiddleware[RubricState]):
@@ -59,7 +100,10 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
     The request is a message that lists the unmet criteria with the judge's reasons. This repeats until the answer
     passes or `max_revisions` is reached. With a `response_format`, the `structured_response` is graded, as JSON. The
     most recent report is in the state as `rubric_report`, which is None if the turn has no answer. Criteria that the
-    judge could not assess are not listed, because the agent cannot fix them.
+    judge could not assess are not listed, because the agent cannot fix them. Only the model's own messages are graded,
+    and not those of other middleware, such as the notice of `ModelCallLimitMiddleware`.
+
+    Callbacks and traces see the judge's calls. The stream of the agent's messages does not contain them.
 
     If the judge fails, or does not grade the answer in time, the answer is returned with a report that has no score. A
     rubric that is not valid raises. So does a setting that the judge's provider refuses, such as a wrong key, unless an
@@ -95,6 +139,7 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
     """
 
     state_schema = RubricState
+    transformers = _transformers
 
     def __init__(
         self,
@@ -121,35 +166,42 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
 
     def before_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
         """Reset the report and the count of revisions, which a checkpointer restores from the previous turn."""
-        return {"rubric_report": None, "rubric_revisions": 0}
+        return {"rubric_report": None, "rubric_revisions": 0, "rubric_message_id": None}
+
+    def after_model(self, state: RubricState, runtime: Any) -> dict[str, Any]:
+        """Record the id of the message that the model wrote. LangChain skips this hook if the model was not called."""
+        return {"rubric_message_id": _last_id(state["messages"])}
 
     @hook_config(can_jump_to=["model"])
-    def after_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
+    def after_agent(self, state: RubricState, runtime: Any) -> Any:
         """Grade the answer. LangChain calls this hook when the agent has finished."""
-        return run_sync(self._grade(state))
+        return run_sync(self.aafter_agent(state, runtime))
 
     @hook_config(can_jump_to=["model"])
-    async def aafter_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
+    async def aafter_agent(self, state: RubricState, runtime: Any) -> Any:
         """Grade the answer asynchronously, as `after_agent` does."""
-        return await self._grade(state)
+        return await RunnableLambda(self._grade).ainvoke(state, _INTERNAL_CALL)
 
-    async def _grade(self, state: RubricState) -> dict[str, Any]:
+    async def _grade(self, state: RubricState) -> dict[str, Any] | Command[Any]:
         """Grade the agent's answer, and return the update of the agent's state."""
-        revisions = state.get("rubric_revisions", 0)
+        revisions, message_id = state.get("rubric_revisions", 0), state.get("rubric_message_id")
+        # Forgotten with the turn, because a middleware that ends the next one at its start skips `before_agent`.
+        end = {"rubric_report": None, "rubric_revisions": revisions, "rubric_message_id": None}
+        if message_id != _last_id(state["messages"]) and not _is_reply(state["messages"][-1]):
+            # Without a message of the model in this turn, the report is that of an earlier turn.
+            return {**end, "rubric_report": None if message_id is None else state.get("rubric_report")}
         submission = _submission(state)
         if submission is None:
-            return {"rubric_report": None, "rubric_revisions": revisions}
+            return end
         report = await self._report(self.rubrics.of(state, None), submission)
         request = _revision_request(report)
         has_failed = report.score is None and report.error is not None
         if report.passed or has_failed or not request or revisions >= self.max_revisions:
-            return {"rubric_report": report, "rubric_revisions": revisions}
-        return {
-            "rubric_report": report,
-            "rubric_revisions": revisions + 1,
-            "messages": [HumanMessage(request, name=_SENDER)],
-            "jump_to": "model",
-        }
+            return {**end, "rubric_report": report}
+        messages = [HumanMessage(request, name=_SENDER)]
+        update = {"rubric_report": report, "rubric_revisions": revisions + 1, "messages": messages, "jump_to": "model"}
+        # LangGraph looks for messages to stream in the values of a dict, not in pairs. This one quotes the judge.
+        return Command(update=list(update.items()))
 
     async def _report(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
         """Grade an answer; return a report without a score if the judge fails and `on_judge_failure` allows it."""
@@ -174,14 +226,33 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         return ungraded_report(rubric, message, report)
 
 
+def _last_id(messages: Sequence[AnyMessage]) -> str | None:
+    """Return the id of the last message of an AI, which is empty if it has none; None without such a message."""
+    return next((message.id or "" for message in reversed(messages) if isinstance(message, AIMessage)), None)
+
+
+def _is_reply(message: AnyMessage) -> bool:
+    """Whether a chat model made a message, by the id or the metadata that LangChain gives to each reply.
+
+    A middleware that ends the agent after the model's answer skips the hooks that come after its own.
+    """
+    return isinstance(message, AIMessage) and bool(
+        message.response_metadata or (message.id or "").startswith(LC_ID_PREFIX)
+    )
+
+
 def _submission(state: RubricState) -> Submission | None:
     """Return the answer with the conversation before it, without requests for revisions; None if there is no answer."""
-    messages = [message for message in state["messages"] if message.name != _SENDER]
+    messages = [message for message in state["messages"] if not _is_request(message)]
     structured = state.get("structured_response")
     answer = messages[-1] if messages else None
     if structured is None and (not isinstance(answer, AIMessage) or not message_text(answer)):
         return None
     return FieldSelector().select(None, {"messages": messages, "structured_response": structured}, None)
+
+
+def _is_request(message: AnyMessage) -> bool:
+    return message.name == _SENDER and isinstance(message, HumanMessage)
 
 
 def _revision_request(report: EvaluationReport) -> str:

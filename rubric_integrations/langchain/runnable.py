@@ -79,6 +79,9 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
             `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
         name: The name of the runs in the trace.
         library: Rubrics by name, or the path of a file with such a mapping, for inputs whose `rubric` is a name.
+        output_key: The key of the result, which is then a dict: `{output_key: report}`. Set it where the runnable is a
+            node of a LangGraph graph, which would otherwise write each field of the report, such as `score`, into the
+            field of its state that has the same name. By default the result is the report itself.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
@@ -103,8 +106,9 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         respond: Respond = "last",
         name: str = "rubric",
         library: Mapping[str, RubricLike] | str | Path | None = None,
+        output_key: str | None = None,
     ):
-        self.rubrics, self.name = RowRubrics(rubric, library), name
+        self.rubrics, self.name, self.output_key = RowRubrics(rubric, library), name, output_key
         self._fields = FieldSelector("output", "input", "reference", respond, "context")
         self._grader = HostGrader("RubricRunnable", judge, grader, ledger)
 
@@ -114,9 +118,9 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         return RubricInput
 
     @property
-    def OutputType(self) -> type[EvaluationReport]:  # noqa: N802 -- LangChain's name
+    def OutputType(self) -> Any:  # noqa: N802 -- LangChain's name
         """The type of the result."""
-        return EvaluationReport
+        return EvaluationReport if self.output_key is None else dict[str, EvaluationReport]
 
     # LangChain's own methods (`batch`, `stream`, `with_retry`) call `invoke` and `ainvoke` with `**kwargs`.
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> EvaluationReport:  # noqa: A002
@@ -142,6 +146,8 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         if submission is None:
             raise ValueError(f"`output` is {parsed.output!r}: there is nothing to grade")
         child_config = patch_config(config, callbacks=run_manager.get_child())
+        # LangGraph leaves runs with this tag out of its streams. A judge may be a function that calls a chat model.
+        child_config["tags"] = [*child_config.get("tags", ()), "nostream"]
         grader = self._grader()
         traced_grader = grader.with_judges([_TracedJudge(judge, child_config) for judge in grader.judges])
         try:
@@ -149,7 +155,8 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
             rubric = self.rubrics.of(parsed, None if self.rubrics.shared else parsed.fields.get("rubric"))
         except ValueError as error:
             raise ValueError(f"the input {problem_of(error)}") from error
-        return await traced_grader.grade(rubric, submission)
+        report = await traced_grader.grade(rubric, submission)
+        return report if self.output_key is None else cast("Any", {self.output_key: report})
 
 
 def _parse_input(value: Any) -> RubricInput:

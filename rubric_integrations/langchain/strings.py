@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_classic.evaluation import PairwiseStringEvaluator, StringEvaluator
+from langchain_core.runnables import RunnableLambda
 
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
@@ -17,6 +18,7 @@ from rubric_integrations.langchain.feedback import evaluation_run
 from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.report import EvaluationReport
+from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RubricStringEvaluator(StringEvaluator):
-    """Grades one text: `evaluate_strings(prediction=..., input=..., reference=...)`.
+    """Grades one text: `evaluate_strings(prediction=..., input=..., reference=..., callbacks=...)`.
 
     The result contains `score` (in [0, 1], or None if no criterion was assessed), `value` (`"passed"` or
     `"not passed"`), `reasoning` (the verdict and the reason of each criterion) and `report`.
@@ -130,13 +132,20 @@ class RubricPairwiseStringEvaluator(PairwiseStringEvaluator):
 
 
 async def _grade(rubric: Rubric, grader: Grader, prediction: Any, texts: dict[str, Any]) -> EvaluationReport:
-    """Grade a prediction, with the `input` and the `reference` among the keywords that LangChain passes."""
+    """Grade a prediction, with the `input`, the `reference` and the `callbacks` among LangChain's keywords."""
     outputs, inputs = {"output": prediction}, {"input": texts.get("input")}
     submission = FieldSelector().select(inputs, outputs, {"reference": texts.get("reference")})
     if submission is None:
         raise ValueError("`prediction` is empty: there is nothing to grade")
-    with evaluation_run(rubric.name or "rubric", {**inputs, **outputs, "reference": texts.get("reference")}):
+
+    async def grade(submission: Submission) -> EvaluationReport:
         return await grader.grade(rubric, submission)
+
+    name, callbacks = rubric.name or "rubric", texts.get("callbacks")
+    with evaluation_run(name, {**inputs, **outputs, "reference": texts.get("reference")}):
+        if callbacks is None:
+            return await grade(submission)
+        return await RunnableLambda(grade).ainvoke(submission, {"callbacks": callbacks, "run_name": name})
 
 
 def _reasoning(report: EvaluationReport) -> str:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rubric_integrations._util.text import counted
 from rubric_integrations.checks.metrics import unregistered_metrics
 from rubric_integrations.formats.linting import RULES, LintWarning, lint
 from rubric_integrations.formats.parsing import Positions, syntax_error_line
@@ -56,8 +57,8 @@ def check_file(path: Path) -> CheckedFile:
     penalties = sum(criterion.is_penalty for criterion in criteria)
     checks = sum(criterion.check is not None for criterion in criteria)
     cases = f"{len(rubrics)} cases, " if len(rubrics) > 1 else ""
-    summary = f"{cases}{len(criteria)} criteria, {penalties} of them penalties, {checks} with a check"
-    summary += f"; read in the format {rubric_format}"
+    summary = f"{cases}{counted(len(criteria), 'criterion', 'criteria')}, {penalties} of them penalties, "
+    summary += f"{checks} with a check; read in the format {rubric_format}"
     lines = tuple(positions.line_of_text(text) if text else 1 for text in requirements.values())
     return CheckedFile(path, (), tuple(requirements), summary, (), lines)
 

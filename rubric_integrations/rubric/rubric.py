@@ -79,8 +79,12 @@ def require_grader(grader: T | None) -> T:
     """Return the grader that a rubric is used with.
 
     Raises:
+        TypeError: It is a judge, or nothing that grades.
         ValueError: There is none.
     """
+    if grader is not None and not hasattr(grader, "grade_sync"):
+        got, judge = (repr(grader),) * 2 if isinstance(grader, str) else (type(grader).__name__, "...")
+        raise TypeError(f"`grader` must be a grader, got {got}: pass `grader=PerCriterionGrader(judge={judge})`")
     if grader is None:
         raise ValueError(
             "`grader` is missing: pass one, such as PerCriterionGrader(judge='openai/gpt-5-mini'); "

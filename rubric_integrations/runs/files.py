@@ -6,6 +6,7 @@ Every line of such a file is written by `run_line`, and read by `read_run`.
 from __future__ import annotations
 
 import gc
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,9 @@ from rubric_integrations.submission.submission import Submission
 
 # A file of responses may have an `id` on each line too, but no line of it says whether the row passed.
 _GRADE_FIELDS = {"id", "score", "passed"}
+
+CRITERION_TEXTS = ("applies_when", "context", "aspects")
+"""Fields of a criterion that its judge reads and its report lacks: a line has them in the entry of the criterion."""
 
 
 class RunFileError(ValueError):
@@ -60,6 +64,9 @@ class GradedRow(NamedTuple):
         attachments: The submission's attachments, as the line has them.
         labels: People's answers, by the name of the criterion; None if the row brought none.
         metadata: What else the row says about itself, such as the step of a training run; None if it says nothing.
+        guidelines: What the row's rubric says about all its criteria; empty if it says nothing.
+        criterion_texts: For each criterion, what its judge reads besides the requirement and the possible answers:
+            `applies_when` in words, `context` and `aspects`, as far as there are any.
         scoring: What the score depends on beyond the report: `rubric`, `criteria` and `grader` (see `record_rubric`
             and `Grader.scoring_record`); None in runs of earlier versions.
     """
@@ -73,6 +80,8 @@ class GradedRow(NamedTuple):
     attachments: tuple[StoredAttachment, ...] = ()
     labels: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] | None = None
+    guidelines: str = ""
+    criterion_texts: tuple[Mapping[str, Any], ...] = ()
     scoring: Mapping[str, Any] | None = None
 
     @property
@@ -94,12 +103,14 @@ class RunFile(NamedTuple):
         rubric: The rubric's name; None if it has none, or if rows have different ones.
         judge: The judge's name; None if it is unknown, or if rows have different ones.
         rows: The submissions, in order. Those of a file are read from it whenever they are used.
+        pass_mark: The score that a submission needs to pass; None if it is unknown, or if rows have different ones.
     """
 
     name: str
     rubric: str | None
     judge: str | None
     rows: Sequence[GradedRow]
+    pass_mark: float | None = None
 
     def row_keys(self) -> list[RowKey]:
         """Return the key of each row: its id, and its number from 1 among the rows with an equal id."""
@@ -126,7 +137,7 @@ class RunFile(NamedTuple):
         lines = [result.to_dict() for result in graded]
         judges = {_text(line.get("judge")) for line in lines}
         judge = judge or (judges.pop() if len(judges) == 1 else None)
-        return cls(name, rubric, judge, tuple(map(_row, lines)))
+        return cls(name, rubric, judge, tuple(map(_row, lines)), _shared_pass_mark({_mark(line) for line in lines}))
 
 
 class _RowsOfFile(Sequence[GradedRow]):
@@ -192,6 +203,7 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     """Read a run; `kept` gets its rows, unless it is None."""
     ids: list[str] = []
     names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
+    marks = set[float | None]()
     for number, fields in _objects(path):
         try:
             if not fields.keys() >= _GRADE_FIELDS:
@@ -205,6 +217,7 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
             ) from None
         for field, seen in names.items():
             seen.add(_text(fields.get(field)))
+        marks.add(_mark(fields))
         ids.append(row.id)
         if kept is not None:
             kept.append(row)
@@ -213,7 +226,18 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     rows = _RowsOfFile(path, ids) if kept is None else tuple(kept)
     # The name of one row's rubric is not that of the run.
     rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
-    return RunFile(path.stem, rubric, judge, rows)
+    return RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks))
+
+
+def _mark(line: Mapping[str, Any]) -> float | None:
+    mark = line.get("pass_mark")
+    return float(mark) if isinstance(mark, int | float) else None
+
+
+def _shared_pass_mark(marks: set[float | None]) -> float | None:
+    """Return the pass mark of all rows but those with nothing to grade, which have none; None if there are several."""
+    known = marks - {None}
+    return known.pop() if len(known) == 1 else None
 
 
 def is_run_file(path: Path) -> bool:
@@ -284,10 +308,17 @@ def _row(fields: dict[str, Any]) -> GradedRow:
         report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
     report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
     criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
+    texts = tuple({name: _shared(entry[name]) for name in CRITERION_TEXTS if name in entry} for entry in entries)
     return GradedRow(
         str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments,
-        _mapping(fields.get("labels")), _mapping(fields.get("metadata")), _mapping(fields.get("scoring")),
+        _mapping(fields.get("labels")), _mapping(fields.get("metadata")),
+        _shared(_text(fields.get("guidelines")) or ""), texts if any(texts) else (), _mapping(fields.get("scoring")),
     )  # fmt: skip
+
+
+def _shared(value: Any) -> Any:
+    """Return a text that most rows have as one object, so that memory holds it once."""
+    return sys.intern(value) if isinstance(value, str) else value
 
 
 def _submission(fields: dict[str, Any]) -> tuple[Submission, tuple[StoredAttachment, ...]]:

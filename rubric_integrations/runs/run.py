@@ -36,7 +36,7 @@ from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import RunStopped, innermost
 from rubric_integrations.judges.spend import Prices, SpendLimit, price_name
 from rubric_integrations.judges.store import JudgmentStore, StoreError
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.rubric import Rubric, require_grader
 from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
 from rubric_integrations.scoring.judgment import NO_SPEND, Spend
 from rubric_integrations.scoring.report import JudgeError, tag_key
@@ -430,6 +430,7 @@ class Run:
         if isinstance(submissions, str | bytes | Mapping):
             kind = type(submissions).__name__
             raise TypeError(f"`submissions` must be an iterable of submissions, got one {kind}: put it into a list")
+        require_grader(grader)
         if max_concurrency < 1:
             raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
         self._submissions, self._rubrics, self._ledger = submissions, RowRubrics(rubric, library), ledger

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations._util.terminal import spend_text
+from rubric_integrations.rubric.criterion import Criterion, describe_condition
 from rubric_integrations.rubric.rubric import Node, Rubric
 from rubric_integrations.scoring.judgment import Spend
 from rubric_integrations.scoring.report import NO_ESCALATIONS, Escalations, EvaluationReport, tag_key
@@ -152,6 +153,12 @@ class Graded(NamedTuple):
     rubric: Rubric | None = None
     grader: Mapping[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        """Return one line; `row`, `report` and `rubric` have the texts, which would fill a screen."""
+        problem = self.judge_error or self.row.error
+        state = f"error={problem!r}" if problem else f"passed={bool(self.report and self.report.passed)}"
+        return f"Graded(id={self.row.id!r}, score={self.score}, {state})"
+
     @property
     def score(self) -> float | None:
         """The score of a complete grade; None where the grade is incomplete or has no score."""
@@ -172,11 +179,18 @@ class Graded(NamedTuple):
             # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
             line |= {"score": None, "passed": False, "error": self.judge_error}
         line |= {name: value for name in ("labels", "metadata") if (value := getattr(row, name)) is not None}
+        rubric = self.rubric
         if self.grader:
             line["judge"] = ", ".join(self.grader["names"])
-        if self.rubric and self.grader:
-            line["scoring"] = {**record_rubric(self.rubric, report), "grader": self.grader}
-        return line | {"rubric": self.rubric.name if self.rubric else None}
+        if rubric and self.grader:
+            line["scoring"] = {**record_rubric(rubric, report), "grader": self.grader}
+        if rubric and rubric.instructions:
+            line["guidelines"] = rubric.instructions
+        if rubric and line.get("report"):
+            for entry, criterion in zip(line["report"], rubric.criteria, strict=False):
+                if criterion.applies_when is not None or criterion.context is not None or criterion.aspects:
+                    entry.update(_texts_of(criterion))
+        return line | {"rubric": rubric.name if rubric else None, "pass_mark": rubric.pass_mark if rubric else None}
 
     def to_record(self) -> dict[str, Any]:
         """Return the row of a data frame: the grade, the score of each tag, and the verdict on each criterion."""
@@ -245,6 +259,18 @@ def _brief(value: object) -> str:
     if len(text) <= _MAX_SETTING:
         return text
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
+
+
+def _texts_of(criterion: Criterion) -> dict[str, Any]:
+    """Return the `CRITERION_TEXTS` of a criterion, so that people who label the run see what the judge saw."""
+    texts: dict[str, Any] = {}
+    if criterion.applies_when is not None:
+        texts["applies_when"] = describe_condition(criterion.applies_when)
+    if criterion.context is not None:
+        texts["context"] = criterion.context
+    if criterion.aspects:
+        texts["aspects"] = [aspect.model_dump(mode="json") for aspect in criterion.aspects]
+    return texts
 
 
 def _stored(submission: Submission) -> dict[str, Any]:

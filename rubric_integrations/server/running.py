@@ -51,7 +51,7 @@ async def run_until_signal(
     service: GradingService,
     *,
     host: str = "127.0.0.1",
-    port: int = 8000,
+    port: int = 8100,
     grace: float = 30.0,
     announce: Callable[[str], None] = print,
 ) -> int:

@@ -7,10 +7,12 @@ that cannot be read as a whole is one error.
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
+from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
@@ -24,13 +26,16 @@ from rubric_integrations.submission.inputs import (
     describe_missing_column,
     field_columns,
     fold,
+    has_id_column,
     missing_column,
+    own_id,
     read_row,
 )
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.submission import MAX_CHARS, error_line
 
 _DELIMITERS = (",", ";", "\t")
+_SEPARATOR_LINE = re.compile(r"sep=([^\"\s]|\t)", re.IGNORECASE)
 
 
 class CsvError(ValueError):
@@ -52,7 +57,10 @@ class CsvRecord(NamedTuple):
 
 
 def read_csv(path: Path, find_problem: Callable[[Sequence[str]], str | None]) -> Iterator[CsvRecord]:
-    """Yield the records of a CSV file, separated by commas, semicolons or tabs, without its header.
+    """Yield the records of a CSV file, separated by commas, semicolons or tabs, without its header and blank lines.
+
+    A first line such as `sep=;`, which Excel reads and does not show, names the separator. A line of separators alone,
+    such as `;;;`, is blank: Excel saves a row as one whose cells were cleared.
 
     Args:
         path: The file, in UTF-8, with or without a byte order mark.
@@ -66,10 +74,14 @@ def read_csv(path: Path, find_problem: Callable[[Sequence[str]], str | None]) ->
     csv.field_size_limit(10 * MAX_CHARS)
     with path.open(encoding="utf-8-sig", newline="") as lines:
         header_line, skipped = _first_line(lines)
+        named = _SEPARATOR_LINE.fullmatch(header_line.rstrip("\r\n"))
+        if named:
+            header_line, more = _first_line(lines)
+            skipped += 1 + more
         if not header_line:
             return
         default = "\t" if path.suffix.lower() == ".tsv" else ","
-        delimiter = _find_delimiter(header_line, find_problem, default)
+        delimiter = named[1] if named else _find_delimiter(header_line, find_problem, default)
         # Without `strict`, an unclosed quote silently takes all following rows into one field.
         reader = csv.reader(chain([header_line], lines), delimiter=delimiter, strict=True)
         begins, header = 0, list[str]()
@@ -79,7 +91,7 @@ def read_csv(path: Path, find_problem: Callable[[Sequence[str]], str | None]) ->
                 if not header:
                     header = record
                     _check_header(header, find_problem)
-                elif record:
+                elif len(record) == 1 or any(field.strip() for field in record):
                     yield _to_record(header, record, line, delimiter)
         except csv.Error as error:
             raise CsvError(
@@ -134,6 +146,11 @@ _PARQUET_ROWS = 1_000
 _SHEET = "save the sheet as CSV (UTF-8)"
 UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET}
 """What to do with files of other formats, by suffix."""
+
+
+def how_to_encode(suffix: str) -> str:
+    """Say how to save a file of text that is not in UTF-8."""
+    return "save it as UTF-8" + (" (in Excel: Save As, `CSV UTF-8`)" if suffix in (".csv", ".tsv") else "")
 
 
 class ResponsesError(ValueError):
@@ -296,7 +313,7 @@ def read_responses(
     try:
         refuse_endless(file)
         if suffix in READERS:
-            yield from _convert(file, READERS[suffix](file, columns), query, columns)
+            yield from _convert(file, partial(READERS[suffix], file, columns), query, columns)
         elif columns != USUAL_COLUMNS:
             raise ResponsesError(f"{path}: is read as one text, which has no columns: name none")
         else:
@@ -304,11 +321,12 @@ def read_responses(
     except OSError as error:
         raise ResponsesError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise ResponsesError(f"{path}: is not text (byte {error.start}): save it as UTF-8") from None
+        raise ResponsesError(f"{path}: is not text (byte {error.start}): {how_to_encode(suffix)}") from None
 
 
-def _convert(path: Path, entries: Iterator[Entry], query: str | None, columns: ColumnNames) -> Iterator[Row]:
+def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, columns: ColumnNames) -> Iterator[Row]:
     """Yield the rows of a file, and refuse a file where no row has a response, or two have the same id."""
+    own_ids: set[str] | None = None
     places: dict[str, str] = {}
     # Rows before the first that has a response: if there is none, the file gets one error in place of theirs.
     waiting: list[Row] = []
@@ -316,16 +334,21 @@ def _convert(path: Path, entries: Iterator[Entry], query: str | None, columns: C
     unreadable: str | None = None
     repeated: str | None = None
     is_right = has_readable_row = False
-    for entry in entries:
+    for entry in read():
+        row_id = own_id(entry.fields, columns) if entry.fields else None
+        if row_id is None:
+            if own_ids is None:
+                own_ids = _own_ids(path, read, entry, columns)
+            row_id = _free_id(entry.number, own_ids)
         if entry.fields is None:
-            row = Row(str(entry.number), None, entry.error)
+            row = Row(row_id, None, entry.error)
             unreadable = unreadable or entry.error
         else:
             has_readable_row, missing = True, missing_column(entry.fields, columns)
             is_right = is_right or missing is None
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
-            row = _with_rubric_file(read_row(entry.fields, entry.number, query, columns, path.parent), path.parent)
+            row = _with_rubric_file(read_row(entry.fields, row_id, query, columns, path.parent), path.parent)
         if (first := places.setdefault(row.id, entry.place)) != entry.place:
             repeated = repeated or (
                 f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
@@ -348,6 +371,21 @@ def _convert(path: Path, entries: Iterator[Entry], query: str | None, columns: C
     if refusal and not is_right:
         raise ResponsesError(f"{path}: {refusal}")
     yield from waiting
+
+
+def _own_ids(path: Path, read: Callable[[], Iterator[Entry]], entry: Entry, columns: ColumnNames) -> set[str]:
+    """Return the ids that rows of a file have, for the ids of the other rows, such as `entry`."""
+    is_table = path.suffix.lower() not in (".jsonl", ".ndjson", ".json")
+    if is_table and entry.fields and not has_id_column(entry.fields, columns):
+        return set()
+    ids = (own_id(other.fields, columns) for other in read() if other.fields)
+    return {row_id for row_id in ids if row_id is not None}
+
+
+def _free_id(number: int, taken: set[str]) -> str:
+    """Return the id of a row that has none: its number, such as `2`, or `2-2` if another row has the id `2`."""
+    names = chain([str(number)], (f"{number}-{suffix}" for suffix in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def _with_rubric_file(row: Row, folder: Path) -> Row:

@@ -305,7 +305,7 @@ USUAL_COLUMNS = ColumnNames()
 
 def read_row(
     data: Mapping[str, Any],
-    number: int,
+    number: int | str,
     query: str | None = None,
     columns: ColumnNames = USUAL_COLUMNS,
     folder: Path | None = None,
@@ -321,7 +321,7 @@ def read_row(
         data: A `response` and optionally a `query`, `reference`, `context`, `attachments`, `trajectory`, `thinking`,
             `id`, `rubric`, `labels` and `metadata`, each under any usual name. Attachments, the trajectory and the last
             three are lists or mappings, or texts with these as JSON.
-        number: The number of the row, from 1; its id if it has none.
+        number: The number of the row, from 1, or another text; its id if it has none.
         query: The task, if the row has none.
         columns: The names of columns that replace the usual ones.
         folder: The folder in which an attachment may name a file by its `path`; None where it may name none.
@@ -339,7 +339,7 @@ def read_row(
         for name in [name for name in ("trajectory", "labels", "metadata") if name in fields]:
             fields[name] = _parsed(fields[name])
     except NestingError as error:
-        row_id = str(_select(data, ("id",), columns).get("id", number))
+        row_id = own_id(data, columns) or str(number)
         return Row(row_id, None, f"row {row_id}: `{name}` {error}")
     row_id = str(fields.pop("id", "")).strip() or str(number)
     rubric, labels, metadata = (fields.pop(name, None) for name in ("rubric", "labels", "metadata"))
@@ -384,6 +384,16 @@ def _other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, A
         for name, value in others
         if isinstance(value, bool | int | float | str) and not _is_missing(value) and len(str(value)) <= _MAX_METADATA
     }
+
+
+def has_id_column(names: Iterable[str], columns: ColumnNames = USUAL_COLUMNS) -> bool:
+    """Return whether one of some columns is the one of the ids."""
+    return bool(_find_columns(tuple(names), columns)["id"])
+
+
+def own_id(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> str | None:
+    """Return the id that a row has; None if it has none."""
+    return str(_select(data, ("id",), columns).get("id", "")).strip() or None
 
 
 def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> None:

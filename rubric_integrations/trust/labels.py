@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 from rubric_integrations._util.json import read_json_lines
+from rubric_integrations._util.text import one_line
 from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
-from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import LabelledJudgment, Sampled
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
-from rubric_integrations.submission.files import UNSUPPORTED, CsvError, read_csv
+from rubric_integrations.submission.files import UNSUPPORTED, CsvError, how_to_encode, read_csv
 from rubric_integrations.submission.inputs import fold
 from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.trust.matching import RunLike, is_run, read_rows
+from rubric_integrations.trust.questions import read_verdict
 
 FIELDS = (
     "id", "criterion", "verdict", "rater", "reason", "sampled", "judged", "blind", "requirement", "submission",
@@ -34,6 +35,10 @@ class LabelsError(ValueError):
     """Raised if labels cannot be read, or do not belong to the rubric or the run."""
 
 
+class InvalidLabelsWarning(UserWarning):
+    """Lists the labels that are left out because they cannot be read: a line for each, after the first."""
+
+
 class LabelLine(NamedTuple):
     """The fields of one label.
 
@@ -46,8 +51,12 @@ class LabelLine(NamedTuple):
     fields: Mapping[str, Any]
 
 
-def read_label_file(path: Path) -> Iterator[LabelLine]:
+def read_label_file(path: Path, leave_out: Callable[[str], None]) -> Iterator[LabelLine]:
     """Yield the labels of a file; lines without a verdict are skipped with a warning.
+
+    Args:
+        path: The file.
+        leave_out: Called with the place of a line that is no label, and the reason.
 
     Raises:
         LabelsError: The file cannot be read, or has no label.
@@ -57,17 +66,19 @@ def read_label_file(path: Path) -> Iterator[LabelLine]:
     try:
         for number, record in read_lines(path):
             count += 1
-            fields = _known_fields(record)
-            if "verdict" in fields:
+            fields = {} if isinstance(record, str) else _known_fields(record)
+            if isinstance(record, str):
+                leave_out(f"{path}:{number}: {record}")
+            elif "verdict" in fields:
                 yield LabelLine(f"{path}:{number}", fields)
             elif "verdict" in {fold(name) for name in record}:
                 unlabelled += 1
             else:
-                raise LabelsError(f"{path}:{number}: is no label: it has no `verdict`")
+                leave_out(f"{path}:{number}: is no label: it has no `verdict`")
     except OSError as error:
         raise LabelsError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        remedy = UNSUPPORTED.get(path.suffix.lower(), "save it as UTF-8")
+        remedy = UNSUPPORTED.get(suffix := path.suffix.lower(), how_to_encode(suffix))
         raise LabelsError(f"{path}: is not text (byte {error.start}): {remedy}") from None
     if count == unlabelled:
         lines = "none of its lines has a `verdict`" if count else "it is empty"
@@ -145,24 +156,30 @@ def _is_empty(value: object) -> bool:
     return value is None or value != value or (isinstance(value, str) and not value.strip())  # noqa: PLR0124
 
 
-def _read_json(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _read_json(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
+    """Yield the number of each line, and its fields, or the reason why it has none."""
+    invalid: list[tuple[int, str]] = []
+    remedy = "name a file of labels, which has one JSON object per line"
     try:
-        for number, value in read_json_lines(path):
-            if not isinstance(value, dict):
-                raise LabelsError(f"{path}:{number}: is {type(value).__name__}, not a label: write one object a line")
-            yield number, cast("dict[str, Any]", value)
-    except (LabelsError, UnicodeDecodeError):
+        for number, value in read_json_lines(path, lambda number, reason: invalid.append((number, reason))):
+            yield from ((place, f"{reason}: {remedy}") for place, reason in invalid)
+            invalid.clear()
+            if isinstance(value, dict):
+                yield number, cast("dict[str, Any]", value)
+            else:
+                yield number, f"is {type(value).__name__}, not a label: write one object a line"
+    except UnicodeDecodeError:
         raise
     except ValueError as error:
-        raise LabelsError(f"{error}: name a file of labels, which has one JSON object per line") from None
+        raise LabelsError(f"{error}: {remedy}") from None
+    yield from ((place, f"{reason}: {remedy}") for place, reason in invalid)
 
 
-def _read_csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _read_csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
+    """Yield the number of each line, and its fields, or the reason why it has none."""
     try:
         for record in read_csv(path, _find_problem):
-            if record.error:
-                raise LabelsError(f"{path}:{record.line}: {record.error}")
-            yield record.line, record.fields
+            yield record.line, record.error or record.fields
     except CsvError as error:
         raise LabelsError(f"{path}: {error}") from None
 
@@ -283,13 +300,15 @@ def read_labels(
     *,
     run: RunLike | None = None,
     sampled: Sampled | None = None,
+    strict: bool = False,
 ) -> list[LabelledJudgment]:
     r"""Read people's labels from a file, or those that the rows of a run bring.
 
     A file has one label a line, as JSON (which report pages export) or as CSV, with these fields: `criterion` (its name
     in the rubric) and `verdict`; and optionally `id` (of the row), `rater`, `reason`, `sampled`, `judged` (the judge's
     answer at the time), `blind`, `requirement`, and what was judged: `submission`, or `response` and `query`. Names are
-    compared without regard to case. A line without a verdict is skipped, and so is a last line that was cut off.
+    compared without regard to case. A line without a verdict is skipped, and so is a last line that was cut off. A line
+    that is not a label for this rubric or run is left out, with a warning that lists these lines and the reasons.
 
     Several raters may label one judgment. If one rater labels it twice, the later label counts, with the `sampled` of
     the earlier one if that was drawn; labels without `rater` are taken to be from one person.
@@ -304,9 +323,11 @@ def read_labels(
         sampled: How the judgments were drawn that these labels are about, where labels do not say it. By default
             `chosen`; and `random` for labels of the rows of a run, if they cover every judgment of the same criteria,
             since nothing was chosen there.
+        strict: Whether a single line that is not a label for this rubric or run is an error.
 
     Raises:
-        LabelsError: The file cannot be read, or a line is not a label for this rubric or run.
+        LabelsError: The file cannot be read, or none of its lines is a label for this rubric or run; with `strict`, if
+            one is not.
         RubricError: The rubric is invalid.
         RunFileError: The file of a run cannot be read.
 
@@ -322,25 +343,56 @@ def read_labels(
     """
     if rubric is not None and is_run(rubric):
         run, rubric = cast("RunLike", rubric), None
+    invalid: list[str] = []
+
+    def leave_out(problem: str) -> None:
+        if strict:
+            raise LabelsError(problem)
+        invalid.append(problem)
+
     if is_run(source):
         of_rows = read_rows(source)
         lines = labels_of_rows(of_rows, sampled)
         rows = LabelledRows(of_rows if run is None else read_rows(run))
     else:
-        lines = read_label_file(Path(cast("str | Path", source)))
+        lines = read_label_file(Path(cast("str | Path", source)), leave_out)
         rows = None if run is None else LabelledRows(read_rows(run))
     criteria = rows if rubric is None else RubricCriteria(as_rubric(cast("RubricLike", rubric)))
     if criteria is None:
         raise TypeError("`rubric` is None: pass the rubric of the labels, or the run that was labelled")
     labels: dict[tuple[object, ...], LabelledJudgment] = {}
     repeated: list[str] = []
+    valid = 0
     for place, fields in lines:
-        label = _to_label(place, fields if sampled is None else {"sampled": sampled, **fields}, criteria, rows)
-        key = (label.id, label.submission.model_dump_json(), label.criterion.full_requirement, label.rater)
-        earlier = labels.pop(key, None)
+        earlier: LabelledJudgment | None = None
+        try:
+            row_id, submission, criterion = _find_judgment(fields, criteria, rows)
+            key = (row_id, submission.model_dump_json(), criterion.full_requirement, _text(fields.get("rater")))
+            # An answer that cannot be read replaces the earlier one, too: its rater has withdrawn that one.
+            earlier = labels.pop(key, None)
+            verdict = _read_verdict(fields["verdict"], criterion, needs_rubric=criteria is rows)
+            others = {
+                name: fields[name] for name in ("rater", "reason", "sampled", "judged", "blind") if name in fields
+            }
+            if sampled is not None:
+                others.setdefault("sampled", sampled)
+            label = LabelledJudgment(submission=submission, criterion=criterion, verdict=verdict, id=row_id, **others)
+        except (ValueError, TypeError) as error:
+            problem = str(error) if isinstance(error, LabelsError) else error_line(error)
+            kind = "" if isinstance(error, LabelsError) else "is not a label for this rubric: "
+            withdrawn = "" if earlier is None else "; the rater's earlier answer is left out, too"
+            leave_out(f"{place}: {kind}{problem}{withdrawn}")
+            continue
+        valid += 1
         if earlier is not None:
             repeated.append(place)
         labels[key] = label.replacing(earlier)
+    if invalid and not labels:
+        more = f"; {len(invalid) - 1:,} more are no labels either" if len(invalid) > 1 else ""
+        raise LabelsError(f"{invalid[0]}{more}")
+    if invalid:
+        name = source if isinstance(source, str | Path) else "the run"
+        warnings.warn(_describe_invalid(str(name), invalid, valid), InvalidLabelsWarning, stacklevel=2)
     if repeated:
         warnings.warn(
             f"{repeated[0]}: the same rater has labelled a judgment before, here and {len(repeated) - 1:,} times more: "
@@ -350,33 +402,53 @@ def read_labels(
     return list(labels.values())
 
 
-def _to_label(
-    place: str, fields: Mapping[str, Any], criteria: CriteriaOfLabels, rows: LabelledRows | None
-) -> LabelledJudgment:
-    others = {name: fields[name] for name in ("rater", "reason", "sampled", "judged", "blind") if name in fields}
-    row_id, requirement = (str(fields[name]) if name in fields else None for name in ("id", "requirement"))
+# A file with more of them is most likely not the file that was meant.
+_MOST_LISTED = 20
+
+
+def _describe_invalid(source: str, invalid: Sequence[str], valid: int) -> str:
+    """Describe the labels that are left out: their number, and a line for each of the first 20."""
+    lines = [f"  {one_line(problem)}" for problem in invalid[:_MOST_LISTED]]
+    if len(invalid) > len(lines):
+        lines.append(f"  and {len(invalid) - len(lines):,} more")
+    first = (
+        f"{source}: {len(invalid):,} of {len(invalid) + valid:,} labels cannot be used and are left out; if these were "
+        "the difficult ones, the others are no random part of the run any more: correct them"
+    )
+    return "\n".join([first, *lines])
+
+
+def _find_judgment(
+    fields: Mapping[str, Any], criteria: CriteriaOfLabels, rows: LabelledRows | None
+) -> tuple[str | None, Submission, Criterion]:
+    """Return what a label is about: the id of the row, the submission and the criterion."""
+    row_id, requirement = (_text(fields.get(name)) for name in ("id", "requirement"))
     row_id = row_id.strip() if row_id else None
+    if "criterion" not in fields:
+        raise LabelsError("is no label: it has no `criterion`")
+    submission = _own_submission(fields)
+    if rows is not None:
+        submission = rows.find_submission(row_id, submission)
+    if submission is None:
+        raise LabelsError(
+            "is no label: it has no `submission` and no `response`: add one, or the `id` of the row, and pass the run "
+            "that was labelled"
+        )
+    return row_id, submission, criteria.find_criterion(str(fields["criterion"]).strip(), requirement, row_id)
+
+
+def _read_verdict(answer: object, criterion: Criterion, *, needs_rubric: bool) -> str:
     try:
-        if "criterion" not in fields:
-            raise LabelsError("is no label: it has no `criterion`")
-        submission = _own_submission(fields)
-        if rows is not None:
-            submission = rows.find_submission(row_id, submission)
-        if submission is None:
-            raise LabelsError(
-                "is no label: it has no `submission` and no `response`: add one, or the `id` of the row, and pass the "
-                "run that was labelled"
-            )
-        criterion = criteria.find_criterion(str(fields["criterion"]).strip(), requirement, row_id)
-        verdict = to_judgment(criterion, fields["verdict"]).verdict
-        return LabelledJudgment(submission=submission, criterion=criterion, verdict=verdict, id=row_id, **others)
-    except LabelsError as error:
-        raise LabelsError(f"{place}: {error}") from None
-    except (ValueError, TypeError) as error:
-        problem = error_line(error)
-        if criteria is rows and "is no verdict" in problem:
-            problem += "; if the criterion has options, and the run is from an earlier version, pass the rubric, too"
-        raise LabelsError(f"{place}: is not a label for this rubric: {problem}") from None
+        return read_verdict(criterion, answer)
+    except ValueError as error:
+        if needs_rubric and criterion.kind == "binary":
+            more = "if the criterion has options, and the run is from an earlier version, pass the rubric, too"
+            raise ValueError(f"{error}; {more}") from None
+        raise
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _own_submission(fields: Mapping[str, Any]) -> Submission | None:

@@ -11,10 +11,9 @@ from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.labels import Sampled
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.trust.matching import RunLike, answer_levels, is_trained_on, read_rows
+from rubric_integrations.trust.matching import RunLike, is_trained_on, read_rows
+from rubric_integrations.trust.questions import QuestionToLabel, question_of
 from rubric_integrations.trust.statistics import normal_quantile
-
-_CANNOT_ASSESS = "CANNOT_ASSESS"
 
 
 class JudgmentToLabel(NamedTuple):
@@ -28,8 +27,7 @@ class JudgmentToLabel(NamedTuple):
         judged: The judge's answer. Do not show it to the rater, who would tend to agree with it.
         sampled: How it was drawn: the mark that its label must carry.
         row: The index of its row in the run.
-        answers: The answers to offer, CANNOT_ASSESS last; empty if the run does not tell them, so that the rater must
-            type one.
+        question: What the rater reads besides, and the answers to offer.
     """
 
     id: str
@@ -39,7 +37,12 @@ class JudgmentToLabel(NamedTuple):
     judged: str | None
     sampled: Sampled
     row: int
-    answers: tuple[str, ...]
+    question: QuestionToLabel
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The answers to offer, an abstention last; empty if the run does not tell them."""
+        return tuple(answer.verdict for answer in self.question.answers)
 
 
 def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: int = 0) -> list[JudgmentToLabel]:
@@ -64,7 +67,7 @@ def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: i
     rows = [(place, row) for place, row in enumerate(read_rows(run)) if _judged(row)]
     if not rows:
         raise ValueError("the run has no answers of a judge: there is nothing to label")
-    pairs = [_Judgment(place, row, entry) for place, row in rows for entry in _judged(row)]
+    pairs = [_Judgment(place, row, index, entry) for place, row in rows for index, entry in _judged(row)]
     rng = random.Random(seed)  # noqa: S311 -- a draw, not a secret
     if not by_verdict:
         drawn = [place for place, _ in rng.sample(rows, min(n, len(rows)))]
@@ -81,34 +84,25 @@ def choose_for_labels(run: RunLike, n: int, *, by_verdict: bool = False, seed: i
 
 
 class _Judgment(NamedTuple):
-    """A judgment with its row, and the index of the row in the run."""
+    """A judgment with its row, the index of the row in the run, and its own index in the row's report."""
 
     place: int
     row: GradedRow
+    position: int
     entry: CriterionReport
 
 
-def _judged(row: GradedRow) -> Sequence[CriterionReport]:
+def _judged(row: GradedRow) -> Sequence[tuple[int, CriterionReport]]:
     if row.report is None or is_trained_on(row):
         return []
-    return [entry for entry in row.report.criteria if entry.was_judged and not entry.computed]
-
-
-def _answers_to(entry: CriterionReport) -> tuple[str, ...]:
-    """Return the answers to offer: MET and UNMET, the options, or the numbers of a short scale."""
-    try:
-        levels = answer_levels(entry.to_criterion())
-    except ValueError:
-        # A run of an earlier version has no options. The judge's own answers, if offered, would reveal its answer.
-        return ()
-    in_order = reversed(levels) if levels == ["UNMET", "MET"] else levels
-    return (*in_order, _CANNOT_ASSESS) if levels else ()
+    entries = enumerate(row.report.criteria)
+    return [(index, entry) for index, entry in entries if entry.was_judged and not entry.computed]
 
 
 def _to_label(pair: _Judgment, sampled: Sampled) -> JudgmentToLabel:
-    place, row, entry = pair
+    place, row, position, entry = pair
     return JudgmentToLabel(
-        row.id, entry.name, entry.requirement, row.submission, entry.verdict, sampled, place, _answers_to(entry)
+        row.id, entry.name, entry.requirement, row.submission, entry.verdict, sampled, place, question_of(row, position)
     )
 
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.metadata import version
+from pathlib import Path
+from typing import get_args
 
 import pytest
 import shellingham
 from typer.testing import CliRunner
 
-from rubric_integrations.cli import app
-from tests.cli.commands import run
+from rubric_integrations.cli import COMMANDS, app
+from rubric_integrations.cli.commands import API_KEYS
+from rubric_integrations.cli.options import Strategy
+from tests.cli.commands import run, write_inputs
+
+CHOICES = {
+    "--strategy": get_args(Strategy),
+    "--on-failure": ("raise", "abstain", "worst_case"),
+    "--optimizer": ("gepa", "miprov2", "bootstrap"),
+    "--cannot-assess": ("skip", "zero", "partial", "fail"),
+}
 
 
 def test_version_prints_the_installed_version() -> None:
@@ -28,3 +42,24 @@ def test_show_completion_prints_a_script_for_the_shell(shell: str, monkeypatch: 
 def test_help_names_version_and_completion() -> None:
     text = run("--help").stdout
     assert all(option in text for option in ("--version", "--install-completion", "--show-completion"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_each_choice_of_an_option_whole_at_80_columns(command: str) -> None:
+    text = CliRunner(env={"COLUMNS": "80"}).invoke(app, [command, "--help"]).stdout
+    assert "|" not in text  # as in <skip|zero|partial|fail>, which would be cut
+    words = {word.strip(",.") for word in text.replace("│", " ").split()}
+    options = {option for option in CHOICES if option in words}
+    assert all(words.issuperset(CHOICES[option]) for option in options), command
+
+
+def test_message_of_a_command_is_its_first_line_without_a_network(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    variables = {name: value for name, value in os.environ.items() if name not in API_KEYS}
+    # Where DSPy looks for newer prices: nothing is there.
+    variables |= {"LITELLM_LOCAL_MODEL_COST_MAP": "", "LITELLM_MODEL_COST_MAP_URL": "http://127.0.0.1:1/"}
+    variables["PYTHONPATH"] = str(Path(__file__).parents[2])
+    command = [sys.executable, "-m", "rubric_integrations", "grade", "rubric.yaml", "responses.jsonl", "--quiet"]
+    command += ["--judge", "openai/gpt-5-mini"]
+    process = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert process.stderr.startswith("No row was graded: ")

@@ -56,13 +56,13 @@ def graded_verdicts(folder: Path, server: BatchServer) -> list[list[str]]:
 
 def test_submitted_and_collected_answers_are_found_by_grade(folder: Path, server: BatchServer) -> None:
     submitted = run(*arguments("submit", folder, server))
-    assert (submitted.exit_code, "12 requests about 4 rows submitted in 1 batches." in submitted.output) == (0, True)
+    assert (submitted.exit_code, "12 requests about 4 rows submitted in 1 batch." in submitted.output) == (0, True)
     server.status = "in_progress"
     code, output = collect(folder)
-    assert (code, "1 batches are not over" in output) == (0, True)
+    assert (code, "Still waiting for 1 batch:" in output) == (0, True)
     server.status = "completed"
     code, output = collect(folder, "--wait")
-    assert (code, "12 judgments of 1 batches stored" in output) == (0, True)
+    assert (code, "12 judgments of 1 batch stored" in output) == (0, True)
     assert "all batches are collected" in collect(folder)[1]
     assert graded_verdicts(folder, server) == expected_verdicts()
     assert KEY.encode() not in b"".join(path.read_bytes() for path in folder.iterdir())

@@ -72,6 +72,13 @@ def test_doctor_without_the_packages_of_an_extra_prints_how_to_install_it(monkey
     assert "not installed (no-such-package): pip install no-such-package" in result.stdout
 
 
+def test_doctor_finds_a_package_that_is_installed_with_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_module, "EXTRAS", {"one": ("jinja2[i18n]",), "two": ("none[x]",)})
+    result = run("doctor")
+    assert f"jinja2[i18n] {version('jinja2')}" in result.stdout
+    assert "not installed (none[x]): pip install 'none[x]'" in result.stdout
+
+
 def test_extras_are_those_of_pyproject() -> None:
     pyproject = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     extras = pyproject["project"]["optional-dependencies"]

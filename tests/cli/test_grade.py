@@ -105,6 +105,22 @@ def test_bad_input_is_one_clear_line_and_exits_with_2(files: Path, case: str) ->
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("name", ["rubric.yaml", "rubric.json", "broken.yaml"])
+def test_rubric_without_responses_is_refused_with_the_remedy(files: Path, name: str) -> None:
+    (files / "rubric.json").write_text('[{"requirement": "Says 42", "weight": 2}]')
+    (files / "broken.yaml").write_text("- {wieght: 1}")
+    result = run("grade", files / name)
+    assert (result.exit_code, result.stderr) == (
+        2, f"{files / name}: is a rubric: name the file of responses after it, such as {files / name} responses.csv\n"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("own", ['"rubric": [{"requirement": "Says 42"}]', '"rubrics": ["Says 42"]'])
+def test_json_file_of_rows_with_rubrics_of_their_own_needs_no_other_file(files: Path, own: str) -> None:
+    (files / "rows.json").write_text(f'[{{"response": "42", {own}}}]')
+    assert "1 of 1 graded" in run("grade", files / "rows.json").stdout
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [
@@ -169,7 +185,7 @@ def test_judge_that_dies_during_a_run_exits_with_3_and_the_run_can_be_resumed(
     assert result.exit_code == 3
     # Submissions are counted when their grades end: the eight in progress may each have sent their one call.
     assert len(server.calls) <= 30 + 20 + 8
-    assert "Stopped: the last 20 submissions failed: [openai/mock] scripted status 401" in result.stderr
+    assert "Stopped: the last 20 submissions failed: [openai/mock] HTTP 401: scripted status 401" in result.stderr
     assert "To go on: rubric-integrations" in result.stderr
     server.script = lambda _call: Reply("MET")
     again = grade(files, *options, "--resume", responses="many.jsonl")

@@ -52,6 +52,9 @@ def test_problems_of_the_same_kind_are_printed_once_with_their_rows(files: Path,
     assert "r1: `c2` was not judged" in problems[0]
     assert "and 14 more rows alike: r3, r5, r7" in problems[0]
     assert "and 19 more rows alike" in problems[1]
+    assert all(problem.endswith(", ...; `--out FILE` writes all)") for problem in problems)
+    problem = grade(files, *options, "--out", files / "run.jsonl").stderr
+    assert f", ...; all are in {files / 'run.jsonl'})" in problem
 
 
 def test_row_whose_judge_failed_is_not_shown_as_passed(files: Path, server: OpenAIServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from rubric_integrations import PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.cli import app
+from rubric_integrations.judges import Question
 from rubric_integrations.runs import read_run
+from rubric_integrations.runs.files import run_line
+from rubric_integrations.scoring import Judgment, to_judgment
 from rubric_integrations.trust import agreement, read_labels
+from rubric_integrations.trust.labels import InvalidLabelsWarning
 from tests.cli.commands import grade, read_lines, run
 from tests.cli.trust_files import write_run
 from tests.trust.runs import binary_rubric, run_of
@@ -79,9 +85,88 @@ def test_answers_of_checks_are_not_asked_for(files: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*the later label counts")
 def test_later_answer_counts_after_going_back(graded: Path) -> None:
-    assert ask(graded, "1\nb\n2\nq\n").exit_code == 0
+    result = ask(graded, "1\nb\n2\nc\n2\nq\n")
+    assert result.exit_code == 0
+    assert "You have answered MET" in result.stdout
+    assert "'2': the answer MET stays" in result.stdout
     (label,) = read_labels(graded.with_name("labels.jsonl"), read_run(graded))
     assert label.verdict == "UNMET"
+
+
+def test_key_after_going_back_to_a_label_replaces_nothing(graded: Path) -> None:
+    assert ask(graded, "1\ns\nb\nb\n2\ns\n2\nq\n").exit_code == 0
+    lines = read_lines(graded.with_name("labels.jsonl"))
+    assert [(line["criterion"], line["verdict"]) for line in lines] == [("c0", "MET"), ("c1", "UNMET")]
+
+
+SCALE = Rubric.from_dict(
+    {
+        "guidelines": "Be [red]strict[/red].",
+        "criteria": [
+            {"name": "clear", "requirement": "Clear?", "scale": {"min": 1, "max": 5, "levels": {1: "bad", 5: "good"}}},
+            {"name": "rude", "requirement": "Is rude", "weight": -2, "applies_when": "A person\x1b[2J asks"},
+        ],
+    }
+)  # fmt: skip
+
+
+def test_terminal_shows_what_the_judge_reads_and_refuses_impossible_numbers(tmp_path: Path) -> None:
+    class Judge:
+        async def judge(self, question: Question) -> Judgment:
+            return to_judgment(question.criterion, "3" if question.criterion.scale else "MET")
+
+    run_file = tmp_path / "run.jsonl"
+    run_file.write_text("".join(map(run_line, grade_many(["It is 42."], SCALE, PerCriterionGrader(Judge())))))
+    earlier = {
+        "id": "1",
+        "criterion": "clear",
+        "requirement": "Clear?",
+        "verdict": "99",
+        "rater": "Ann",
+        "sampled": "random",
+    }
+    (tmp_path / "labels.jsonl").write_text(json.dumps(earlier) + "\n")  # it is asked again
+    result = ask(run_file, "99\n=abc\n1,5\n1\n")
+    for words in (
+        "Be [red]strict[/red].", "a number from 1 to 5, decimals allowed", "5  5: good", "Does this error occur?",
+        "Only if: A person\\x1b[2J asks", "MET: yes, the response makes this error",
+        "'99' is no answer: it takes a number from 1 to 5, decimals allowed, or CANNOT_ASSESS", "'abc' is no answer",
+    ):  # fmt: skip
+        assert words in result.stdout
+    lines = read_lines(tmp_path / "labels.jsonl")
+    assert [line["verdict"] for line in lines] == ["99", "1.5", "MET"]
+    with pytest.warns(InvalidLabelsWarning, match="1 of 3 labels"):
+        labels = read_labels(tmp_path / "labels.jsonl", run_file)
+    assert [label.verdict for label in labels] == ["1.5", "MET"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["agree", "run.jsonl", "labels.jsonl"],
+        ["calibrate", "run.jsonl", "labels.jsonl"],
+        ["report", "run.jsonl", "--labels", "labels.jsonl", "--output", "page.html", "--overwrite"],
+        ["compare", "run.jsonl", "after.jsonl", "--labels", "labels.jsonl"],
+    ],
+)
+def test_every_command_reads_a_file_with_invalid_lines_without_them_and_strict_refuses_it(
+    graded: Path, command: list[str]
+) -> None:
+    folder, path = graded.parent, graded.with_name("labels.jsonl")
+    (folder / "after.jsonl").write_text(graded.read_text())
+    assert ask(graded, "1\n" * 6).exit_code == 0
+    arguments = [folder / word if "." in word else word for word in command]
+    before = run(*arguments)
+    text = path.read_text()
+    path.write_text(text.replace("\n", '\n{"criterion": "c0", "verdict": "99", "id": "1", "rater": "B"}\n', 1))
+    result = run(*arguments)
+    assert (before.exit_code, result.exit_code) == (0, 0), result.output
+    assert result.stdout == before.stdout
+    first, second = result.stderr.removeprefix(before.stderr).splitlines()[:2]
+    assert "labels.jsonl: 1 of 7 labels cannot be used and are left out" in first
+    assert "labels.jsonl:2: is not a label for this rubric: '99' is no verdict" in second
+    refused = run(*arguments, "--strict")
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1), refused.output
 
 
 def test_interrupted_labels_are_written_and_those_of_a_killed_process_are_kept(

@@ -216,3 +216,20 @@ def test_gate_that_stops_early_and_is_not_decided_at_the_end_is_inconclusive(tmp
     assert result.exit_code == 1
     assert "needs at least 20 submissions" in result.stderr
     assert "gate inconclusive: --min-score 0.8 --alpha 0.05 --stop-early: not decided after 19" in result.stderr
+
+
+def test_mean_gate_reads_labels_without_an_invalid_line_and_strict_refuses_them(tmp_path: Path) -> None:
+    folder = write_responses(tmp_path, 60, 0)
+    path = write_labels_of(folder, 55, 55)
+    options = ["--min-score", 0.8, "--alpha", 0.05, "--labels", path]
+    before = grade(folder, *options)
+    text = path.read_text()
+    path.write_text(text + text.splitlines()[-1].replace('"MET"', '"99"').replace("!", "") + "\n")
+    result = grade(folder, *options)
+    assert (before.exit_code, result.exit_code) == (0, 0), result.output
+    assert "1 of 56 labels cannot be used and are left out" in result.stderr
+    assert before.stdout.splitlines()[:1] == result.stdout.splitlines()[:1]
+    refused = grade(folder, *options, "--strict")
+    assert (refused.exit_code, "labels.jsonl:56: is not a label" in refused.stderr) == (2, True), refused.output
+    needless = grade(folder, "--strict")
+    assert (needless.exit_code, "--strict: is for a gate with --alpha" in needless.stderr) == (2, True)

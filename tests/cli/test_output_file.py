@@ -242,6 +242,42 @@ def test_grade_by_a_model_into_a_pipe_makes_no_ledger_beside_it(files: Path, ser
     assert not (files / "pipe.sqlite").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [("--out", "run.jsonl"), ("--out", "grades.parquet"), ("--junit", "run.xml")],
+)
+def test_output_in_a_folder_that_does_not_exist_is_refused_before_a_call(
+    files: Path, server: OpenAIServer, option: str, name: str
+) -> None:
+    result = grade(files, "--judge", "openai/m", "--api-base", server.url, option, files / "none" / name)
+    assert (result.exit_code, server.calls) == (2, [])
+    assert (
+        f"`{option}` {files / 'none' / name}: cannot be written: there is no folder '{files / 'none'}': make it"
+        in result.stderr
+    )
+    parts = grade(files, "--quiet", "--out", f"{files / 'parts'}/")
+    assert (parts.exit_code, len(list((files / "parts").iterdir()))) == (0, 1)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no limit on the size of a file")
+@pytest.mark.parametrize(("option", "left"), [("--quiet", []), ("--no-resume", ["run.jsonl.partial"])])
+def test_full_disk_leaves_no_partial_file_unless_only_it_has_the_reports(
+    files: Path, option: str, left: list[str]
+) -> None:
+    # The line that does not fit is smaller than the buffer of the file, which is written again when it is closed.
+    (files / "responses.jsonl").write_text((json.dumps({"response": "42 " * 1_000}) + "\n") * 9)
+    arguments = ["grade", files / "rubric.yaml", files / "responses.jsonl", "--out", files / "run.jsonl", option]
+    process = subprocess.run(
+        ["sh", "-c", 'ulimit -f 16; exec "$0" -m rubric_integrations "$@"', sys.executable, *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert process.returncode == 2
+    assert f"{files / 'run.jsonl'}: cannot be written: File too large" in process.stderr
+    assert [path.name for path in files.glob("run.*")] == left
+    assert ("the reports so far are in" in process.stderr) == bool(left)
+
+
 @pytest.mark.processes
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 @pytest.mark.parametrize(

@@ -175,6 +175,6 @@ def test_rescore_with_new_weights_makes_no_call_and_counts_new_requirements(
 
     longer = Rubric([*RUBRIC.criteria, Criterion(name="new", requirement="requirement 12")])
     output, rows = rescore(longer)
-    assert "5 judgments are new and would have to be requested" in output
+    assert "5 new judgments would have to be requested" in output
     assert [(row["score"], row["missing"]) for row in rows] == [(None, 1)] * 5
     assert len(server.calls) == call_count

@@ -13,7 +13,7 @@ TOKEN = "0123456789-secret-token"
 
 
 def serve(files: Path, *options: object) -> tuple[int, str]:
-    result = run("serve", files / "rubric.yaml", "--port", "0", *options)
+    result = run("serve", files / "rubric.yaml", "--port", "0", "--judge", "offline", *options)
     return result.exit_code, result.output.replace("\n", " ")
 
 
@@ -67,8 +67,15 @@ def test_options_that_cannot_be_used_are_refused(files: Path, options: tuple[str
     assert (code, message in output) == (2, True), output
 
 
+@pytest.mark.parametrize("options", [(), ("--escalate-to", "openai/m", "--escalate-below", "0.5")])
+def test_server_without_a_named_judge_is_refused(files: Path, options: tuple[str, ...]) -> None:
+    result = run("serve", files / "rubric.yaml", "--port", "0", *options)
+    assert result.exit_code == 2
+    assert "name the judge with `--judge`: a model, such as openai/gpt-5-mini; or `--judge offline`" in result.output
+
+
 def test_rubric_that_is_missing_or_wrong_is_refused(files: Path) -> None:
-    no_rubric = run("serve", "--port", "0")
+    no_rubric = run("serve", "--port", "0", "--judge", "offline")
     assert (no_rubric.exit_code, "there is no `rubric`" in no_rubric.output) == (2, True)
     (files / "rubric.yaml").write_text("- {wieght: 1}\n")
     assert serve(files)[0] == 2
@@ -78,6 +85,6 @@ def test_port_that_is_in_use_is_refused(files: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        result = run("serve", files / "rubric.yaml", "--port", str(other.getsockname()[1]))
+        result = run("serve", files / "rubric.yaml", "--judge", "offline", "--port", str(other.getsockname()[1]))
     assert result.exit_code == 2
     assert "cannot listen there" in result.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rubric_integrations import Criterion, Fields, JudgeError, PerCriterionGrade
 from rubric_integrations.dspy import MisnamedField, RubricMetric
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import lm_from_fn
+from rubric_integrations.scoring import JudgeFailure
 from tests.dspy.programs import (
     DEVSET,
     EXPECTED_SCORES,
@@ -135,6 +137,38 @@ def test_reward_function_stops_at_the_first_attempt_above_the_threshold(metric: 
         best = module(module=Student(), N=3, reward_fn=metric.as_reward_fn(), threshold=0.9)
         assert best(question="Product 0?").answer == "It is 6."
     assert len(list(attempts)) == 1  # the second attempt reached the threshold
+
+
+def test_advice_of_refine_is_given_with_the_feedback(metric: RubricMetric) -> None:
+    shown: list[str] = []
+
+    async def answer(system: str, user: str) -> str:
+        if "[[ ## reward_value ## ]]" in user:
+            shown.append(user.split("[[ ## reward_value ## ]]")[1].partition("[[ ## module_names")[0])
+            return '[[ ## discussion ## ]]\n-\n[[ ## advice ## ]]\n{"predict": "Give the number."}'
+        if "`[[ ## answer ## ]]`" in user:
+            return f"[[ ## answer ## ]]\n{'It is 0.' if 'Give the number.' in user else 'No.'}"
+        return await scripted_reply(system, user)
+
+    reward = metric.as_reward_fn()
+    with dspy.context(lm=lm_from_fn(answer), adapter=dspy.ChatAdapter()):
+        dspy.Refine(Student(), N=2, reward_fn=reward, threshold=1.0)(question="Product 0?")
+    score = reward({"question": "Product 0?"}, dspy.Prediction(answer="No."))
+    assert score.feedback
+    assert shown == [f"\n{float(score):.3f} not passed\n{score.feedback}\n\n"]
+    assert (0.5 * score, bool(score), f"{score:.2f}") == (0.5 * float(score), False, f"{float(score):.2f}")
+    assert str(pickle.loads(pickle.dumps(score))) == str(score)
+
+
+@pytest.mark.parametrize("module", [dspy.BestOfN, dspy.Refine])
+def test_attempt_whose_judge_fails_is_dropped_with_a_warning(module: Any, caplog: pytest.LogCaptureFixture) -> None:
+    broken = RubricMetric(RUBRIC, FakeJudge(JudgeFailure("parse", "unreadable")))
+    with dspy.context(lm=student_lm()):
+        settings: dict[str, Any] = {"reward_fn": broken.as_reward_fn(), "threshold": 1.0}
+        assert module(Student(), N=2, **settings)(question="Product 0?") is None
+        assert len(re.findall("an attempt has no grade and is dropped: .*unreadable", caplog.text)) == 2
+        with pytest.raises(JudgeError, match="unreadable"):
+            module(Student(), N=2, fail_count=-1, **settings)(question="Product 0?")
 
 
 def passages_of(example: dspy.Example) -> Any:

@@ -78,8 +78,12 @@ def test_failures_that_count_as_abstentions_end_in_an_outage(server: OpenAIServe
     metric = RubricMetric(RUBRIC, grader=grader)
     # The refusal of one submission may be about its text.
     assert metric(DEVSET[0], dspy.Prediction(answer="a")).coverage < 0.2
-    with pytest.raises(JudgeOutage, match=r"the judge cannot be used: .*401"):
+    with pytest.raises(JudgeOutage, match=r"the judge cannot be used: .*401") as outage:
         metric(DEVSET[0], dspy.Prediction(answer="b"))
+    # The traceback that Python prints has only this error.
+    assert outage.value.__cause__ is None
+    assert outage.value.__suppress_context__
+    assert ".." not in str(outage.value)
     assert len(server.calls) == 3
 
 

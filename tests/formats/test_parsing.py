@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations import Criterion, Rubric, RubricError
+from rubric_integrations.formats.parsing import syntax_error_line
 
 
 def test_yaml_aliases_that_multiply_are_refused_before_they_are_built() -> None:
@@ -60,3 +61,43 @@ def test_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> No
             Rubric.from_file(path)
         assert str(refusal.value).startswith(str(path))
         assert len(str(refusal.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (
+            "criteria:\n\t- requirement: a\n",
+            "at line 2, column 1: indent with spaces, because YAML allows no tabs there",
+        ),
+        ("- requirement: a\n\t  weight: 1\n", "at line 2, column 1: indent with spaces"),
+        (
+            "- requirement: 'é: x'\n- requirement: Names: é\r\n",
+            "column 21: put the text in quotes, because it contains",
+        ),
+        ("- {requirement: Names: a, weight: 1}\n", "column 22: put the text in quotes, because it contains a colon"),
+        ("- requirement: @a\n", "column 16: put the text in quotes, because it begins with '@'"),
+        ("- requirement: a\n   weight: 1\n", "column 10: begin this line in the same column as the lines beside it"),
+        ("- requirement: a\u2028- requirement: b: c\r", "at line 2, column 17: put the text in quotes"),
+        ("- requirement: 'a\n", "at line 2, column 1"),
+    ],
+)
+def test_yaml_syntax_error_names_the_remedy_and_keeps_its_line(text: str, remedy: str) -> None:
+    with pytest.raises(RubricError) as refusal:
+        Rubric.from_yaml(text)
+    message = str(refusal.value)
+    assert remedy in message
+    assert syntax_error_line(message) == int(message.partition("at line ")[2].split(",")[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("- requirement: a\n  weight: 3,5\n", "got '3,5': write it with a decimal point, 3.5"),
+        ("- {requirement: a, weight: 3,5}\n", "got 5: in braces, a comma ends a value. Write a number with a decimal"),
+        ("- requirement: a\n  weight: x\n", "got 'x': write it plainly, such as 10"),
+    ],
+)
+def test_weight_that_is_no_number_names_the_remedy(text: str, remedy: str) -> None:
+    with pytest.raises(RubricError, match=remedy):
+        Rubric.from_yaml(text)

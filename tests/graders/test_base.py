@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from rubric_integrations import (
     PerCriterionGrader,
     Rubric,
     Submission,
+    grade_many,
 )
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.graders import GRADERS, CallLimits
@@ -122,6 +123,13 @@ def test_invalid_setting_is_refused_when_the_grader_is_made(settings: dict[str, 
 
 
 async def test_grade_without_a_grader_is_refused() -> None:
+    for judge, fix in (("offline", "judge='offline'"), (FakeJudge(), r"judge=\.\.\.")):
+        with pytest.raises(
+            TypeError, match=f"`grader` must be a grader, got .*: pass `grader=PerCriterionGrader\\({fix}"
+        ):
+            THREE.grade_sync("text", cast("Any", judge))
+        with pytest.raises(TypeError, match="`grader` must be a grader"):
+            grade_many(["text"], THREE, cast("Any", judge))
     with pytest.raises(ValueError, match="`grader` is missing"):
         await THREE.grade("text")
     report = await THREE.grade(to_grade="text", query="q", autograder=PerCriterionGrader(FakeJudge()))

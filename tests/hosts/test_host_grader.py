@@ -6,13 +6,14 @@ import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from rubric_integrations import Fields, PerCriterionGrader, Rubric
 from rubric_integrations._host import HostGrader, check_fields, column_of
 from rubric_integrations.graders import CallLimits
+from rubric_integrations.judges import OfflineJudge
 from rubric_integrations.runs.ledger import Ledger, LedgerError
 from tests.fakes import FakeJudge
 from tests.hosts.six_responses import judge
@@ -79,6 +80,12 @@ def test_ledger_of_another_working_directory_is_the_same_in_a_pickle(
     assert not list(Path().iterdir())
     opened.close()
     other.close()
+
+
+def test_judge_as_a_grader_is_refused_with_the_right_parameter() -> None:
+    for grader, parameter in (("offline", "`judge='offline'`"), (OfflineJudge(), "`judge=`")):
+        with pytest.raises(TypeError, match=f"must be a grader, got .*: pass .*{parameter}"):
+            HostGrader("RubricEvaluator", None, cast("Any", grader))
 
 
 @pytest.mark.parametrize(

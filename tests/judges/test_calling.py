@@ -11,8 +11,8 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations._util.event_loop import LONG_TEXT_CHARS
-from rubric_integrations.graders import PerCriterionOneShotGrader
-from rubric_integrations.judges import LMJudge
+from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader
+from rubric_integrations.judges import LMJudge, calling
 from rubric_integrations.judges.prompts import sanitize
 from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import judge_with
@@ -20,7 +20,7 @@ from tests.judges.questions import MET_REPLY, Listener, question_about
 from tests.openai_server import Call, OpenAIServer, Reply
 
 RUBRIC = Rubric([Criterion(requirement=f"r{number}") for number in range(4)])
-# A model for which DSPy sends a JSON Schema, and one that it does not know, for which it requests no format.
+# A model that DSPy knows, and one that it does not know, such as any on a vLLM or Ollama server.
 MODELS = ["openai/gpt-4o-mini", "openai/mock"]
 
 
@@ -78,9 +78,9 @@ def test_refused_json_mode_steps_down_to_no_format(server: OpenAIServer, model: 
         (MODELS[0], ("json_schema", "json_object"), True),
         (MODELS[1], (), True),
     ],
-    ids=["schema", "JSON mode", "refused", "not requested"],
+    ids=["schema", "JSON mode", "refused", "may be ignored"],
 )
-async def test_prose_around_a_reply_is_read_only_if_the_server_accepts_no_json_format(
+async def test_prose_around_a_reply_is_read_only_if_the_model_need_not_honour_a_json_format(
     server: OpenAIServer, model: str, refused: tuple[str, ...], is_read: bool, through_dspy: bool
 ) -> None:
     refuses = refusing(*refused)
@@ -109,11 +109,64 @@ def test_one_shot_request_steps_down_too(server: OpenAIServer) -> None:
     assert [requested_format(call) for call in server.calls] == ["json_schema", "json_object"]
 
 
-def test_other_refusal_is_a_failure_and_is_not_sent_again(server: OpenAIServer) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_other_refusal_is_a_failure_and_is_not_sent_again(server: OpenAIServer, model: str) -> None:
     server.script = refusing("json_schema", "json_object", "none", message="the prompt is too long")
     with pytest.raises(JudgeError, match="too long"):
-        Rubric([Criterion(requirement="r")]).grade_sync("text", grader=PerCriterionGrader(judge_for(server, MODELS[0])))
+        Rubric([Criterion(requirement="r")]).grade_sync("text", grader=PerCriterionGrader(judge_for(server, model)))
     assert len(server.calls) == 1
+
+
+UNKNOWN_MODELS = ["openai/qwen3", "hosted_vllm/qwen3", "ollama_chat/llama3.2", "openrouter/some/model"]
+
+
+@pytest.mark.parametrize("model", UNKNOWN_MODELS)
+def test_model_that_dspy_does_not_know_is_sent_a_json_schema(server: OpenAIServer, model: str) -> None:
+    judge = LMJudge(model, api_base=server.url, api_key="k")
+    assert RUBRIC.grade_sync("text", grader=PerCriterionGrader(judge)).score == 1.0
+    assert [requested_format(call) for call in server.calls] == ["json_schema"] * 4
+
+
+@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize("message", ["unknown parameter: response_format", "failed to parse grammar"])
+def test_each_format_is_refused_once_although_questions_are_asked_concurrently(
+    server: OpenAIServer, status: int, message: str
+) -> None:
+    server.script = refusing("json_schema", "json_object", status=status, message=message)
+    assert RUBRIC.grade_sync("text", grader=PerCriterionGrader(judge_for(server, MODELS[1]))).score == 1.0
+    assert [requested_format(call) for call in server.calls] == ["json_schema", "json_object", *["none"] * 4]
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"delay": 60}], ids=["500", "hangs"])
+def test_server_that_fails_because_of_a_format_is_sent_requests_without_one(
+    server: OpenAIServer, fault: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Other requests wait until the one with the format has ended, also if that takes a second.
+    monkeypatch.setattr(calling, "_LONGEST_REFUSAL", 10.0)
+    server.script = lambda call: Reply(**fault) if "response_format" in call.body else Reply(verdict="MET")
+    limits = CallLimits(timeout=1 if "delay" in fault else 30)
+    grader = PerCriterionGrader(judge_for(server, MODELS[1]), limits=limits)
+    assert RUBRIC.grade_sync("text", grader=grader).score == 1.0
+    assert [requested_format(call) for call in server.calls] == [*["json_schema"] * 2, *["none"] * 4]
+
+
+def test_server_that_starts_is_sent_the_format_once_it_replies(server: OpenAIServer) -> None:
+    server.script = lambda call: Reply(status=503) if call.number < 5 else Reply(verdict="MET")
+    assert RUBRIC.grade_sync("text", grader=PerCriterionGrader(judge_for(server, MODELS[1]))).score == 1.0
+    assert {requested_format(call) for call in server.calls} == {"json_schema"}
+
+
+def test_slow_first_reply_does_not_hold_up_the_others(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "_LONGEST_REFUSAL", 0.01)
+    server.script = lambda call: Reply(verdict="MET", delay=0.5 if call.number == 0 else 0)
+    assert RUBRIC.grade_sync("text", grader=PerCriterionGrader(judge_for(server, MODELS[1]))).score == 1.0
+    assert server.peak > 1
+
+
+def test_response_format_of_the_users_own_lm_is_left_as_it_is(server: OpenAIServer) -> None:
+    lm = dspy.LM(MODELS[1], api_base=server.url, api_key="k", cache=False, response_format={"type": "json_object"})
+    assert RUBRIC.grade_sync("text", grader=PerCriterionGrader(LMJudge(lm))).score == 1.0
+    assert {requested_format(call) for call in server.calls} == {"json_object"}
 
 
 def test_format_that_is_refused_in_every_form_is_a_failure(server: OpenAIServer) -> None:

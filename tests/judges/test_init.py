@@ -7,8 +7,8 @@ from typing import Any
 import dspy
 import pytest
 
-from rubric_integrations import judges
-from rubric_integrations.judges import LMJudge, OfflineJudge, as_judge
+from rubric_integrations import PerCriterionGrader, judges
+from rubric_integrations.judges import Cascade, LMJudge, OfflineJudge, as_judge
 from tests.fakes import FakeJudge, FakeModel
 from tests.judges.questions import MET_REPLY, UNMET_REPLY, judge_one
 
@@ -29,6 +29,22 @@ def test_as_judge_returns_a_judge_unchanged_and_makes_one_of_a_model() -> None:
 def test_as_judge_of_another_object_names_all_kinds_and_the_type() -> None:
     with pytest.raises(TypeError, match=r"Judge, 'offline', a model name, a dspy\.LM, a LangChain .*got int"):
         as_judge(3)  # pyright: ignore[reportArgumentType]
+
+
+def test_grader_as_a_judge_is_refused_with_the_right_parameter() -> None:
+    grader: Any = PerCriterionGrader("offline")
+    for judges_of_panel in ([grader], ["offline", grader]):
+        with pytest.raises(TypeError, match="is a grader, PerCriterionGrader: pass it as `grader=`"):
+            PerCriterionGrader(judges=judges_of_panel)
+    with pytest.raises(TypeError, match="pass it as `grader=`"):
+        PerCriterionGrader(grader)
+    with pytest.raises(TypeError, match="pass it as `grader=`"):
+        Cascade(grader, "offline", 0.5)
+
+
+def test_class_as_a_judge_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"is the class OfflineJudge: pass an object, `OfflineJudge\(...\)`"):
+        as_judge(OfflineJudge)  # pyright: ignore[reportArgumentType]
 
 
 def test_as_judge_of_an_empty_name_is_refused() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -268,6 +269,14 @@ async def test_stored_abstention_is_no_answer_where_judges_may_not_abstain() -> 
     store.replace_all("CANNOT_ASSESS")
     with pytest.raises(JudgeFailure, match="no option"):
         await judge.judge(question)
+
+
+def test_store_is_opened_at_an_address(tmp_path: Path) -> None:
+    judge = FakeJudge(fingerprint="f")
+    for _ in range(2):
+        grader = PerCriterionGrader(judge).with_store(tmp_path / "judgments.sqlite")
+        KIND.grade_sync("a", grader=grader)
+    assert len(judge.questions) == 1
 
 
 def test_judge_without_a_fingerprint_is_refused() -> None:

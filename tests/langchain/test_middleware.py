@@ -10,9 +10,19 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    ToolCallLimitMiddleware,
+    hook_config,
+)
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.types import Command
 from pydantic import BaseModel
 
 from rubric_integrations import EvaluationReport, JudgeError
@@ -108,6 +118,167 @@ def test_middleware_report_of_an_earlier_turn_is_not_left_in_the_state(server: O
     config = {"configurable": {"thread_id": "1"}}
     assert agent.invoke({"messages": [HumanMessage("q")]}, config)["rubric_report"].passed
     assert agent.invoke({"messages": [HumanMessage("q")]}, config)["rubric_report"] is None
+
+
+@tool
+def search(text: str) -> str:
+    """Search for a text."""
+    return f"found {text}"
+
+
+def search_call(number: int) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": "search", "args": {"text": "a"}, "id": f"s{number}"}])
+
+
+def run_with(others: list[Any], responses: list[Any], server: OpenAIServer, **settings: Any) -> Any:
+    """Return the final state of an agent with further middleware, whose order is reversed if the last one is None."""
+    middleware = [RubricMiddleware(SOURCE_RUBRIC, judge=chat_model(server, source_script)), *others]
+    middleware = middleware[-2::-1] if middleware[-1] is None else middleware
+    agent: Any = create_agent(AgentModel(responses=responses), tools=[search], middleware=middleware, **settings)
+    return agent.invoke({"messages": [HumanMessage("When was it?")]})
+
+
+ORDERS = pytest.mark.parametrize("order", [[], [None]], ids=["first", "last"])
+
+
+@ORDERS
+def test_middleware_notice_of_the_model_call_limit_is_not_graded(server: OpenAIServer, order: list[Any]) -> None:
+    limit = ModelCallLimitMiddleware(run_limit=1, exit_behavior="end")
+    state = run_with([limit, *order], [AIMessage("In 1912.")], server)
+    assert [message.type for message in state["messages"]] == ["human", "ai", "human", "ai"]
+    assert "limits exceeded" in state["messages"][-1].text
+    # The report is that of the answer that the model has written.
+    assert (state["rubric_report"].score, state["rubric_revisions"], len(server.calls)) == (0.4, 1, 3)
+
+
+@ORDERS
+def test_middleware_notice_without_any_answer_has_no_report(server: OpenAIServer, order: list[Any]) -> None:
+    limit = ModelCallLimitMiddleware(run_limit=1, exit_behavior="end")
+    state = run_with([limit, *order], [search_call(1)], server)
+    assert (state["rubric_report"], state["rubric_revisions"], server.calls) == (None, 0, [])
+
+
+@ORDERS
+def test_middleware_notice_of_the_tool_call_limit_is_not_graded(server: OpenAIServer, order: list[Any]) -> None:
+    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
+    state = run_with([limit, *order], [search_call(1), search_call(2)], server)
+    assert "limit" in state["messages"][-1].text
+    assert (state["rubric_report"], server.calls) == (None, [])
+
+
+@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
+def test_middleware_structured_response_before_a_notice_is_graded_once(server: OpenAIServer, strategy: Any) -> None:
+    answer: Any = structured_answer(1, "In 1912.")
+    response = answer if strategy is ToolStrategy else AIMessage(Answer(text="In 1912.").model_dump_json())
+    limit = ModelCallLimitMiddleware(run_limit=1, exit_behavior="end")
+    state = run_with([limit], [response], server, response_format=strategy(Answer))
+    assert (state["rubric_report"].score, state["rubric_revisions"], len(server.calls)) == (0.4, 1, 3)
+
+
+class EditingMiddleware(AgentMiddleware):
+    """Names a source in each answer after the model wrote it, or around the call of the model, without an id."""
+
+    def __init__(self, around: bool):
+        super().__init__()
+        self.around = around
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        last = state["messages"][-1]
+        return None if self.around else {"messages": [last.model_copy(update={"content": "source: a"})]}
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        response = handler(request)
+        return AIMessage("source: b") if self.around else response
+
+
+@ORDERS
+@pytest.mark.parametrize("around", [False, True])
+def test_middleware_answer_that_another_middleware_changed_is_graded(
+    server: OpenAIServer, around: bool, order: list[Any]
+) -> None:
+    state = run_with([EditingMiddleware(around), *order], [AIMessage("In 1912.")], server)
+    assert (state["rubric_report"].score, state["messages"][-1].text[:7]) == (1.0, "source:")
+
+
+class EarlyMiddleware(AgentMiddleware):
+    """Ends the agent after each answer of the model, before the hooks of the middleware that comes earlier."""
+
+    @hook_config(can_jump_to=["end"])
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        return {"jump_to": "end"}
+
+
+@ORDERS
+def test_middleware_answer_after_which_another_middleware_ends_the_agent_is_graded(
+    server: OpenAIServer, order: list[Any]
+) -> None:
+    state = run_with([EarlyMiddleware(), *order], [AIMessage("In 1912."), AIMessage("source: a")], server)
+    assert (state["rubric_report"].score, state["rubric_revisions"]) == (1.0, 1)
+
+
+def test_middleware_messages_without_ids_are_graded(server: OpenAIServer) -> None:
+    middleware = RubricMiddleware(SOURCE_RUBRIC, judge=chat_model(server, source_script))
+    state: Any = {"messages": [HumanMessage("When?"), AIMessage("source: a")]}
+    assert middleware.after_agent(state | middleware.after_model(state, None), None)["rubric_report"].score == 1.0
+    # A message that was added after the model's is not graded.
+    state = {"messages": [AIMessage("In 1912.", id="m1")]}
+    state |= middleware.before_agent(state, None) | middleware.after_model(state, None)
+    state["messages"].append(AIMessage("source: a"))
+    assert middleware.after_agent(state, None)["rubric_report"] is None
+
+
+class ClosedMiddleware(AgentMiddleware):
+    """Ends each turn at its start, if it is closed."""
+
+    is_closed = False
+
+    @hook_config(can_jump_to=["end"])
+    def before_agent(self, state: Any, runtime: Any) -> Any:
+        return {"jump_to": "end", "messages": [AIMessage("We are closed.")]} if self.is_closed else None
+
+
+def test_middleware_turn_that_ends_at_its_start_has_no_report_of_the_turn_before(server: OpenAIServer) -> None:
+    closed = ClosedMiddleware()
+    middleware = RubricMiddleware(SOURCE_RUBRIC, judge=chat_model(server, source_script))
+    others: list[Any] = [closed, middleware]
+    model = AgentModel(responses=[AIMessage("source: a")])
+    agent: Any = create_agent(model, middleware=others, checkpointer=InMemorySaver())
+    inputs, config = {"messages": [HumanMessage("q")]}, {"configurable": {"thread_id": "1"}}
+    assert agent.invoke(inputs, config)["rubric_report"].passed
+    closed.is_closed = True
+    assert agent.invoke(inputs, config)["rubric_report"] is None
+    assert len(server.calls) == 3
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_middleware_state_survives_a_checkpointer_with_strict_deserialization(
+    server: OpenAIServer, after: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    saver = InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    middleware: Any = RubricMiddleware(SOURCE_RUBRIC, judge=chat_model(server, source_script), max_revisions=1)
+    approval: Any = HumanInTheLoopMiddleware(interrupt_on={"search": True})
+    responses: list[Any] = [AIMessage("In 1912."), search_call(1), AIMessage("source: the log")]
+    agent: Any = create_agent(
+        AgentModel(responses=responses),
+        tools=[search],
+        middleware=[approval, middleware] if after else [middleware, approval],
+        checkpointer=saver,
+    )
+    config: Any = {"configurable": {"thread_id": "1"}}
+    agent.invoke({"messages": [HumanMessage("When was it?")]}, config)
+    # The agent waits for an approval between its two answers, and the report of the first is in the checkpoint.
+    waiting = agent.get_state(config).values
+    assert (waiting["rubric_report"].score, waiting["rubric_revisions"]) == (0.4, 1)
+    final = agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), config)
+    stored = agent.get_state(config).values["rubric_report"]
+    assert isinstance(stored, EvaluationReport)
+    assert stored == final["rubric_report"]
+    assert (stored.score, final["rubric_revisions"]) == (1.0, 1)
+    assert "rubric_message_id" not in final
+    # The report of another version of the library does not end the conversation.
+    agent.update_state(config, {"rubric_report": {"score": 1.0, "field_of_another_version": 1}})
+    assert agent.get_state(config).values["rubric_report"] is None
+    assert "Blocked deserialization of rubric_integrations" not in caplog.text
 
 
 class Answer(BaseModel):

@@ -50,6 +50,21 @@ except ModuleNotFoundError as error:
     assert f"pip install {extra}" in message
 
 
+@pytest.mark.processes
+def test_star_import_without_the_optional_packages_leaves_out_their_names() -> None:
+    imported = run_python("""
+from importlib.machinery import PathFinder
+find_spec = PathFinder.find_spec
+def find_others(name, path=None, target=None):
+    return None if name.split(".")[0] in ("langchain", "langchain_classic") else find_spec(name, path, target)
+PathFinder.find_spec = find_others
+from rubric_integrations.langchain import *
+print(*[name for name in globals() if "ubric" in name])
+""").split()
+    needs_package = {"RubricMiddleware", "RubricStringEvaluator", "RubricPairwiseStringEvaluator"}
+    assert set(imported) == {name for name in rubric_integrations.langchain.__all__ if "ubric" in name} - needs_package
+
+
 def test_public_names_are_defined_and_listed() -> None:
     for name in rubric_integrations.langchain.__all__:
         assert getattr(rubric_integrations.langchain, name).__name__ == name

@@ -32,7 +32,8 @@ RUN = make_run({"output": "It is 42."})
 
 def grade_by_middleware(rubric: Any) -> Any:
     middleware = RubricMiddleware(rubric, judge="offline")
-    return middleware.after_agent({"messages": [AIMessage("It is 42.")]}, None)["rubric_report"].score
+    state: Any = {"messages": [AIMessage("It is 42.")]}
+    return middleware.after_agent(state | middleware.after_model(state, None), None)["rubric_report"].score
 
 
 def grade_by_runnable(rubric: Any) -> Any:

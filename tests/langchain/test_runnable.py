@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import pytest
 from langchain.agents import create_agent
@@ -13,6 +13,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, StateGraph
 from pydantic import BaseModel
 
 from rubric_integrations import EvaluationReport, JudgeError, PerCriterionGrader, Rubric
@@ -179,6 +180,25 @@ def test_runnable_rubric_function_receives_the_input(server: OpenAIServer) -> No
     runnable = RubricRunnable(choose_rubric, judge=chat_model(server, source_script))
     assert runnable.invoke({"output": "none", "input": "Where?"}).score == 0.0
     assert runnable.invoke({"output": "none", "input": "When?"}).score == 1.0
+
+
+class GraphState(TypedDict, total=False):
+    messages: list[Any]
+    score: str
+    report: EvaluationReport
+
+
+@pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+def test_runnable_as_a_node_writes_the_field_of_its_output_key_alone(server: OpenAIServer, method: str) -> None:
+    runnable = RubricRunnable(SOURCE_RUBRIC, judge=chat_model(server, source_script), output_key="report")
+    assert "additionalProperties" in runnable.get_output_jsonschema()
+    graph: Any = StateGraph(GraphState)
+    graph.add_node("grade", runnable)
+    graph.add_edge(START, "grade")
+    agent = graph.compile()
+    inputs = {"messages": [HumanMessage("q"), AIMessage("source: a")], "score": "mine"}
+    state = agent.invoke(inputs) if method == "invoke" else asyncio.run(agent.ainvoke(inputs))
+    assert (state["score"], state["report"].score, len(state)) == ("mine", 1.0, 3)
 
 
 def test_runnable_empty_output_raises() -> None:

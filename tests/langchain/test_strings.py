@@ -8,6 +8,7 @@ import pytest
 
 from rubric_integrations.langchain import RubricPairwiseStringEvaluator, RubricStringEvaluator
 from tests.langchain.helpers import SOURCE_RUBRIC, chat_model, source_script
+from tests.langchain.test_runnable import RunRecorder
 from tests.openai_server import OpenAIServer
 
 
@@ -24,6 +25,26 @@ def test_string_evaluator_text_returns_score_value_and_reasoning(server: OpenAIS
     assert (result["score"], result["value"]) == (0.4, "not passed")
     assert "sourced: UNMET: as scripted" in result["reasoning"]
     assert asyncio.run(evaluator.aevaluate_strings(prediction="source: a"))["value"] == "passed"
+
+
+@pytest.mark.parametrize("method", ["evaluate_strings", "aevaluate_strings"])
+def test_string_evaluators_pass_callbacks_on_to_the_judge(server: OpenAIServer, method: str) -> None:
+    judge, recorder, pairwise_recorder = chat_model(server, source_script), RunRecorder(), RunRecorder()
+    evaluator, pairwise = (
+        kind(SOURCE_RUBRIC, judge=judge) for kind in (RubricStringEvaluator, RubricPairwiseStringEvaluator)
+    )
+    one, two = {"prediction": "a", "callbacks": [recorder]}, {"prediction_b": "b", "callbacks": [pairwise_recorder]}
+    result = getattr(evaluator, method)(**one)
+    pair = getattr(pairwise, method.replace("strings", "string_pairs"))(**one | two)
+
+    async def wait() -> None:
+        await result
+        await pair
+
+    if method == "aevaluate_strings":
+        asyncio.run(wait())
+    assert [run[1] for run in recorder.select("chain")] == ["rubric"]
+    assert (len(recorder.select("model")), len(pairwise_recorder.select("model"))) == (3, 6)
 
 
 def test_string_evaluator_empty_text_raises() -> None:

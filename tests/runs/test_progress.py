@@ -16,7 +16,7 @@ SUMMARY = RunSummary(
 
 def test_summary_line_shows_results_spend_and_speed() -> None:
     assert summary_line(SUMMARY) == (
-        "1 failed, 2 abstentions, 3 from the ledger, 30 calls, 3600 tokens, $0.2500, 2.5/s"
+        "1 failed, 2 abstentions, 3 from the ledger, 30 calls, 3,600 tokens, $0.2500, 2.5/s"
     )
     assert short_summary_line(SUMMARY) == "1 failed, 2 abst., 3,600 tok, $0.25 2.5/s"
 

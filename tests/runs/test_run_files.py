@@ -154,3 +154,11 @@ def test_garbage_collection_is_as_before_after_a_run_was_read_into_memory(tmp_pa
         assert gc.isenabled() is was_enabled
     finally:
         gc.enable()
+
+
+def test_run_has_the_pass_mark_of_its_rows_only_if_all_have_the_same(tmp_path: Path) -> None:
+    line = {"id": "a", "score": 1.0, "passed": True}
+    for marks, expected in (([0.7, None, 0.7], 0.7), ([0.7, 0.8], None), ([None], None), (["x"], None)):
+        path = tmp_path / "run.jsonl"
+        path.write_text("".join(json.dumps({**line, "id": str(i), "pass_mark": m}) + "\n" for i, m in enumerate(marks)))
+        assert read_run(path).pass_mark == read_run(path, in_memory=True).pass_mark == expected

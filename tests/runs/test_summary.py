@@ -39,6 +39,14 @@ def test_summary_counts_grades_abstentions_failures_and_ungradable_rows(results:
     assert (summary.abstentions, summary.scored, summary.score_sum, summary.mean_score) == (3, 2, 1.0, 0.5)
 
 
+def test_repr_of_a_result_is_one_line(results: list[Graded]) -> None:
+    assert repr(results[0]) == "Graded(id='1', score=1.0, passed=True)"
+    assert repr(results[2]) == "Graded(id='3', score=None, passed=False)"
+    assert "score=None, error='" in repr(results[3])
+    assert "no such model" in repr(results[3])
+    assert repr(results[4]).startswith("Graded(id='5', score=None, error='row 5: `response` is empty")
+
+
 def test_summary_without_a_score_has_no_mean() -> None:
     assert RunSummary().with_result(Graded(Row("1", None, "row 1: empty"), None)).mean_score is None
 

@@ -95,7 +95,7 @@ def test_grades_that_take_too_long_are_cancelled_at_the_end_or_by_a_second_signa
         ended = serve.wait()
         with pytest.raises(urllib.error.HTTPError, match="503"):
             answer.result()
-    assert (ended.exit_code, ended.stdout.splitlines()[-1]) == (130, "Stopped. 1 grades were cancelled.")
+    assert (ended.exit_code, ended.stdout.splitlines()[-1]) == (130, "Stopped. 1 grade cancelled.")
     assert "Traceback" not in ended.stderr
 
 

@@ -153,6 +153,37 @@ def test_duplicate_ids_are_refused_with_both_lines(write: Write) -> None:
             list(read_responses(write(name, text)))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "ids"),
+    [
+        ("r.csv", "id;response\n;x\n1;y\n;z\n3;w\n3-2;v\n", ["1-2", "1", "3-3", "3", "3-2"]),
+        ("r.csv", "response\nx\ny\n", ["1", "2"]),
+        ("r.jsonl", '{"response": "x"}\n{"response": "y", "id": 1}\nz\n', ["1-2", "1", "3"]),
+        ("r.jsonl", '{"id": "2", "response": "42"}\n{"response": \n', ["2", "2-2"]),
+        ("r.json", '["x", {"response": "y", "ID": "1"}]', ["1-2", "1"]),
+    ],
+)
+def test_row_without_an_id_gets_one_that_no_other_row_has(write: Write, name: str, text: str, ids: list[str]) -> None:
+    assert [row.id for row in read_responses(write(name, text))] == ids
+
+
+def test_csv_rows_of_empty_cells_are_blank_lines(write: Write) -> None:
+    rows = list(read_responses(write("r.csv", "id;response;note\n;;\na;x;\n ; ;\n;;;;;\n;y;\nb;;\n")))
+    assert [row.id for row in rows] == ["a", "2", "b"]
+    assert (rows[2].error or "").startswith("row b: `response` is empty")
+    [x, empty] = read_responses(write("r.csv", 'response\nx\n""\n'))
+    assert (x.error, (empty.error or "").startswith("row 2: `response` is empty")) == (None, True)
+
+
+@pytest.mark.parametrize("separator", [";", ",", "\t", "|"])
+def test_csv_line_that_names_the_separator_is_skipped(write: Write, separator: str) -> None:
+    fields = (separator.join(line) for line in (["id", "response"], ["a", "42"], ["b"] * 3))
+    text = f"\ufeffsep={separator}\r\n" + "\r\n".join(fields)
+    a, b = read_responses(write("r.csv", text))
+    assert a == Row("a", Submission(response="42"))
+    assert (b.error or "").startswith("line 4 has 3 fields, but the header has 2")
+
+
 def test_csv_with_a_column_twice_is_refused(write: Write) -> None:
     with pytest.raises(ResponsesError, match=r"the column 'Response' is there twice"):
         list(read_responses(write("r.csv", "response,id,Response\nx,a,y\n")))

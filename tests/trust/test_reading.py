@@ -14,6 +14,7 @@ from rubric_integrations.runs import Graded, GradedRow
 from rubric_integrations.scoring import LabelledJudgment
 from rubric_integrations.submission import Row
 from rubric_integrations.trust import LabelsError, agreement, read_labels
+from rubric_integrations.trust.labels import InvalidLabelsWarning
 from tests.trust.runs import report_of
 
 RUBRIC = Rubric(
@@ -142,7 +143,7 @@ def test_labels_of_a_table_are_read_with_a_byte_order_mark_and_any_line_ends(tmp
     [
         ("id,verdict\n1,MET\n", "labels.csv: has no column `criterion`; its columns are"),
         ("criterion,verdict,Verdict\n", "the column 'Verdict' is there twice"),
-        ("criterion,verdict,response\nright,MET,r\nright,MET,r,x\n", ":3: has 4 fields, but the header has 3"),
+        ("criterion,verdict,response\nright,MET,r,x\n", ":2: has 4 fields, but the header has 3"),
         ('criterion,verdict,response\nright,MET,"r\n', "labels.csv: line 2: .* close each quote"),
         ("criterion,verdict,response,sampled\nright,MET,r,often\n", ":2: is not a label for this rubric: `sampled`"),
         ("criterion,verdict,response\nright,,r\nc2,nan\n", ":3: is no label: it has no `submission` and no `response`"),
@@ -163,6 +164,55 @@ def test_lines_without_a_verdict_are_skipped_with_a_warning(tmp_path: Path) -> N
     path.write_text("\n".join(lines))
     with pytest.warns(UserWarning, match="3 of 4 lines have no `verdict` and are skipped"):
         assert len(read_labels(path, RUBRIC)) == 1
+
+
+def test_invalid_lines_are_left_out_with_a_list_of_them_and_strict_refuses_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    lines = [
+        label_line(), "no JSON", label_line(verdict="99", rater="Ben\n::error::"), '{"note": 1}', "[]",
+        label_line(criterion="other"), label_line(rater="Ben", verdict="UNMET"),
+    ]  # fmt: skip
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.warns(InvalidLabelsWarning) as caught:
+        labels = read_labels(path, RUBRIC)
+    assert [(label.rater, label.verdict) for label in labels] == [(None, "MET"), ("Ben", "UNMET")]
+    first, *listed = str(caught[0].message).splitlines()
+    assert "labels.jsonl: 5 of 7 labels cannot be used and are left out" in first
+    assert [int(line.split("jsonl:")[1].split(":")[0]) for line in listed] == [2, 3, 4, 5, 6]
+    assert "'99' is no verdict: use MET, UNMET or CANNOT_ASSESS" in listed[1]
+    with pytest.raises(LabelsError, match="jsonl:2: is not JSON"):
+        read_labels(path, RUBRIC, strict=True)
+    path.write_text("\n".join(lines[1:-1]))
+    with pytest.raises(LabelsError, match=r"jsonl:1: is not JSON: .*; 4 more are no labels either"):
+        read_labels(path, RUBRIC)
+
+
+def test_valid_files_are_read_in_the_same_way_with_strict_and_without_a_warning(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(f"{label_line(verdict=' met. ')}\n\n{label_line(rater='Ben', note='x', verdict='CANNOT_ASSESS')}")
+    assert read_labels(path, RUBRIC) == read_labels(path, RUBRIC, strict=True)
+    assert not recwarn.list
+
+
+def test_answer_that_cannot_be_read_does_not_bring_back_the_one_that_it_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    answers = [("Ana", "MET"), ("Ben", "MET"), ("Ana", "99")]
+    path.write_text("\n".join(label_line(rater=rater, verdict=verdict) for rater, verdict in answers))
+    with pytest.warns(InvalidLabelsWarning, match="the rater's earlier answer is left out, too"):
+        assert [label.rater for label in read_labels(path, RUBRIC)] == ["Ben"]
+    path.write_text("\n".join(label_line(rater="Ana", verdict=verdict) for verdict in ("MET", "99")))
+    with pytest.raises(LabelsError, match=":2: is not a label for this rubric: '99' is no verdict"):
+        read_labels(path, RUBRIC)
+
+
+def test_many_invalid_lines_are_counted_and_the_first_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("criterion,verdict,response\nright,MET,r\n" + "right,99,other\n" * 30)
+    with pytest.warns(InvalidLabelsWarning, match="30 of 31 labels") as caught:
+        read_labels(path, RUBRIC, sampled="random")
+    assert str(caught[0].message).splitlines()[-1] == "  and 10 more"
 
 
 def test_long_cells_and_lone_surrogates_are_read(tmp_path: Path) -> None:
@@ -268,6 +318,14 @@ def test_labels_of_rows_by_several_raters_are_a_list(tmp_path: Path) -> None:
 def test_labels_of_rows_that_are_no_answers_are_refused(tmp_path: Path, labels: Any, words: str) -> None:
     with pytest.raises(LabelsError, match=words):
         read_labels(run_file(tmp_path, labels))
+
+
+def test_labels_of_rows_that_are_no_answers_are_left_out_beside_others(tmp_path: Path) -> None:
+    run = run_file(tmp_path, {"right": "yes"}, {"right": "MET"})
+    with pytest.warns(InvalidLabelsWarning, match="the run: 1 of 2 labels|run.jsonl: 1 of 2 labels"):
+        assert [label.id for label in read_labels(run)] == ["2"]
+    with pytest.raises(LabelsError, match="row '1': is not a label"):
+        read_labels(run, strict=True)
 
 
 def test_read_labels_without_a_rubric_or_a_run_is_refused(tmp_path: Path) -> None:

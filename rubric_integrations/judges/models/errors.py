@@ -36,6 +36,7 @@ from dspy.utils.exceptions import (
 
 from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import redact
+from rubric_integrations.judges.models.keys import describe_sent_key
 from rubric_integrations.judges.models.limits import REMEDY, says_too_long
 from rubric_integrations.judges.prompts.parse import NoVerdict, UnreadableReply
 from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Spend, TokenUsage
@@ -453,6 +454,10 @@ _REMEDIES = {
 """What to do about a setting that keeps every request from being sent, by the client's message."""
 
 
+# DSPy's message, which names the argument of a `dspy.LM` that the user may not have made.
+_NO_KEY = re.compile(r"(no API key found .* in the environment), or pass .*")
+
+
 def _remedy(message: str) -> str | None:
     return next((remedy for pattern, remedy in _REMEDIES.items() if pattern.search(message)), None)
 
@@ -510,6 +515,7 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
         reason = cause if isinstance(cause, UnreadableReply) else error
         return _unreadable(redact(first_line(reason), settings), isinstance(cause, NoVerdict), spend)
     message, response = redact(first_line(error), settings), find_response(error)
+    message = _NO_KEY.sub(r"\1, or pass `api_key` (`--api-key` in the shell)", message)
     if (remedy := _remedy(message)) is not None:
         return JudgeFailure("config", f"{message.rstrip('.')}{remedy}", unreachable=True, spend=NO_SPEND)
     if getattr(error, "provider_code", None) in FILTER_CODES:
@@ -539,6 +545,11 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
         )  # fmt: skip
     if isinstance(error, ContextWindowExceededError) or says_too_long(message):
         return _too_long(message, spend)
+    if (status := getattr(error, "status", None)) in (401, 403):
+        name, code = f"[{error.model}] ", f"HTTP {status}"
+        reason = message.removeprefix(name).removeprefix(code).removeprefix(": ").rstrip(".")
+        sent = describe_sent_key(error.model or "", settings)
+        message = f"{name}{code}: {reason}. {sent}" if reason else f"{name}{code}. {sent}"
     kind = "transport" if type(error) is LMProviderError else "config"
     is_setting = isinstance(error, LMConfigurationError)
     return JudgeFailure(kind, message, unreachable=is_setting, spend=NO_SPEND if is_setting else spend)

@@ -19,14 +19,15 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import dspy
 from dspy import lm15
 
 from rubric_integrations._util.text import url_without_secrets
+from rubric_integrations.judges.credentials import is_credential
 
 OWN_KEY = "RUBRIC_INTEGRATIONS_API_KEY"
 """The environment variable of the key for a server of the user's own: a gateway, or a model server."""
@@ -40,6 +41,8 @@ _OTHER_KEYS = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "gemini": "GOOGLE_API_KEY"
 _KEY_NAME = re.compile(r"KEY|TOKEN")
 _KEY_ENDING = re.compile(r"(_API)?_(KEY|TOKEN)\Z")
 _URL_ENDINGS = ("_BASE_URL", "_API_BASE", "_ENDPOINT")
+_OLLAMA = ("ollama", "ollama_chat")
+_OLLAMA_PATH = re.compile(r"(?:/v1(?:/chat/completions)?|/api(?:/chat|/generate)?)?/*\Z")
 # Clients differ in the host that they read from such a URL.
 _AMBIGUOUS = re.compile(r"[\\\s\x00-\x1f]")
 
@@ -97,6 +100,19 @@ def check_provider(model: str) -> None:
         )
 
 
+def speaks_openai(lm: dspy.BaseLM) -> bool:
+    """Whether DSPy sends a model's requests in OpenAI's chat protocol.
+
+    Example:
+        >>> [speaks_openai(dspy.LM(name)) for name in ("hosted_vllm/qwen3", "anthropic/claude-sonnet-4-5")]
+        [True, False]
+    """
+    if type(lm) is not dspy.LM or lm.model_type != "chat" or not isinstance(lm.engine, str):
+        return False
+    route = _route(lm.model)
+    return route is not None and route.adapter == "OpenAIChatLM"
+
+
 def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
     """Return the key to send to a server, or None where DSPy finds the right one itself.
 
@@ -129,6 +145,53 @@ def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
     return PLACEHOLDER if api_base and _needs_placeholder(route) else None
 
 
+def ollama_url(model: str, api_base: str | None, *, has_headers: bool) -> str | None:
+    """Return the base URL of a model on an Ollama server as its client needs it; `api_base` for any other model.
+
+    DSPy's own engine needs `http://host:11434/v1`. LiteLLM, to which DSPy leaves requests with headers, and all if a
+    variable such as OLLAMA_API_BASE has the name of the model's prefix, needs `http://host:11434`. Either is accepted.
+
+    Args:
+        model: The model's name.
+        api_base: The base URL that the user passed; None for that of OLLAMA_API_BASE or OLLAMA_HOST.
+        has_headers: Whether the requests have headers of the user's.
+
+    Raises:
+        ValueError: The URL of the environment does not begin with http:// or https://, or its port is not a number.
+
+    Example:
+        >>> ollama_url("ollama_chat/llama3.2", "http://localhost:11434", has_headers=False)
+        'http://localhost:11434/v1'
+    """
+    if _prefix(model) not in _OLLAMA:
+        return api_base
+    leaves_to_litellm = _server_of_environment(model)
+    url = api_base or os.environ.get("OLLAMA_API_BASE") or (leaves_to_litellm and leaves_to_litellm.url)
+    if not (url := url or _ollama_host()):
+        return None
+    check_url(url, "`api_base`" if api_base else "OLLAMA_API_BASE or OLLAMA_HOST")
+    root = _OLLAMA_PATH.sub("", url)
+    return root if has_headers or leaves_to_litellm else f"{root}/v1"
+
+
+def _ollama_host() -> str | None:
+    """Return the URL of OLLAMA_HOST, which may lack the scheme and the port, or be an address to listen on."""
+    host = os.environ.get("OLLAMA_HOST", "").strip().strip("\"'")
+    if not host:
+        return None
+    has_scheme = "://" in host
+    try:
+        parts = urlsplit(host if has_scheme else f"http://{host}")
+        port = parts.port or (None if has_scheme else 11434)
+    except ValueError as error:
+        raise ValueError(f"OLLAMA_HOST is {host!r}: {error}; write it as 'host', 'host:port' or a URL") from None
+    name = parts.hostname or ""
+    # Addresses to listen on, at which a client finds nobody on some systems.
+    name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(name, name)  # noqa: S104
+    address = f"[{name}]" if ":" in name else name
+    return f"{parts.scheme}://{address}{f':{port}' if port else ''}{parts.path}"
+
+
 def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
     """Return an LM that sends its server the right key: a copy with that key where DSPy would not find it.
 
@@ -146,6 +209,26 @@ def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
     key = key_for_endpoint(model, api_base)
     changes = ({"api_key": key} if key else {}) | ({"model": model} if model != lm.model else {})
     return lm.copy(**changes) if changes else lm
+
+
+def describe_sent_key(model: str, settings: Mapping[str, Any]) -> str:
+    """Describe, for the message of a refused request, whether a key was sent, and where to set it; never the key.
+
+    Args:
+        model: The model's name.
+        settings: The model's settings, with credentials.
+
+    Example:
+        >>> describe_sent_key("openai/m", {"api_key": "sk-1"})
+        "A key was sent: check that it is this server's"
+    """
+    every = {**settings, **(settings.get("extra_headers") or {})}
+    keys = [value for name, value in every.items() if value and is_credential(name)]
+    if any(key != PLACEHOLDER for key in keys):
+        return "A key was sent: check that it is this server's"
+    if not keys and (variable := _first_set(_own_variables(model, _route(model)))):
+        return f"The key of {variable} was sent: check that it is this server's"
+    return f"No key was sent: pass it as `api_key` (`--api-key` in the shell), or set {OWN_KEY} to it"
 
 
 def with_provider(model: str) -> str:
@@ -269,9 +352,13 @@ def server_url_of_environment(model: str) -> str | None:
 
 def _server_of_environment(model: str) -> _Server | None:
     """Return the server that DSPy and LiteLLM take from the environment for models with this prefix."""
+    return next((_Server(url, name) for name in _url_variables(model) if (url := os.environ.get(name))), None)
+
+
+def _url_variables(model: str) -> tuple[str, ...]:
+    """Return the variables that make DSPy leave the requests of models with this prefix to LiteLLM."""
     prefix = _prefix(model).upper()
-    names = (f"{prefix}_BASE_URL", f"{prefix}_API_BASE") if prefix else ()
-    return next((_Server(url, name) for name in names if (url := os.environ.get(name))), None)
+    return (f"{prefix}_BASE_URL", f"{prefix}_API_BASE") if prefix else ()
 
 
 def _prefix(model: str) -> str:

@@ -1,5 +1,8 @@
 """Makes a `dspy.LM` of a LangChain chat model. Its requests use LangChain's callbacks and rate limits.
 
+The model may be bound to arguments and a config, with `model.bind(...)` or `model.with_config(...)`. In a LangGraph
+graph, callbacks and traces see the calls of a judge, and the graph's stream does not.
+
 Clients have connections and locks, which cannot be pickled. A pickled chat model is made again from its fields. This is
 a separate module because it is one source of models in `judges/models/names.py`.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import dspy
@@ -26,7 +29,11 @@ from rubric_integrations.judges.models.errors import (
 from rubric_integrations.judges.models.keys import require_keys_for_server
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
+    from langchain_core.language_models import BaseChatModel, LanguageModelInput
+    from langchain_core.messages import AIMessage
+    from langchain_core.runnables import Runnable, RunnableConfig
+
+    ChatModelLike = BaseChatModel | Runnable[LanguageModelInput, AIMessage]
 
 # Fields with clients that the model makes by itself, and those with clients that only its user can make.
 _OWN_CLIENTS = frozenset({"client", "async_client", "root_client", "root_async_client"})
@@ -92,15 +99,32 @@ _NO_SETTINGS = frozenset(
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 
 
-def is_chat_model(judge: object) -> bool:
-    """Whether an object is a LangChain chat model; does not import LangChain."""
-    return any(
-        parent.__name__ == "BaseChatModel" and parent.__module__.startswith("langchain_core.")
-        for parent in type(judge).__mro__
-    )
+class _Binding(NamedTuple):
+    """What `bind` and `with_config` add to the calls of a chat model: arguments, and functions that make configs."""
+
+    arguments: Mapping[str, Any]
+    configs: tuple[RunnableConfig, ...]
+    config_factories: tuple[Callable[[RunnableConfig], RunnableConfig], ...]
+
+    def config(self) -> RunnableConfig:
+        """Return the config of a call: the caller's with what is bound, and the tag that LangGraph's streams leave out.
+
+        The callbacks of the caller and of the binding both trace the call.
+        """
+        from langchain_core.runnables.config import ensure_config, merge_configs
+
+        config = merge_configs(ensure_config(), *self.configs)
+        config = merge_configs(config, *(factory(config) for factory in self.config_factories))
+        return {**config, "tags": [*config.get("tags", ()), "nostream"]}
 
 
-def lm_from_chat_model(model: BaseChatModel) -> dspy.LM:
+def is_chat_model(judge: Any) -> bool:
+    """Whether an object is a LangChain chat model, perhaps bound to arguments; does not import LangChain."""
+    names = {parent.__name__ for parent in type(judge).__mro__ if parent.__module__.startswith("langchain_core.")}
+    return "BaseChatModel" in names or ("RunnableBinding" in names and is_chat_model(judge.bound))
+
+
+def lm_from_chat_model(model: ChatModelLike) -> dspy.LM:
     """Make a `dspy.LM` that calls a LangChain chat model. Its exceptions are sorted so that the right ones are retried.
 
     DSPy's response cache is off: its key contains the model's name, but not the settings on the LangChain side.
@@ -109,12 +133,31 @@ def lm_from_chat_model(model: BaseChatModel) -> dspy.LM:
     Raises:
         ValueError: The model would send a key of the environment to a server that it is not meant for.
     """
-    settings = _settings_of(model)
+    inner, binding = _unbound(model)
+    settings = _settings_of(inner, binding.arguments)
     if url := settings.get("base_url"):
-        values: list[Any] = [getattr(model, name, None) for name in type(model).model_fields]
+        values: list[Any] = [getattr(inner, name, None) for name in type(inner).model_fields]
         require_keys_for_server([value.get_secret_value() for value in values if _is_secret(value)], url)
-    name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
-    engine = _Engine(model)
+    return _lm(inner, binding)
+
+
+def _unbound(model: Any) -> tuple[BaseChatModel, _Binding]:
+    """Return a chat model without the bindings around it, and the bindings as one. The outermost takes precedence."""
+    from langchain_core.runnables import RunnableBinding
+
+    layers: list[Any] = []
+    while isinstance(model, RunnableBinding):
+        layers.insert(0, model)
+        model = model.bound
+    arguments = {name: value for layer in layers for name, value in layer.kwargs.items()}
+    factories = tuple(factory for layer in layers for factory in layer.config_factories)
+    return model, _Binding(arguments, tuple(layer.config for layer in layers), factories)
+
+
+def _lm(model: Any, binding: _Binding) -> dspy.LM:
+    names = (binding.arguments.get("model"), getattr(model, "model_name", None), getattr(model, "model", None))
+    name = next(filter(None, names), type(model).__name__)
+    engine = _Engine(model, binding)
     return dspy.LM(f"langchain/{name}", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
 
 
@@ -134,8 +177,9 @@ def chat_model_of(lm: dspy.BaseLM) -> BaseChatModel | None:
     return engine.original if isinstance(engine, _Engine) else None
 
 
-def _settings_of(model: Any) -> dict[str, Any]:
-    settings = {name: getattr(model, name, None) for name in type(model).model_fields if name not in _NO_SETTINGS}
+def _settings_of(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {name: getattr(model, name, None) for name in type(model).model_fields}
+    settings = {name: value for name, value in {**fields, **arguments}.items() if name not in _NO_SETTINGS}
     settings = {
         name: getattr(value, "get_secret_value", lambda value=value: value)() for name, value in settings.items()
     }
@@ -151,7 +195,7 @@ def without_langchain_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
     if not isinstance(engine, _Engine):
         return lm
     # A copy with the same client: the user's own model keeps its cache.
-    return lm_from_chat_model(engine.original.model_copy(update={"cache": False}))
+    return _lm(engine.original.model_copy(update={"cache": False}), engine.binding)
 
 
 class _Engine:
@@ -160,13 +204,14 @@ class _Engine:
     supports_response_schema = True
     supported_params = frozenset({*_SETTINGS, "stop", "response_format"})
 
-    def __init__(self, model: BaseChatModel, structured: bool = True):
+    def __init__(self, model: BaseChatModel, binding: _Binding, structured: bool = True):
         # Imported here, because httpx takes a fifth of a second and only chat models need it.
         from rubric_integrations.judges.models.langchain_http import guarded
 
         # The user's own is kept, because its HTTP clients close the shared connections when they are no longer used.
-        self.original, self.model = model, guarded(model)
-        self.settings = _settings_of(model)
+        self.original, self.binding = model, binding
+        self.model = _with_usage(guarded(model), binding)
+        self.settings = _settings_of(model, binding.arguments)
         self._structured = structured
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -174,28 +219,42 @@ class _Engine:
         return self
 
     def __reduce__(self) -> Any:
-        return _restore, (to_pickle(self.original), self._structured)
+        return _restore, (to_pickle(self.original), self.binding, self._structured)
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         runnable, messages, settings = self.plan(request)
         try:
             return self.response(request, runnable, runnable.invoke(messages, **settings))
         except Exception as error:
+            if self.forgoes_usage(runnable, error):
+                return self.complete(request)
             if (ended := response_from_error(error, request)) is not None:
                 return ended
             raise to_lm_error(error) from error
 
     def plan(self, request: lm15.Request) -> tuple[Any, list[Any], dict[str, Any]]:
-        """Prepare a request: the runnable to call, its messages and its settings."""
+        """Prepare a request: the runnable to call, its messages, and its settings and config."""
         config: Any = request.config
         settings = {name: getattr(config, name, None) for name in _SETTINGS} | {"stop": list(config.stop or ()) or None}
+        settings = {**self.binding.arguments, **{name: value for name, value in settings.items() if value is not None}}
         schema = _schema(config.response_format) if self._structured else None
         runnable: Any = self.model
         if schema is not None:
             runnable = _structured(self.model, schema)
             if runnable is None:
                 self._structured, runnable = False, self.model
-        return runnable, _messages(request), {name: value for name, value in settings.items() if value is not None}
+        # Our form of the reply replaces one that the user bound, because only ours is known to be safe to read.
+        own: Any = getattr(runnable, "kwargs", {})
+        settings = {name: value for name, value in settings.items() if name not in own}
+        return runnable, _messages(request), {**settings, "config": self.binding.config()}
+
+    def forgoes_usage(self, runnable: Any, error: Exception) -> bool:
+        """Whether a server has refused to report the usage in a stream; from then on, it is not requested."""
+        requests_usage = getattr(getattr(runnable, "bound", runnable), "stream_usage", None)
+        if not requests_usage or getattr(self.original, "stream_usage", None) or _REFUSED_USAGE not in str(error):
+            return False
+        self.model = self.model.model_copy(update={"stream_usage": False})
+        return True
 
     def response(self, request: lm15.Request, runnable: Any, reply: Any) -> lm15.Response:
         """Make DSPy's response of what the runnable of `plan` returned."""
@@ -211,8 +270,27 @@ class _Engine:
         return f"{type(self.model).__module__}.{type(self.model).__qualname__}"
 
 
-def _restore(model: BaseChatModel | ModelFields, structured: bool) -> _Engine:
-    return _Engine(from_pickle(model), structured)
+def _restore(model: BaseChatModel | ModelFields, binding: _Binding, structured: bool) -> _Engine:
+    return _Engine(from_pickle(model), binding, structured)
+
+
+# The parameter that a server without usage in its streams names in its error.
+_REFUSED_USAGE = "stream_options"
+
+
+def _with_usage(model: Any, binding: _Binding) -> Any:
+    """Copy a chat model so that it reports its tokens, which it may not do where it streams.
+
+    LangGraph and `astream_events` make the models of an agent stream. A judge streams only if its user has set that,
+    such as for a server that does nothing else, because only its complete reply is of use.
+    """
+    streams = binding.arguments.get("stream") or (
+        "streaming" in model.model_fields_set and getattr(model, "streaming", None) is True
+    )
+    if not streams:
+        return model.model_copy(update={"disable_streaming": True})
+    asks = "stream_usage" in type(model).model_fields and model.stream_usage is None
+    return model.model_copy(update={"stream_usage": True}) if asks else model
 
 
 class _AsyncEngine:
@@ -233,6 +311,8 @@ class _AsyncEngine:
         try:
             return self._engine.response(request, runnable, await runnable.ainvoke(messages, **settings))
         except Exception as error:
+            if self._engine.forgoes_usage(runnable, error):
+                return await self.complete(request)
             if (ended := response_from_error(error, request)) is not None:
                 return ended
             raise to_lm_error(error) from error

@@ -26,6 +26,7 @@ from rubric_integrations.judges.models.keys import (
     check_provider,
     check_url,
     key_for_endpoint,
+    ollama_url,
     with_key_for_its_server,
     with_provider,
 )
@@ -40,9 +41,9 @@ from rubric_integrations.judges.prompts.render import ShownFile
 from rubric_integrations.scoring.judgment import JudgeFailure
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
+    from rubric_integrations.judges.models.langchain import ChatModelLike
 
-    ModelLike = str | dspy.BaseLM | BaseChatModel | Callable[[str, str], Awaitable[str]]
+    ModelLike = str | dspy.BaseLM | ChatModelLike | Callable[[str, str], Awaitable[str]]
 
 GenerateFn = Callable[[str, str], Awaitable[str]]
 """`async (system_prompt, user_prompt) -> reply`."""
@@ -181,6 +182,7 @@ class ModelSettings:
 
     Attributes:
         api_base: The base URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp), such as `http://host:port/v1`.
+            For `ollama/` and `ollama_chat/` with or without `/v1`, and by default OLLAMA_API_BASE or OLLAMA_HOST.
         api_key: The key; by default that of the provider's environment variable, which is sent to the provider and to
             this machine only. The key for another server is this argument or RUBRIC_INTEGRATIONS_API_KEY; where no key
             is set, a placeholder is sent, since local servers require none.
@@ -250,7 +252,9 @@ def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
     if headers := settings.pop("headers", None):
         _check_headers(headers)
         settings["extra_headers"] = dict(headers)
-    if not options.api_key and (key := key_for_endpoint(model, options.api_base)):
+    if api_base := ollama_url(model, options.api_base, has_headers=bool(headers)):
+        settings["api_base"] = api_base
+    if not options.api_key and (key := key_for_endpoint(model, api_base)):
         settings["api_key"] = key
     if options.temperature is None:
         settings["temperature"] = default_temperature(model, options.reasoning_effort)
@@ -319,6 +323,13 @@ def _is_lm(model: object) -> bool:
     return isinstance(model, dspy.BaseLM)
 
 
+def _is_function(model: object) -> bool:
+    """Whether an object may be an async function of two texts: a DSPy program without an async `forward` never is."""
+    if isinstance(model, dspy.Module) and type(model).__call__ in (dspy.Module.__call__, dspy.Predict.__call__):
+        return inspect.iscoroutinefunction(getattr(model, "forward", None))
+    return callable(model)
+
+
 def _with_its_key(model: dspy.BaseLM) -> dspy.BaseLM:
     return with_key_for_its_server(model) if isinstance(model, dspy.LM) else model
 
@@ -326,7 +337,7 @@ def _with_its_key(model: dspy.BaseLM) -> dspy.BaseLM:
 MODEL_SOURCES: dict[str, ModelSource] = {
     "dspy": ModelSource("a dspy.LM", _is_lm, _with_its_key),
     "langchain": ModelSource("a LangChain chat model", is_chat_model, lm_from_chat_model),
-    "function": ModelSource("an async function (system_prompt, user_prompt)", callable, lm_from_fn),
+    "function": ModelSource("an async function (system_prompt, user_prompt)", _is_function, lm_from_fn),
 }
 """The kinds of models beside a model name, in the order in which an object is compared with them."""
 
@@ -348,7 +359,8 @@ def to_lm(model: ModelLike, options: ModelSettings = NO_SETTINGS) -> dspy.BaseLM
     source = next((source for source in MODEL_SOURCES.values() if source.matches(model)), None)
     if source is None:
         kinds = ", ".join(["a model name", *(source.description for source in MODEL_SOURCES.values())])
-        raise TypeError(f"`model` must be one of: {kinds}; got {type(model).__name__}")
+        remedy = "; a DSPy program is a judge with an async method `judge`" if isinstance(model, dspy.Module) else ""
+        raise TypeError(f"`model` must be one of: {kinds}; got {type(model).__name__}{remedy}")
     for option in options.chosen():
         raise ValueError(
             f"`{option}` goes with a model name, and has no effect on {source.description}: configure the model that "

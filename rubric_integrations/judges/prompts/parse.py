@@ -164,8 +164,8 @@ def parse_reply(
             A function is called only if the reply depends on it, because the search decodes every text.
         expected_ids: The numbers of the criteria in a request about several; an entry under another number is not
             the judge's own.
-        json_only: Whether the server accepted a JSON format, so that the reply must be the JSON object and nothing
-            else, whatever the texts contain.
+        json_only: Whether the server accepted a JSON format and is known to honour it, so that the reply must be the
+            JSON object and nothing else, whatever the texts contain.
         completing_texts: The texts that the judge was shown, if nothing reports why the reply ended. One of them may
             have completed a reply that was cut off, and such a reply is refused.
 

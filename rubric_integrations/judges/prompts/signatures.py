@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
 import dspy
@@ -27,6 +28,7 @@ from dspy.utils.saving import get_dependency_versions
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from rubric_integrations._util.event_loop import LONG_TEXT_CHARS, run_in_thread
+from rubric_integrations.judges.models.keys import speaks_openai
 from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_citations, parse_entry_number, parse_reply
 from rubric_integrations.judges.prompts.render import ShownFile, option_code, render_question
 from rubric_integrations.judges.prompts.sanitize import looks_quotable
@@ -439,6 +441,10 @@ ReplyFormat = Literal["schema", "json", "text"]
 """The strictest format in which a reply is requested: a JSON Schema, JSON mode, or none but the prompt's words."""
 
 
+# Stands for a model whose server takes JSON Schemas, as far as DSPy's adapter asks.
+_TAKES_SCHEMAS: Any = SimpleNamespace(supported_params={"response_format"}, supports_response_schema=True)
+
+
 class JudgeAdapter(dspy.JSONAdapter):
     """A DSPy JSON adapter whose parser cannot be misled by a verdict that the judge quotes.
 
@@ -453,7 +459,8 @@ class JudgeAdapter(dspy.JSONAdapter):
         reply_format: The strictest format in which the reply is requested; some servers refuse stricter ones.
         raw_text: The reply as the model wrote it, where the caller knows it. DSPy parses a reply to a JSON schema and
             serializes it again, so that a repeated field arrives here once.
-        has_format: Whether a JSON format was requested; a server that refuses it sends no reply.
+        json_only: Whether the reply must be a JSON object alone: a JSON format was requested, and DSPy knows the model
+            to honour it. A server that refuses the format sends no reply.
         end_is_known: Whether the caller knows why the reply ended, and that it is whole.
     """
 
@@ -466,17 +473,24 @@ class JudgeAdapter(dspy.JSONAdapter):
         super().__init__()
         self._quotable, self.expected_ids, self._texts = quotable, expected_ids, texts
         self.raw_text: str | None = None
-        self.has_format = self.end_is_known = False
+        self.json_only = self.end_is_known = False
         self.reply_format: ReplyFormat = "schema"
 
     def _prepare_response_format(self, lm: Any, lm_kwargs: dict[str, Any], signature: Any) -> None:
-        """Choose the format as DSPy does, but none that is stricter than `reply_format`."""
+        """Choose the format as DSPy does, but none that is stricter than `reply_format`.
+
+        DSPy requests no format of a model that its list does not have, such as any on a vLLM or Ollama server. Here, a
+        schema is requested of these, too: a server that cannot honour it refuses or ignores it.
+        """
         super()._prepare_response_format(lm, lm_kwargs, signature)
+        is_known = lm_kwargs.get("response_format") is not None
+        if not is_known and speaks_openai(lm) and lm.kwargs.get("response_format") is None:
+            super()._prepare_response_format(_TAKES_SCHEMAS, lm_kwargs, signature)
         if self.reply_format == "json" and lm_kwargs.get("response_format") is not None:
             lm_kwargs["response_format"] = {"type": "json_object"}
         elif self.reply_format == "text":
             lm_kwargs.pop("response_format", None)
-        self.has_format = lm_kwargs.get("response_format") is not None
+        self.json_only = is_known and "response_format" in lm_kwargs
 
     @classmethod
     def for_inputs(cls, inputs: Mapping[str, Any], quotable: bool | Callable[[], bool] | None = None) -> Self:
@@ -523,7 +537,7 @@ class JudgeAdapter(dspy.JSONAdapter):
                 text,
                 quotable=self._quotable,
                 expected_ids=self.expected_ids,
-                json_only=self.has_format,
+                json_only=self.json_only,
                 completing_texts=() if self.end_is_known else self._texts,
             )
         except UnreadableReply as error:

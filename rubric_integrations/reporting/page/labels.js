@@ -1,4 +1,18 @@
 "use strict";
+/* Reads an answer that was typed: returns its `verdict`, or the `problem` in words. Numbers may have a decimal comma, as in
+   `read_verdict` of questions.py; with three digits behind it, a comma may separate thousands. A run of an earlier version
+   knows neither the options nor the range. */
+function readAnswer(typed, { options = [], range = null }) {
+  const text = typed.trim();
+  const known = [...options, "CANNOT_ASSESS"];
+  const verdict = known.find((option) => option.toLowerCase() === text.toLowerCase());
+  if (verdict) return { verdict };
+  if (!range) return options.length ? { problem: '"' + text + '" is not possible: it takes one of ' + known.join(", ") } : { verdict: text };
+  const [low, high, whole] = range;
+  const number = /^[+-]?(\d+\.?\d*|\.\d+|0?,\d+|\d+,(\d{1,2}|\d{4,}))$/.test(text) ? Number(text.replace(",", ".")) : NaN;
+  if (number >= low && number <= high && (!whole || Number.isInteger(number))) return { verdict: String(number) };
+  return { problem: '"' + text + '" is not possible: it takes ' + (whole ? "a whole number" : "a number") + " from " + low + " to " + high + ", or CANNOT_ASSESS" };
+}
 /* People's answers to the criteria, stored in this browser under a key of these runs. A label belongs to one rater, to one
    row, and to one criterion of it by its name and its requirement: other rows may use the name for another one. */
 function labelStore(data, load) {
@@ -82,14 +96,17 @@ function labelStore(data, load) {
     },
     /* Add the labels of an exported file. The reader's own labels of this page stay as they are. */
     async merge(text) {
-      let added = 0, unknown = 0;
+      let added = 0, unknown = 0; /* an impossible answer belongs to no judgment either */
       for (const line of text.split("\n").filter((line) => line.trim())) {
         let label = null;
         try { label = JSON.parse(line); } catch { /* counted below */ }
         const row = label && rows.get(JSON.stringify([String(label.id), label.copy || 1]));
-        if (!row || typeof label.verdict !== "string" || !label.verdict || !criterionOf(await load(row), label)) { unknown++; continue; }
+        if (!row || typeof label.verdict !== "string" || !label.verdict) { unknown++; continue; }
+        const criterion = criterionOf(await load(row), label);
+        const { verdict } = criterion ? readAnswer(label.verdict, criterion) : {};
+        if (!verdict) { unknown++; continue; }
         const sampled = ["random", "by_verdict"].includes(label.sampled) ? label.sampled : "chosen";
-        const entry = { ...draft(row, { name: label.criterion, requirement: label.requirement }), verdict: label.verdict, reason: String(label.reason || ""), rater: String(label.rater || ""), sampled, blind: label.blind === true };
+        const entry = { ...draft(row, { name: label.criterion, requirement: label.requirement }), verdict, reason: String(label.reason || ""), rater: String(label.rater || ""), sampled, blind: label.blind === true };
         if (entry.rater === rater && labels.has(keyOf(entry))) continue;
         labels.set(keyOf(entry), entry);
         added++;

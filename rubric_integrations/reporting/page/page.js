@@ -29,9 +29,9 @@
     const texts = block.rows[row.at[1]];
     const criteria = new Map();
     texts.grades.forEach((grade, run) => (grade?.answers || []).forEach(([place, state, verdict, good, reason, more]) => {
-      const [name, requirement, weight, required, tags] = block.criteria[place];
+      const [name, requirement, weight, required, tags, options, range] = block.criteria[place];
       const key = JSON.stringify([name, requirement]);
-      if (!criteria.has(key)) criteria.set(key, { key, name, requirement, weight, required, tags, answers: [] });
+      if (!criteria.has(key)) criteria.set(key, { key, name, requirement, weight, required, tags, options, range, answers: [] });
       criteria.get(key).answers[run] = { state, verdict, good, reason, more: more || {} };
     }));
     return { ...texts, grades: row.grades.map((grade, run) => grade && { ...grade, ...texts.grades[run] }), criteria: [...criteria.values()] };
@@ -254,23 +254,36 @@
     showLabels();
   };
   const overrule = (row, criterion) => {
-    const seen = seenAnswers(criterion);
-    const isBinary = seen.every((verdict) => BINARY.includes(verdict));
+    const { options: known = [], range } = criterion;
+    const seen = known.length || range ? known : seenAnswers(criterion);
+    const isBinary = !range && !known.length && seen.every((verdict) => BINARY.includes(verdict));
     const words = isBinary ? BINARY : [...new Set([...seen, "CANNOT_ASSESS"])];
     const label = store.own(row, criterion);
     const name = "Your answer to " + criterion.name;
     const judged = criterion.answers[last]?.verdict;
+    const problem = make("span", { role: "alert" });
     const confirm = make("button", { type: "button", "aria-label": "Confirm " + criterion.name + ": " + judged }, "confirm");
     const showConfirmed = () => confirm.setAttribute("aria-pressed", String(store.own(row, criterion)?.verdict === judged));
-    const set = (event) => { setLabel(row, criterion, event.target.value.trim()); showConfirmed(); };
-    const cellOf = (control) => {
-      confirm.addEventListener("click", () => { setLabel(row, criterion, judged); control.value = judged; showConfirmed(); });
+    const set = (event) => {
+      const { value } = event.target;
+      const answer = value.trim() ? readAnswer(value, criterion) : { verdict: "" };
+      problem.textContent = answer.problem || "";
+      if (!answer.problem) setLabel(row, criterion, answer.verdict);
       showConfirmed();
-      return make("td", { class: "label" }, ["answered", "abstained"].includes(criterion.answers[last]?.state) ? confirm : null, control);
     };
-    /* The run does not have the options of a criterion: those that no other row shows must be typed. */
-    if (!isBinary && words.length < 3) {
-      const input = make("input", { "aria-label": name, placeholder: "not labelled", size: "12", onchange: set });
+    const cellOf = (control) => {
+      confirm.addEventListener("click", () => { setLabel(row, criterion, judged); control.value = judged; problem.textContent = ""; showConfirmed(); });
+      showConfirmed();
+      const controls = [["answered", "abstained"].includes(criterion.answers[last]?.state) ? confirm : null, control];
+      if (!label) return make("td", { class: "label" }, ...controls, problem);
+      /* A key on a focused field would replace the label. */
+      for (const each of controls) if (each) each.disabled = true;
+      const change = make("button", { type: "button", "aria-label": "Change " + name.toLowerCase(), onclick: () => { for (const each of controls) if (each) each.disabled = false; change.remove(); control.focus(); } }, "change");
+      return make("td", { class: "label" }, ...controls, change, problem);
+    };
+    /* A number is typed, and so is an option that a run of an earlier version does not have, and no other row shows. */
+    if (range || (!isBinary && words.length < 3)) {
+      const input = make("input", { "aria-label": name, placeholder: range ? range[0] + " to " + range[1] : "not labelled", size: "12", onchange: set });
       input.value = label?.verdict || "";
       return cellOf(input);
     }

@@ -31,6 +31,7 @@ from rubric_integrations.reporting.page.figures import (
     desirability,
     trust_figures,
 )
+from rubric_integrations.rubric.answers import counting_scale
 from rubric_integrations.runs.files import GradedRow, RowKey, RunFile, matched_rows
 from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.scoring.report import CriterionReport
@@ -202,7 +203,11 @@ class PageData:
         self._digest.update(_json({**index, "rows": [row["id"] for row in self._rows]}).encode("utf-8", "replace"))
         index["key"] = self._digest.hexdigest()[:16]
         if to_label:
-            index["queue"] = [[i.row, i.criterion, i.requirement, i.sampled, i.answers] for i in to_label]
+            # Most judgments share their question, which may have long guidelines and documents.
+            texts = [_json(_question(item)) for item in to_label]
+            questions = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+            index["questions"] = [json.loads(text) for text in questions]
+            index["queue"] = [[i.row, questions[text], i.sampled] for i, text in zip(to_label, texts, strict=True)]
         return _pack(_json(index))
 
     def _start_block(self) -> None:
@@ -260,7 +265,7 @@ class PageData:
         answers: list[list[Any]] = []
         for place, c in enumerate(report.criteria):
             tags = row.criterion_tags[place] if place < len(row.criterion_tags) else ()
-            text = _json([c.name, c.requirement, c.weight, c.required, tags])
+            text = _json([c.name, c.requirement, c.weight, c.required, tags, *_possible_answers(c)])
             position = self._criteria.setdefault(text, len(self._criteria))
             answers.append([position, *_answer(c), c.error or c.reason, *filter(None, [_more(c)])])
         details = {
@@ -278,6 +283,32 @@ class PageData:
             "answers": answers,
         }
         return {name: value for name, value in details.items() if value is not None}
+
+
+def _possible_answers(row: CriterionReport) -> list[Any]:
+    """Return the options and the ends of the scale of a criterion that has them; nothing for MET and UNMET."""
+    if row.options:
+        return [[option.label for option in row.options], None]
+    scale = counting_scale(row.cap) if row.cap is not None else row.scale
+    return [[], [scale.min, scale.max, scale.integer]] if scale is not None else []
+
+
+def _question(item: JudgmentToLabel) -> dict[str, Any]:
+    """Return what the page shows of a judgment to label, beside the submission: never the judge's answer."""
+    question = item.question
+    criterion = question.criterion
+    scale = criterion.scale if criterion else None
+    return {
+        "name": item.criterion,
+        "requirement": item.requirement,
+        "words": question.words,
+        "guidelines": question.guidelines,
+        "answers": question.answers,
+        "numbers": question.range_text,
+        "range": [scale.min, scale.max, scale.integer] if scale else None,
+        "typed": question.takes_number,
+        "texts": list(question.texts.items()),
+    }
 
 
 def _steps_of(row: GradedRow) -> Trajectory | None:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from rubric_integrations import Rubric
 from tests.hosts.page import run_example
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, make_grader
 from tests.hosts.tables import print_arrivals
@@ -79,6 +80,22 @@ def test_deepeval_metric_has_the_scores_and_fails_the_case_whose_judge_failed(
     with capsys.disabled():
         failed = {"rubric": "error, test case failed"}
         print_arrivals("deepeval", {name: {"rubric": cell.score} for name, cell in data.items()} | {"failing": failed})
+
+
+@pytest.mark.parametrize(
+    ("pass_mark", "required", "passes"), [(0.5, False, True), (0.5, True, False), (0.8, False, False)]
+)
+def test_deepeval_metric_succeeds_if_the_report_passes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pass_mark: float, required: bool, passes: bool
+) -> None:
+    monkeypatch.setenv("DEEPEVAL_TELEMETRY_OPT_OUT", "YES")
+    monkeypatch.chdir(tmp_path)
+    criteria = [row.model_copy(update={"required": required and row.name == "rude"}) for row in RUBRIC.criteria]
+    metric = run_example("deepeval")["RubricMetric"](Rubric(criteria, pass_mark=pass_mark), make_grader())
+    test_case: Any = import_module("deepeval.test_case").LLMTestCase
+    rude = next(row for row in ROWS if row.id == "rude")
+    assert metric.measure(test_case(input=QUERY, actual_output=rude.response)) == pytest.approx(2 / 3)
+    assert (metric.is_successful(), metric.threshold) == (passes, pass_mark)
 
 
 def test_langfuse_gets_a_score_for_each_outcome_and_a_category_for_an_abstention(

@@ -14,8 +14,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations.judges import http
+from rubric_integrations.judges.calling import RequestForm
 from rubric_integrations.judges.http import HttpReply, ReplyReader
 from rubric_integrations.judges.prompts.signatures import JudgeCriterion
+from rubric_integrations.scoring import Judgment
 from tests.judges.questions import MET_REPLY, judge_at, question_about
 from tests.openai_server import OpenAIServer
 from tests.openai_server import Reply as Answer
@@ -155,7 +157,11 @@ async def test_reply_in_parts_with_reasoning_is_read_as_by_dspy(server: OpenAISe
     }
     body = {"id": "x", "model": "m", "choices": [{"message": message}], "usage": {"prompt_tokens": 5}}
     server.script = lambda _call: Answer(raw=json.dumps(body).encode())
-    judgments = [await judge_at(server, fast=fast).judge(question_about()) for fast in (True, False)]
+    judgments: list[Judgment] = []
+    for fast in (True, False):
+        judge = judge_at(server, fast=fast)
+        judge.use_request_form(RequestForm("text"))  # DSPy reads no parts in the reply to a JSON Schema
+        judgments.append(await judge.judge(question_about()))
     assert judgments[0] == judgments[1]
     assert judgments[0].verdict == "MET"
     assert len(sent) == 1

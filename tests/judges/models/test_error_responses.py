@@ -73,6 +73,33 @@ async def test_message_of_an_error_response_is_named_on_every_path(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
+    "raw", [body(error={"message": "Wrong key.", "code": "invalid_api_key"}), b"", body(error="no")]
+)
+async def test_refused_key_has_its_status_and_whether_a_key_was_sent(
+    server: OpenAIServer, path: str, raw: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script = lambda _call: Reply(status=401, raw=raw)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    failure = await failure_of(judge_by(path, server))
+    assert failure.message.startswith("[openai/mock] HTTP 401")
+    assert failure.message.count("401") == 1
+    assert failure.message.endswith("A key was sent: check that it is this server's")
+    failure = await failure_of(LMJudge("openai/mock", api_base=server.url))
+    assert "No key was sent: pass it as `api_key` (`--api-key` in the shell)" in failure.message
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    failure = await failure_of(LMJudge("openai/mock", api_base=server.url))
+    assert failure.message.endswith("The key of OPENAI_API_KEY was sent: check that it is this server's")
+    assert "canary" not in failure.message
+
+
+async def test_missing_key_names_the_variable_and_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    failure = await failure_of(LMJudge("openai/gpt-5-mini"))
+    assert "Set OPENAI_API_KEY in the environment, or pass `api_key` (`--api-key` in the shell)" in failure.message
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
     "reply",
     [
         Reply(status=404, raw=body(detail="Not Found")),

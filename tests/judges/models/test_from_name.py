@@ -13,8 +13,8 @@ from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubri
 from rubric_integrations.judges import LMJudge, ModelSettings, as_judge
 from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import judge_with
-from tests.judges.questions import question_about
-from tests.openai_server import OpenAIServer, Reply
+from tests.judges.questions import MET_REPLY, judge_one, question_about
+from tests.openai_server import Call, OpenAIServer, Reply
 
 # The name of each option in a request; DSPy uses the one that replaces `max_tokens` in OpenAI's protocol.
 WIRE_NAMES = {
@@ -162,3 +162,82 @@ async def test_failure_does_not_repeat_a_secret_that_the_server_quotes(
     with pytest.raises(JudgeFailure, match=r"bad key \*\*\*, see the docs") as error:
         await judge.judge(question_about())
     assert "S3CRET" not in "".join(traceback.format_exception(error.value))
+
+
+def ollama(call: Call) -> Reply:
+    """Respond as an Ollama server: in its own protocol, and in OpenAI's under `/v1`."""
+    if call.path == "/v1/chat/completions":
+        return Reply("MET")
+    texts = {
+        "/api/chat": {"message": {"role": "assistant", "content": MET_REPLY}},
+        "/api/generate": {"response": MET_REPLY},
+    }
+    if call.path not in texts:
+        return Reply(head=b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+    counts = {"prompt_eval_count": 9, "eval_count": 3, "created_at": "2026-01-01T00:00:00Z"}
+    body = json.dumps({"model": "llama3.2", **texts[call.path], **counts, "done": True, "done_reason": "stop"}).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    return Reply(head=head + body)
+
+
+OLLAMA_PATHS = {"ollama": "/api/generate", "ollama_chat": "/api/chat"}
+OLLAMA_VARIABLES = ("OLLAMA_API_BASE", "OLLAMA_HOST")
+
+
+@pytest.mark.parametrize("headers", [None, {"X-Team": "a"}], ids=["no headers", "headers"])
+@pytest.mark.parametrize("address", ["{url}/v1", "{url}", "OLLAMA_API_BASE={url}/v1", "OLLAMA_HOST=0.0.0.0:{port}"])
+@pytest.mark.parametrize("prefix", OLLAMA_PATHS)
+def test_ollama_server_is_found_at_each_of_its_addresses(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, prefix: str, address: str, headers: dict[str, str] | None
+) -> None:
+    server.script = ollama
+    for name in OLLAMA_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    url = server.url.removesuffix("/v1")
+    variable, separator, value = address.format(url=url, port=url.rpartition(":")[2]).rpartition("=")
+    if separator:
+        monkeypatch.setenv(variable, value)
+    judge = LMJudge(
+        f"{prefix}/llama3.2", api_base=None if separator else value, settings=ModelSettings(headers=headers)
+    )
+    assert judge_one(judge).verdict == "MET"
+    through_litellm = headers or (variable, prefix) == ("OLLAMA_API_BASE", "ollama")
+    # LiteLLM also asks an Ollama server for what the model can do.
+    answered = {call.path for call in server.calls} - {"/api/show", "/v1/api/show"}
+    assert answered == {OLLAMA_PATHS[prefix] if through_litellm else "/v1/chat/completions"}
+
+
+def test_ollama_server_of_an_argument_goes_before_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "gpu")
+    assert LMJudge("ollama_chat/m").lm.kwargs["api_base"] == "http://gpu:11434/v1"
+    monkeypatch.setenv("OLLAMA_API_BASE", "https://box/ollama")
+    assert LMJudge("ollama_chat/m").lm.kwargs["api_base"] == "https://box/ollama/v1"
+    assert LMJudge("ollama_chat/m", api_base="http://here:1/").lm.kwargs["api_base"] == "http://here:1/v1"
+    # The server of a model with another prefix is the one that the user names.
+    assert LMJudge("openai/m", api_base="http://here:1").lm.kwargs["api_base"] == "http://here:1"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        (":8080", "http://127.0.0.1:8080/v1"),
+        ("[::]", "http://[::1]:11434/v1"),
+        ("gpu:8080", "http://gpu:8080/v1"),
+        ("http://gpu:8080/", "http://gpu:8080/v1"),
+        ("https://gpu", "https://gpu/v1"),
+        ("https://gpu/ollama", "https://gpu/ollama/v1"),
+    ],
+)
+def test_ollama_host_is_read_as_ollama_reads_it(monkeypatch: pytest.MonkeyPatch, host: str, url: str) -> None:
+    monkeypatch.delenv("OLLAMA_API_BASE", raising=False)
+    monkeypatch.setenv("OLLAMA_HOST", host)
+    assert LMJudge("ollama/m").lm.kwargs["api_base"] == url
+
+
+@pytest.mark.parametrize(("name", "value"), [("OLLAMA_API_BASE", "gpu:11434"), ("OLLAMA_HOST", "gpu:x")])
+def test_ollama_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.delenv("OLLAMA_API_BASE", raising=False)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=name):
+        LMJudge("ollama/m")

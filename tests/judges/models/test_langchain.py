@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import pickle
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +15,13 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from rubric_integrations import JudgeError, PerCriterionGrader, Rubric
+from rubric_integrations import JudgeError, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.judges import LMJudge, as_judge
+from rubric_integrations.runs.ledger import Ledger
 from rubric_integrations.scoring import JudgeFailure, Spend
 from tests.judges.questions import BINARY, MET_REPLY, REPEATED_VERDICT, UNMET_REPLY, question_about
 from tests.langchain.helpers import SOURCE_RUBRIC, chat_model, source_script
-from tests.openai_server import OpenAIServer, Reply
+from tests.openai_server import Call, OpenAIServer, Reply
 
 ONE_CRITERION = Rubric([BINARY])
 
@@ -65,6 +69,114 @@ def test_chat_model_fingerprint_depends_on_settings_and_hides_the_key(server: Op
     assert cold.fingerprint() == same.fingerprint()  # pyright: ignore[reportAttributeAccessIssue]
     assert cold.fingerprint() != warm.fingerprint()  # pyright: ignore[reportAttributeAccessIssue]
     assert "none" not in cold.fingerprint()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def fingerprint(model: Any) -> str:
+    return as_judge(model).fingerprint()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_bound_arguments_are_sent_and_are_part_of_the_fingerprint(server: OpenAIServer, tmp_path: Path) -> None:
+    model = chat_model(server, source_script)
+    models = [model, model.bind(temperature=0.1), model.bind(temperature=0.1).bind(temperature=0.7)]
+    for judge in (*models, models[2]):
+        with Ledger(tmp_path / "ledger.sqlite") as ledger:
+            assert (
+                SOURCE_RUBRIC.grade_sync("source: a", grader=PerCriterionGrader(judge).with_store(ledger)).score == 1.0
+            )
+    # The last judge has found the answers of the one before it.
+    assert [call.body.get("temperature") for call in server.calls] == [None] * 3 + [0.1] * 3 + [0.7] * 3
+    assert (
+        fingerprint(model.bind(temperature=0.7))
+        == fingerprint(models[2])
+        == fingerprint(chat_model(server, temperature=0.7))
+    )
+    # A config changes no answer.
+    assert fingerprint(model.with_config(tags=["a"], callbacks=[])) == fingerprint(model)
+
+
+async def test_credentials_in_bound_arguments_are_in_no_fingerprint_file_or_message(
+    server: OpenAIServer, tmp_path: Path
+) -> None:
+    model = chat_model(server, lambda _call: Reply(text="Bearer of sk-first-1, no JSON"))
+    first, second = (
+        model.bind(extra_headers={"Authorization": f"Bearer {key}", "X-Team": "evals", "X-Api-Key": key})
+        for key in ("sk-first-1", "sk-second-2")
+    )
+    assert fingerprint(first) == fingerprint(second) != fingerprint(model)
+    judge = LMJudge(first)
+    with pytest.raises(JudgeError) as error:
+        await ONE_CRITERION.grade("a", grader=PerCriterionGrader(judge, max_retries=0))
+    assert server.calls[0].headers["authorization"] == "Bearer sk-first-1"
+    assert "sk-first" not in f"{error.value}{error.value.report.model_dump_json()}{fingerprint(first)}"
+    server.script = lambda _call: Reply("MET")
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        await ONE_CRITERION.grade("a", grader=PerCriterionGrader(judge).with_store(ledger))
+    assert b"sk-first" not in (tmp_path / "ledger.sqlite").read_bytes()
+
+
+def test_bound_model_can_be_pickled_with_its_arguments(server: OpenAIServer) -> None:
+    grader = PerCriterionGrader(
+        chat_model(server, source_script, http_client=None, http_async_client=None).bind(seed=7)
+    )
+    assert SOURCE_RUBRIC.grade_sync("source: a", grader=pickle.loads(pickle.dumps(grader))).score == 1.0
+    assert {call.body["seed"] for call in server.calls} == {7}
+
+
+def test_binding_of_anything_else_than_a_chat_model_is_refused() -> None:
+    with pytest.raises(TypeError, match="RunnableBinding"):
+        as_judge(RunnableLambda(str).bind(a=1))  # pyright: ignore[reportArgumentType]
+
+
+def test_arguments_of_a_tool_that_the_user_bound_are_no_answer() -> None:
+    tools = [{"type": "function", "function": {"name": "Judgment", "parameters": {}}}]
+    model = FakeMessagesListChatModel(responses=[tool_call(explanation="so", verdict="MET")]).bind(tools=tools)
+    with pytest.raises(JudgeError, match="parse"):
+        ONE_CRITERION.grade_sync("a", grader=PerCriterionGrader(model, max_retries=0))
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_streamed_judge_reports_its_tokens_and_cost(server: OpenAIServer, is_async: bool) -> None:
+    grader = PerCriterionGrader(chat_model(server, source_script, streaming=True).bind(model="m"))
+    run = grade_many(
+        [{"id": "1", "response": "source: a"}], SOURCE_RUBRIC, grader, prices={"langchain/m": (1, 2)}, max_cost=1
+    )
+
+    async def collect() -> list[Any]:
+        return [graded async for graded in run]
+
+    report: Any = next(graded.report for graded in (asyncio.run(collect()) if is_async else run))
+    assert all(call.body["stream_options"] == {"include_usage": True} for call in server.calls)
+    usage, prompt_tokens = report.token_usage, sum(len(call.prompt) // 4 for call in server.calls)
+    assert usage.prompt_tokens == prompt_tokens
+    assert report.cost == pytest.approx((prompt_tokens + 2 * usage.completion_tokens) / 1e6)
+
+
+def test_streamed_reply_that_is_cut_off_is_a_failure(server: OpenAIServer) -> None:
+    model = chat_model(server, lambda _call: Reply(text='{"verdict": "MET"', finish_reason="length"), streaming=True)
+    with pytest.raises(JudgeError, match="the reply was cut off"):
+        ONE_CRITERION.grade_sync("a", grader=PerCriterionGrader(model, max_retries=0))
+
+
+@pytest.mark.parametrize("route", ["grade", "grade_sync"])
+def test_server_that_refuses_usage_in_a_stream_is_asked_without_it(server: OpenAIServer, route: str) -> None:
+    def refuse(call: Call) -> Reply:
+        error = b'{"error": {"message": "Unknown parameter: stream_options"}}'
+        return Reply(status=400, raw=error) if "stream_options" in call.body else source_script(call)
+
+    grader = PerCriterionGrader(chat_model(server, refuse, streaming=True))
+    for _ in range(2):
+        if route == "grade":
+            report = asyncio.run(SOURCE_RUBRIC.grade("source: a", grader=grader))
+        else:
+            report = SOURCE_RUBRIC.grade_sync("source: a", grader=grader)
+        assert (report.score, report.token_usage) == (1.0, None)
+    assert all("stream_options" not in call.body for call in server.calls[-4:])
+
+
+def test_user_who_wants_no_usage_in_a_stream_gets_none(server: OpenAIServer) -> None:
+    model = chat_model(server, source_script, streaming=True, stream_usage=False)
+    assert SOURCE_RUBRIC.grade_sync("source: a", grader=PerCriterionGrader(model)).score == 1.0
+    assert all(call.body["stream"] and "stream_options" not in call.body for call in server.calls)
 
 
 def test_chat_model_without_structured_output_reply_is_parsed_from_text() -> None:

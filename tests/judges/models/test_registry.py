@@ -10,6 +10,7 @@ import pytest
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
 
+from rubric_integrations import PerCriterionGrader
 from rubric_integrations.judges import LMJudge, ModelSettings
 from rubric_integrations.judges.models.names import MODEL_SOURCES, to_lm
 from tests.fakes import FakeModel
@@ -45,6 +46,31 @@ def test_setting_that_is_passed_twice_is_refused(name: str) -> None:
     settings: dict[str, Any] = {name: OPTIONS[name]}
     with pytest.raises(ValueError, match=rf"`{name}` and `settings.{name}` are two names of one setting"):
         LMJudge("openai/mock", settings=ModelSettings(**settings), **settings)
+
+
+class AsyncProgram(dspy.Module):
+    """A program that is called as a function of two texts."""
+
+    async def forward(self, system_prompt: str, user_prompt: str) -> str:
+        return MET_REPLY
+
+
+class AwaitedProgram(dspy.Module):
+    """A program with a call of its own."""
+
+    async def __call__(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, system_prompt: str, user_prompt: str
+    ) -> str:
+        return MET_REPLY
+
+
+def test_dspy_program_that_is_no_judge_is_refused_when_the_judge_is_made() -> None:
+    for program in (dspy.Predict("question -> answer"), dspy.ChainOfThought("submission -> verdict")):
+        with pytest.raises(TypeError, match="a DSPy program is a judge with an async method `judge`"):
+            PerCriterionGrader(judge=program)  # pyright: ignore[reportArgumentType]
+    awaited: tuple[Any, ...] = (AsyncProgram(), AwaitedProgram())
+    for program in awaited:
+        assert judge_one(LMJudge(program)).verdict == "MET"
 
 
 def test_object_of_no_source_is_refused_with_the_kinds_that_there_are() -> None:

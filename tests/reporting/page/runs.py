@@ -17,7 +17,7 @@ from rubric_integrations.reporting.page.figures import (
 )
 from rubric_integrations.runs import RunFile
 from rubric_integrations.runs.files import matched_rows
-from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
+from rubric_integrations.scoring import JudgeFailure, Judgment, Spend, to_judgment
 
 RUBRIC = Rubric(
     [
@@ -120,3 +120,30 @@ def compare(first: RunFile, second: RunFile) -> Comparison | None:
     for key, (before, after) in matched_rows([first, second]):
         figures.add(key, before, after)
     return figures.comparison
+
+
+class AgreeableJudge:
+    """Says that each condition and each requirement is met, and answers 3 on each scale."""
+
+    async def judge(self, question: Question) -> Judgment:
+        return to_judgment(question.criterion, "3" if question.criterion.scale else "MET")
+
+
+CLEAR = {
+    "name": "clear", "requirement": "How clear?",
+    "scale": {"min": 1, "max": 5, "levels": {"1": "muddled", "2-4": "fair", "5": "good"}},
+}  # fmt: skip
+TYPO = {
+    "name": "typo",
+    "requirement": "Has a typo",
+    "weight": -2,
+    "context": "A list.",
+    "applies_when": "It is English",
+}
+SHOWN = Rubric.from_dict({"criteria": [CLEAR, TYPO], "guidelines": "Be strict."})
+SHOWN_RUN = RunFile.of(
+    "run",
+    grade_many(
+        [{"response": text, "context": ["A source."]} for text in "ab"], SHOWN, PerCriterionGrader(AgreeableJudge())
+    ),
+)

@@ -10,7 +10,7 @@ import pytest
 
 from rubric_integrations.runs import RunFile
 from rubric_integrations.trust import choose_for_labels
-from tests.reporting.page.runs import FIRST, SECOND
+from tests.reporting.page.runs import FIRST, SECOND, SHOWN_RUN
 from tests.trust.runs import binary_rubric, labels_of, run_of
 
 RUBRIC = binary_rubric(2)
@@ -68,13 +68,19 @@ def test_views_of_two_runs_have_no_violation(show: Callable[..., Any], violation
 
 
 def test_labelling_views_have_no_violation(show: Callable[..., Any], violations: Callable[[Any], list[str]]) -> None:
-    page = show(RUN, to_label=choose_for_labels(RUN, 1, seed=1))
+    page = show(SHOWN_RUN, to_label=choose_for_labels(SHOWN_RUN, 1))
     assert violations(page) == []
     page.keyboard.type("Ann")
     page.keyboard.press("Enter")
     page.wait_for_selector("#label-title:has-text('Judgment 1 of 2')")
     assert violations(page) == []
-    page.keyboard.press("2")
+    page.keyboard.press("5")
+    page.wait_for_selector("#label-title:has-text('Judgment 2 of 2')")
+    assert violations(page) == []
+    page.keyboard.press("Backspace")
+    page.wait_for_selector("text=You have answered 5")
+    assert violations(page) == []
+    page.keyboard.press("s")
     page.wait_for_selector("#label-title:has-text('Judgment 2 of 2')")
     page.keyboard.press("2")
     page.wait_for_selector("#label-title:has-text('All 2 are labelled')")

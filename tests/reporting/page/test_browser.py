@@ -314,6 +314,7 @@ def test_answer_of_a_row_s_own_criterion_with_options_is_overruled_by_typing(sho
     page.wait_for_selector("#one h2")
     assert page.input_value("#one td input") == "kind"
     page.select_option("#one select", "UNMET")
+    page.click("#one button:has-text('change')")
     page.fill("#one td input", "")
     page.keyboard.press("Tab")
     page.evaluate("location.hash = '#list'")

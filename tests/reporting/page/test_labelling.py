@@ -12,9 +12,9 @@ import pytest
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.judges import Question
 from rubric_integrations.runs import RunFile
-from rubric_integrations.scoring import Judgment
+from rubric_integrations.scoring import Judgment, to_judgment
 from rubric_integrations.trust import agreement, calibrate, choose_for_labels, read_labels
-from tests.reporting.page.runs import FIRST, EchoJudge, Line, own_line, run_of
+from tests.reporting.page.runs import FIRST, SHOWN_RUN, EchoJudge, Line, own_line, run_of
 
 TWO = Rubric([Criterion(name="right", requirement="Is right"), Criterion(name="error", requirement="Has an error")])
 RESPONSES = [f"right={('MET', 'UNMET')[n % 2]} error={('UNMET', 'MET', 'UNMET')[n % 3]} n={n}" for n in range(12)]
@@ -85,16 +85,90 @@ def test_note_skip_and_back_by_keyboard_and_labels_outlast_a_reload(show: Callab
     press(page, "3", "Judgment 4 of 4")
     press(page, "Backspace", "Judgment 3 of 4")
     assert page.get_attribute("#label-question .choice[aria-pressed=true]", "aria-keyshortcuts") == "3"
+    page.keyboard.press("1")  # a key alone replaces nothing
+    assert "You have answered CANNOT_ASSESS" in page.inner_text("#label-question")
+    page.keyboard.press("c")
+    page.wait_for_selector("text=Choose the answer that replaces it")
     press(page, "2", "Judgment 4 of 4")
     page.reload()
     page.wait_for_selector("#label-title:has-text('Judgment 2 of 4')")  # the first without a label
-    press(page, "s", "Judgment 3 of 4")
-    press(page, "s", "Judgment 4 of 4")
+    press(page, "s", "Judgment 4 of 4")  # the third has a label
     press(page, "s", "2 of 4 are not labelled yet")
-    press(page, "1", "Judgment 2 of 4")
+    press(page, "r", "Judgment 2 of 4")
     lines = export(page, tmp_path / "labels.jsonl")
     assert [(line["verdict"], line["reason"]) for line in lines if line["reason"]] == [("MET", "1 note, s and e")]
     assert sorted(line["verdict"] for line in lines) == ["MET", "UNMET"]
+
+
+def test_rest_after_skips_visits_open_judgments_alone_and_no_label_is_replaced(
+    show: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = show(RUN, to_label=choose_for_labels(RUN, 3))
+    begin(page)
+    press(page, "1", "Judgment 2 of 6")
+    press(page, "s", "Judgment 3 of 6")
+    press(page, "1", "Judgment 4 of 6")
+    press(page, "s", "Judgment 5 of 6")
+    press(page, "1", "Judgment 6 of 6")
+    press(page, "1", "2 of 6 are not labelled yet")
+    page.keyboard.press("1")  # no key of an answer begins the rest
+    press(page, "r", "Judgment 2 of 6")
+    press(page, "2", "Judgment 4 of 6")
+    press(page, "2", "All 6 are labelled")
+    press(page, "Backspace", "Judgment 6 of 6")
+    for _ in range(3):
+        page.keyboard.press("2")
+    page.click("#label-question button:has-text('CANNOT_ASSESS')", force=True)
+    verdicts = [line["verdict"] for line in export(page, tmp_path / "labels.jsonl")]
+    assert sorted(verdicts) == ["MET"] * 4 + ["UNMET"] * 2
+
+
+def test_people_see_what_the_judge_reads_and_numbers_are_checked(show: Callable[..., Any], tmp_path: Path) -> None:
+    page = show(SHOWN_RUN, to_label=choose_for_labels(SHOWN_RUN, 2))
+    assert "MET means that the error occurs" in page.inner_text("#label-question")
+    begin(page)
+    question = page.inner_text("#label-question")
+    for words in ("Be strict.", "Which number fits best?", "from 1 to 5", "2-4: fair", "muddled", "good"):
+        assert words in question
+    assert "A source." in page.inner_text("#label-texts")
+    page.keyboard.press("4")  # no button: it is typed
+    for typed in ("99", "abc", "1,500"):
+        page.keyboard.press("t")
+        page.fill("#label-typed", typed)
+        page.keyboard.press("Enter")
+        assert page.inner_text("#label-problem") == (
+            f'"{typed}" is not possible: it takes a number from 1 to 5, or CANNOT_ASSESS'
+        )
+    page.fill("#label-typed", "1,5")
+    press(page, "Enter", "Judgment 2 of 4")
+    question = page.inner_text("#label-question")
+    for words in ("Does this error occur?", "Only if: It is English", "A list.", "the response makes this error"):
+        assert words in question
+    press(page, "1", "Judgment 3 of 4")
+    press(page, "5", "Judgment 4 of 4")
+    lines = export(page, tmp_path / "labels.jsonl")
+    assert sorted(line["verdict"] for line in lines) == ["1.5", "5", "MET"]
+    assert len(read_labels(tmp_path / "labels.jsonl", SHOWN_RUN, strict=True)) == 3
+
+
+def test_report_page_checks_a_number_and_changes_a_label_on_demand_alone(show: Callable[..., Any]) -> None:
+    page = show(SHOWN_RUN)
+    page.evaluate("location.hash = '#s0'")
+    page.wait_for_selector("#one td input")
+    page.fill("#one td input", "99")
+    page.keyboard.press("Tab")
+    assert '"99" is not possible: it takes a number from 1 to 5' in page.inner_text("#one")
+    page.fill("#one td input", "2,5")
+    page.keyboard.press("Tab")
+    page.select_option("#one select", "UNMET")
+    page.reload()
+    page.wait_for_selector("#one td input")
+    assert page.input_value("#one td input") == "2.5"
+    assert page.locator("#one td :is(button, input, select):disabled").count() == 4
+    page.click("#one button:has-text('change') >> nth=1")
+    page.select_option("#one select", "MET")
+    assert page.inner_text("#labels [role=status]").startswith("2 labels")
+    assert page.input_value("#one select") == "MET"
 
 
 def test_label_after_the_judge_s_answer_was_shown_is_not_blind(show: Callable[..., Any], tmp_path: Path) -> None:
@@ -169,16 +243,30 @@ def test_hostile_text_in_the_labelling_view_stays_text(show: Callable[..., Any])
 
     class Evil:
         async def judge(self, question: Question) -> Judgment:
-            return Judgment(verdict="MET", value=1.0, reason=evil)
+            criterion = question.criterion
+            answer = evil if criterion.options else "1" if criterion.scale else "MET"
+            return to_judgment(criterion, answer).model_copy(update={"reason": evil})
 
-    rubric = Rubric([Criterion(name=evil, requirement=evil)], name=evil)
+    aspects = [{"name": evil, "description": evil}]
+    levels = {"1": evil}
+    criteria = [
+        {"name": evil, "requirement": evil, "context": evil, "aspects": aspects, "applies_when": evil},
+        {"requirement": evil, "scale": {"min": 0, "max": 9, "integer": True, "levels": levels}},
+        {
+            "requirement": evil,
+            "options": [{"label": evil, "value": 1, "description": evil}, {"label": "b", "value": 0}],
+        },
+    ]
+    rubric = Rubric.from_dict({"criteria": criteria, "name": evil, "guidelines": evil})
     rows = [Submission(response=evil, query=evil, reference=evil, context=(evil, evil))]
     run = RunFile.of(evil, grade_many(rows, rubric, PerCriterionGrader(Evil())), rubric=evil)
     page = show(run, to_label=choose_for_labels(run, 1))
     begin(page, evil)
-    assert page.inner_text("#label-words .words") == evil
-    assert page.locator("#label-texts pre").all_text_contents() == [evil] * 5
-    press(page, "2", "All 1 are labelled")
+    for key, title, count in (("2", "Judgment 2", 6), ("1", "Judgment 3", 3), ("2", "All 3 are labelled", 4)):
+        assert page.inner_text("#label-words .words") == evil
+        assert page.inner_text("#label-question").count(evil) >= count
+        assert page.locator("#label-texts pre").all_text_contents() == [evil] * 5
+        press(page, key, title)
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0
     assert page.evaluate("[...document.links].every(link => link.getAttribute('href').startsWith('#'))")
@@ -193,7 +281,9 @@ def test_options_are_buttons_and_answers_that_the_run_does_not_tell_are_typed(
     run = run_of("options", "tone=plain", "tone=plain")
     page = show(run, to_label=[item for item in choose_for_labels(run, 2) if item.criterion == "tone"])
     begin(page)
-    assert page.locator(".choice").all_inner_texts() == ["1 x", "2 plain", "3 CANNOT_ASSESS"]
+    assert page.locator(".choice").all_inner_texts() == [
+        "1 x", "2 plain", "3 CANNOT_ASSESS\nwhat is shown is not enough to tell"
+    ]  # fmt: skip
     line = own_line(0, "MET")
     line["report"][0] |= {"verdict": "plain", "value": 0.5}  # as in a run of an earlier version, without options
     earlier = RunFile.of("earlier", [Line(line)])

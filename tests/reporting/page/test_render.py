@@ -15,7 +15,7 @@ from rubric_integrations.runs import RunFile
 from rubric_integrations.scoring import Judgment, Spend
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import ONE
-from tests.reporting.page.runs import FIRST, RUBRIC
+from tests.reporting.page.runs import FIRST, RUBRIC, EchoJudge
 
 
 @pytest.mark.parametrize("count", [0, 3])
@@ -27,8 +27,19 @@ def test_page_of_no_run_or_of_three_is_refused(count: int) -> None:
 def test_page_of_a_run_with_unknown_tokens_shows_that_they_are_unknown() -> None:
     judge = FakeJudge(spend=Spend(calls=1, usage=None, cost=None))
     run = RunFile.of("silent", grade_many(["a"], Rubric(RUBRIC.criteria[:1]), PerCriterionGrader(judge)))
-    assert "unknown <small>1 calls, tokens unknown</small>" in report_page([run])
+    assert "unknown <small>1 call, tokens unknown</small>" in report_page([run])
     assert re.search(r"\d+ calls, 0 tokens</small>", report_page([FIRST]))
+
+
+def test_page_names_the_pass_mark_the_units_and_what_the_cells_mean() -> None:
+    texts = ["right=MET error=MET tone=plain", ""]
+    rows = grade_many(texts, Rubric(RUBRIC.criteria, pass_mark=0.65), PerCriterionGrader(EchoJudge()))
+    page = report_page([RunFile.of("run", rows)])
+    assert "<small>0 of 1, pass mark 0.65</small>" in page
+    assert "points lost <small>per submission</small>" in page
+    assert '2.00 <small>of 2</small><span class="bar">' in page  # the committed penalty
+    assert "M met, U unmet (a penalty is to be unmet)" in page
+    assert "pass mark" not in report_page([FIRST._replace(pass_mark=None)])
 
 
 def test_page_of_five_hundred_submissions_and_ten_criteria_is_under_a_megabyte(

@@ -36,6 +36,7 @@ def test_section_shows_agreement_corrected_figures_and_links_to_the_disagreement
     page = show(RUN, labels=LABELS)
     section = " ".join(page.inner_text("section[aria-labelledby=trust]").split())
     assert "32 labels by Ann" in section
+    assert "A kappa of 0.05 is hardly better than guesses" in section
     assert "MET 0.75" in section
     assert "(1.00)" in section
     page.click(".differences a >> nth=1")

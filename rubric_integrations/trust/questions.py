@@ -1,0 +1,194 @@
+"""What people read when they label a judgment: the question, its answers in words, and the reading of an answer.
+
+They see what a judge sees (`judges/prompts/render.py`), and neither the judge's answer nor weights.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rubric_integrations.rubric.answers import Band, band_of, level_text
+from rubric_integrations.rubric.criterion import Criterion, describe_condition
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.scoring.judgment import interpret_answer
+from rubric_integrations.trust.matching import answer_levels
+
+_CANNOT_ASSESS = "CANNOT_ASSESS"
+
+
+class OfferedAnswer(NamedTuple):
+    """An answer that a person can choose.
+
+    Attributes:
+        verdict: The answer, as the label has it.
+        meaning: What it says, in words; empty if the rubric does not say it.
+        key: The key that chooses it on the page, and in the terminal; empty if it has none.
+    """
+
+    verdict: str
+    meaning: str
+    key: str
+
+
+class QuestionToLabel(NamedTuple):
+    """What people read to answer one criterion: the same as the judge, without its answer.
+
+    Attributes:
+        criterion: The criterion, with its words, answers, condition, document and aspects, but not its name in the
+            rubric; None if the run is from an earlier version, which did not keep the answers.
+        guidelines: What the rubric says about all its criteria; empty if it says nothing.
+    """
+
+    criterion: Criterion | None
+    guidelines: str
+
+    @property
+    def words(self) -> str:
+        """The question in a few words, such as "Does this error occur?" for a penalty."""
+        criterion = self.criterion
+        if criterion is None:
+            return "What is the answer?"
+        if criterion.options is not None:
+            return "Which answer fits best?"
+        if criterion.cap is not None:
+            return "How often does this occur?"
+        if criterion.scale is not None:
+            return "Which number fits best?"
+        return "Does this error occur?" if criterion.is_penalty else "Is this requirement met?"
+
+    @property
+    def range_text(self) -> str:
+        """The numbers of a scale in a line, and a line for each band without buttons; empty without a scale."""
+        criterion = self.criterion
+        if criterion is None or criterion.scale is None:
+            return ""
+        scale = criterion.scale
+        if criterion.cap is not None:
+            return f"a whole number from 0 to {scale.max:g}; {scale.max:g} also if it occurs more often"
+        kind, more = ("a whole number", "") if scale.integer else ("a number", ", decimals allowed")
+        # Where each number has a button, the button has the text of its band.
+        levels = [] if answer_levels(criterion) else sorted(scale.levels.items(), key=lambda item: band_of(item[0]))
+        bands = [f"{level_text(level)}: {text}" for level, text in levels if isinstance(level, Band)]
+        return "\n".join([f"{kind} from {scale.min:g} to {scale.max:g}{more}", *bands])
+
+    @property
+    def takes_number(self) -> bool:
+        """Whether there are numbers that none of the `answers` with a key has, so that people must be able to type."""
+        scale = self.criterion.scale if self.criterion else None
+        return scale is not None and not (scale.integer and scale.min >= 0 and scale.max <= _LAST_DIGIT)
+
+    @property
+    def answers(self) -> tuple[OfferedAnswer, ...]:
+        """The answers to offer, an abstention last; empty if the run does not tell them, so that people must type one.
+
+        A scale offers each of its whole numbers if they are few, or else the numbers with a text.
+        """
+        criterion = self.criterion
+        if criterion is None:
+            return ()
+        if criterion.scale is not None:
+            scale = criterion.scale
+            numbers = answer_levels(criterion) or [
+                f"{level:g}" for level in sorted(level for level in scale.levels if not isinstance(level, Band))
+            ]
+            offered = [
+                OfferedAnswer(number, scale.text_at(float(number)) or "", number if len(number) == 1 else "")
+                for number in numbers
+            ]
+            return (*offered, OfferedAnswer(_CANNOT_ASSESS, _CANNOT_TELL, "?"))
+        if criterion.options is None:
+            pairs = list((_PENALTY if criterion.is_penalty else _REQUIREMENT).items())
+        else:
+            meanings = {option.label: option.description or "" for option in criterion.options}
+            labels = [*answer_levels(criterion), *(option.label for option in criterion.options if option.na)]
+            pairs = [(label, meanings[label]) for label in labels]
+        if criterion.na_option is None:
+            pairs.append((_CANNOT_ASSESS, _CANNOT_TELL))
+        return tuple(
+            OfferedAnswer(verdict, meaning, str(number) if number <= _LAST_DIGIT else "")
+            for number, (verdict, meaning) in enumerate(pairs, start=1)
+        )
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What else a judge reads of the criterion, by the heading; empty without such texts."""
+        criterion = self.criterion
+        if criterion is None:
+            return {}
+        condition = describe_condition(criterion.applies_when) if criterion.applies_when is not None else ""
+        texts = {
+            "Only if": condition and f"{condition} (if this is not so, answer {_CANNOT_ASSESS})",
+            "Consider": "".join(
+                f"\n- {aspect.name}: {aspect.description}".rstrip(": ") for aspect in criterion.aspects
+            ),
+            "Document of the criterion": criterion.context or "",
+        }
+        return {heading: text for heading, text in texts.items() if text}
+
+    def read_answer(self, text: str) -> str:
+        """Return the answer that a person has typed, in its canonical form.
+
+        Raises:
+            ValueError: It is no answer to the criterion; the message says which answers are possible.
+        """
+        return text.strip() if self.criterion is None else read_verdict(self.criterion, text)
+
+
+def read_verdict(criterion: Criterion, answer: object) -> str:
+    """Return a person's answer to a criterion in its canonical form. The numbers of a scale may have a decimal comma.
+
+    Args:
+        criterion: The criterion.
+        answer: The answer, as it was typed, or as a file has it.
+
+    Raises:
+        ValueError: It is no answer to the criterion; the message says which answers are possible.
+
+    Example:
+        >>> read_verdict(Criterion(requirement="How clear?", scale={"min": 0, "max": 2}), "1,5")
+        '1.5'
+    """
+    if criterion.scale is None:
+        return interpret_answer(criterion, answer).verdict
+    text = answer
+    # With three digits behind it, a comma may separate thousands.
+    if isinstance(answer, str) and _DECIMAL_COMMA.fullmatch(answer.strip()):
+        text = answer.replace(",", ".")
+    try:
+        return interpret_answer(criterion, text).verdict
+    except ValueError:
+        numbers = QuestionToLabel(criterion, "").range_text.splitlines()[0]
+        raise ValueError(f"{answer!r} is no answer: it takes {numbers}, or CANNOT_ASSESS") from None
+
+
+def question_of(row: GradedRow, index: int) -> QuestionToLabel:
+    """Return what people read to answer one criterion of a row.
+
+    Args:
+        row: The row, with a report.
+        index: The index of the criterion in the report.
+    """
+    entries = row.report.criteria if row.report else ()
+    texts = row.criterion_texts[index] if row.criterion_texts else {}
+    try:
+        known = entries[index].to_criterion()
+        fields = {name: getattr(known, name) for name in known.model_fields_set}
+        criterion = Criterion.model_validate({**fields, **texts})
+    except ValueError:
+        # A run of an earlier version has no options. The judge's own answers, if offered, would reveal its answer.
+        criterion = None
+    return QuestionToLabel(criterion, row.guidelines)
+
+
+_DECIMAL_COMMA = re.compile(r"[+-]?(0?,\d+|\d+,\d{1,2}|\d+,\d{4,})", re.ASCII)
+_LAST_DIGIT = 9
+_REQUIREMENT = {
+    "MET": "yes, the response fully does what this says",
+    "UNMET": "no, it does not, or only in part",
+}
+_PENALTY = {
+    "MET": "yes, the response makes this error",
+    "UNMET": "no, it does not; warning against the error, or correcting it, is not making it",
+}
+_CANNOT_TELL = "what is shown is not enough to tell"
