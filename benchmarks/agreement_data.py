@@ -24,7 +24,8 @@ from rich.table import Table
 
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust.calibration import Stratum, corrected_mean, corrected_rate
-from rubric_integrations.trust.statistics import cohen_kappa, estimate_mean, estimate_rate, level_distances
+from rubric_integrations.trust.means import estimate_mean
+from rubric_integrations.trust.statistics import cohen_kappa, estimate_rate, level_distances
 
 SIZES = (20, 50, 100, 200)
 PAIR_JUDGES = ("GPT-4/CoT", "PaLM2/Vanilla", "Falcon/Vanilla", "ChatGPT/CoT")

@@ -392,6 +392,26 @@ class GateOptions:
     margin: Annotated[
         float | None, typer.Option(min=0, help="How much worse than --baseline the run may be; by default 0.")
     ] = None
+    anyway: Annotated[
+        bool,
+        typer.Option(
+            "--anyway", help="Compare with a --baseline that has another rubric or other inputs; the result is marked."
+        ),
+    ] = False
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="With --alpha: rows with an equal value of this column depend on each other (id, query, or a column "
+            "of the responses).",
+        ),
+    ] = None
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="With --alpha: a score below which the rubric lets no row be. Fewer rows then decide."
+        ),
+    ] = None
     stop_early: Annotated[
         bool,
         typer.Option(
@@ -471,7 +491,7 @@ def grade(
             err.print(plain(f"{files.rubric}: warning: {warning}"), style="yellow", soft_wrap=True)
     if not judges.uses_model and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
-    mean_gate = make_mean_gate(gate_options, rubric=rubrics.shared, count=len(rows), file=files.responses)
+    mean_gate = make_mean_gate(gate_options, rubric=rubrics.shared, rows=rows, file=files.responses)
     gates = Gates(
         gate_options.gate and not mean_gate, gate_options.min_score, gate_options.min_pass_rate,
         gate_options.min_coverage, gate_options.max_failed, mean_gate,

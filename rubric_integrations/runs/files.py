@@ -67,6 +67,8 @@ class GradedRow(NamedTuple):
         guidelines: What the row's rubric says about all its criteria; empty if it says nothing.
         criterion_texts: For each criterion, what its judge reads besides the requirement and the possible answers:
             `applies_when` in words, `context` and `aspects`, as far as there are any.
+        scoring: What the score depends on beyond the report: `rubric`, `criteria` and `grader` (see `record_rubric`
+            and `Grader.scoring_record`); None in runs of earlier versions.
     """
 
     id: str
@@ -80,6 +82,7 @@ class GradedRow(NamedTuple):
     metadata: Mapping[str, Any] | None = None
     guidelines: str = ""
     criterion_texts: tuple[Mapping[str, Any], ...] = ()
+    scoring: Mapping[str, Any] | None = None
 
     @property
     def is_graded(self) -> bool:
@@ -129,9 +132,11 @@ class RunFile(NamedTuple):
             name: The run's name on the page.
             graded: The results, as `grade_many` yields them.
             rubric: The rubric's name.
-            judge: The judge's name.
+            judge: The judge's name; by default the one that all results name.
         """
         lines = [result.to_dict() for result in graded]
+        judges = {_text(line.get("judge")) for line in lines}
+        judge = judge or (judges.pop() if len(judges) == 1 else None)
         return cls(name, rubric, judge, tuple(map(_row, lines)), _shared_pass_mark({_mark(line) for line in lines}))
 
 
@@ -307,7 +312,7 @@ def _row(fields: dict[str, Any]) -> GradedRow:
     return GradedRow(
         str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments,
         _mapping(fields.get("labels")), _mapping(fields.get("metadata")),
-        _shared(_text(fields.get("guidelines")) or ""), texts if any(texts) else (),
+        _shared(_text(fields.get("guidelines")) or ""), texts if any(texts) else (), _mapping(fields.get("scoring")),
     )  # fmt: skip
 
 

@@ -20,7 +20,8 @@ from rubric_integrations.scoring.report import CriterionReport, is_of_cascade
 from rubric_integrations.trust.comparison import ClusterOf
 from rubric_integrations.trust.labels import read_labels
 from rubric_integrations.trust.matching import Match, RunLike, is_run, match_labels, read_rows
-from rubric_integrations.trust.statistics import estimate_mean, special
+from rubric_integrations.trust.means import estimate_mean
+from rubric_integrations.trust.statistics import special
 
 Signal = Literal["confidence", "agreement", "none"]
 """What says how sure a cheap judge is: its confidence; the agreement of a panel of cheap judges; or nothing."""

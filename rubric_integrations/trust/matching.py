@@ -5,8 +5,9 @@ The rows of a table are human answers and its columns the judge's. A table has c
 
 from __future__ import annotations
 
+import reprlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -21,6 +22,7 @@ from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.scoring.report import NOT_APPLICABLE, CriterionReport, EvaluationReport
 from rubric_integrations.submission.submission import Submission
+from rubric_integrations.trust.means import Groups, number_groups
 from rubric_integrations.trust.statistics import Matrix
 
 _Parts = tuple[str, ...]
@@ -333,6 +335,58 @@ def read_rows(run: RunLike) -> Sequence[GradedRow]:
 def complete_score(row: GradedRow) -> float | None:
     """Return the score of a row; None without one, or if the judge failed on a criterion: a fallback is no answer."""
     return None if row.report is None or row.report.failed_count else row.report.score
+
+
+Cluster = str | Callable[[str], Hashable]
+"""Which rows depend on each other: those with the same `"id"`, `"query"` or value of a key of `metadata` (a column of
+the graded table), or those for whose ids a function returns the same."""
+
+
+def group_rows(rows: Sequence[GradedRow], cluster: Cluster | None) -> Groups | None:
+    """Return the group of each row; None without a `cluster`.
+
+    Raises:
+        ValueError: A row does not have the value of the column.
+    """
+    return None if cluster is None else number_groups([_cluster_key(row, cluster) for row in rows])
+
+
+def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> list[str]:
+    """Name the rows that depend on each other though no `cluster` says so: rows with one id, or with one query.
+
+    If all rows answer one query, the run is about this query, and its rows are independent.
+    """
+    if cluster is not None:
+        return []
+    for name in ("id", "query"):
+        counts = Counter(key for row in rows if (key := _cluster_key(row, name)) is not None)
+        if 1 < len(counts) < counts.total():
+            key, most = counts.most_common(1)[0]
+            shown = reprlib.repr(key)
+            return [
+                f"{counts.total():,} rows have {len(counts):,} different values of `{name}`, such as {shown} on {most} "
+                f"rows: such rows depend on each other, so that the intervals are too narrow; pass cluster={name!r} "
+                f"(in the shell --cluster {name})"
+            ]
+    return []
+
+
+def _cluster_key(row: GradedRow, cluster: Cluster) -> Hashable:
+    if callable(cluster):
+        return cluster(row.id)
+    if cluster == "id":
+        return row.id
+    if cluster == "query":
+        return row.submission.query if row.submission else None
+    metadata = row.metadata or {}
+    if cluster not in metadata:
+        known = ", ".join(f"`{name}`" for name in ("id", "query", *metadata))
+        raise ValueError(
+            f"`cluster` is {cluster!r}, and the row {row.id!r} has no such column: it has {known}. Columns of the "
+            "table that was graded are in the run as `metadata`"
+        )
+    value: object = metadata[cluster]
+    return value if isinstance(value, Hashable) else repr(value)
 
 
 def is_trained_on(row: GradedRow) -> bool:

@@ -37,6 +37,7 @@ from rubric_integrations.trust.matching import (
     read_rows,
     verdict_agreement,
 )
+from rubric_integrations.trust.means import estimate_mean
 from rubric_integrations.trust.statistics import (
     Matrix,
     OrderedAgreement,
@@ -45,7 +46,6 @@ from rubric_integrations.trust.statistics import (
     difference_p_value,
     effect_size,
     estimate_difference,
-    estimate_mean,
     estimate_rate,
     estimate_rate_difference,
     gwet_ac1,

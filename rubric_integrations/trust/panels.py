@@ -32,10 +32,10 @@ from rubric_integrations.trust.matching import (
     match_labels,
     read_rows,
 )
+from rubric_integrations.trust.means import estimate_mean
 from rubric_integrations.trust.measure import CriterionAgreement, measure_criterion
 from rubric_integrations.trust.statistics import (
     estimate_clustered_difference,
-    estimate_mean,
     fleiss_kappa,
     krippendorff_alpha,
     level_distances,

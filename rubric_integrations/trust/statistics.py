@@ -41,50 +41,12 @@ def jeffreys_limits(successes: float, trials: float, level: float = 0.95) -> tup
 
     Effective numbers of trials, and of successes among them, need not be integers.
     """
-    _check_level(level)
+    check_level(level)
     failures, tail = trials - successes, (1 - level) / 2
     inverse = special().betaincinv
     low = 0.0 if successes == 0 else float(inverse(successes + 0.5, failures + 0.5, tail))
     high = 1.0 if failures == 0 else float(inverse(successes + 0.5, failures + 0.5, 1 - tail))
     return low, high
-
-
-def estimate_mean(values: Sequence[float], level: float = 0.95) -> Estimate:
-    """Estimate a mean of values in [0, 1]: Wilson's interval at the effective sample size. One value has no interval.
-
-    The effective size is `max(mean (1 - mean) n / variance, 0.9 n)`, so that the interval stays in [0, 1], and has a
-    width also if all values are equal.
-
-    Example:
-        >>> print(estimate_mean([1.0] * 30))
-        1.000 [0.878, 1.000] (n = 30)
-    """
-    count = len(values)
-    if count == 0:
-        return Estimate(None, None, None, 0)
-    mean = min(1.0, max(0.0, math.fsum(values) / count))
-    if count == 1:
-        return Estimate(mean, None, None, 1)
-    variance = float(np.var(values, ddof=1))
-    return Estimate(mean, *mean_limits(mean, variance, count, level), count)
-
-
-def estimate_scores(scores: Sequence[float], level: float = 0.95) -> Estimate:
-    """Estimate the mean of scores: like `estimate_mean` if all are in [0, 1], and with Student's interval if not.
-
-    Example:
-        >>> print(estimate_scores([-1.0, 0.0, 4.0]))
-        1.000 [-5.572, 7.572] (n = 3)
-    """
-    are_bounded = all(0 <= score <= 1 for score in scores)
-    return estimate_mean(scores, level) if are_bounded else estimate_difference(scores, level)
-
-
-def mean_limits(mean: float, variance: float, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Compute the limits of `estimate_mean` for at least two values, from their mean, their variance and number."""
-    is_constant = variance <= ROUNDING or mean in (0.0, 1.0)
-    size = count if is_constant else max(mean * (1 - mean) * count / variance, 0.9 * count)
-    return wilson_limits(mean, size, student_quantile(count - 1, level))
 
 
 def wilson_limits(mean: float, size: float, quantile: float) -> tuple[float, float]:
@@ -180,13 +142,13 @@ def mcnemar_p_value(rose: int, fell: int) -> float | None:
 
 def normal_quantile(level: float) -> float:
     """Return the two-sided quantile of the normal distribution, 1.96 for 0.95."""
-    _check_level(level)
+    check_level(level)
     return float(special().ndtri((1 + level) / 2))
 
 
 def student_quantile(freedom: int, level: float) -> float:
     """Return the two-sided quantile of Student's distribution."""
-    _check_level(level)
+    check_level(level)
     return float(special().stdtrit(freedom, (1 + level) / 2))
 
 
@@ -203,7 +165,12 @@ def special() -> Any:
     return functions
 
 
-def _check_level(level: float) -> None:
+def check_level(level: float) -> None:
+    """Check the level of an interval.
+
+    Raises:
+        ValueError: It is not between 0 and 1.
+    """
     if not 0 < level < 1:
         raise ValueError(f"`level` must be above 0 and below 1, got {level!r}: write 0.95 for intervals of 95 %")
 

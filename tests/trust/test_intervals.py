@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rubric_integrations.trust.statistics import difference_p_value, estimate_difference, estimate_scores
+from rubric_integrations.trust.means import estimate_scores
+from rubric_integrations.trust.statistics import difference_p_value, estimate_difference
 
 
 def test_interval_of_thirty_full_scores_is_wilsons() -> None:

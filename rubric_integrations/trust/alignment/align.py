@@ -59,7 +59,7 @@ from rubric_integrations.trust.alignment.optimizers import (
     make_optimizer,
     run_optimizer,
 )
-from rubric_integrations.trust.statistics import estimate_mean
+from rubric_integrations.trust.means import estimate_mean
 
 if TYPE_CHECKING:
     from dspy.teleprompt import Teleprompter

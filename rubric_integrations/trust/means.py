@@ -1,0 +1,282 @@
+"""Means of bounded values with intervals that hold for every shape of values, also for rows in groups.
+
+The limits are Gaffke's (2005; Learned-Miller and Thomas 2019): an imaginary value at the worst possible place is added,
+and the weights of all values are drawn from a Dirichlet distribution. Its quantile is approximated by the Pearson III
+distribution of equal mean, variance and skewness. Most small samples of a program that rarely scores 0 have no 0. These
+limits allow for that, and are therefore wider than Student's, which often lie above the true mean of such a program.
+
+Rows in groups, such as ten questions about one document, depend on each other. The mean then has the limits of the
+groups' totals. Other figures have the limits of a smaller number of independent rows, which `widening` computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rubric_integrations.scoring.labels import Estimate
+from rubric_integrations.trust.statistics import (
+    ROUNDING,
+    check_level,
+    estimate_difference,
+    normal_quantile,
+    special,
+    student_quantile,
+    wilson_limits,
+)
+
+Floats = NDArray[np.float64]
+Values = Sequence[float] | Floats
+Groups = NDArray[np.intp]
+"""The group of each row, numbered from 0."""
+
+FEWEST_GROUPS = 5
+"""With fewer groups, a figure has no interval and a gate is inconclusive."""
+FEW_GROUPS = 10
+"""With fewer groups, a warning says that the interval is wide."""
+FOR_INTERVAL, FOR_GATE = 0.75, 1.0
+"""How many imaginary rows there are at the worst value, for an interval and for a gate that decides by one end of it.
+
+Chosen by simulation: 95 % intervals contain the mean in 95 % of samples, and gates pass in 5 % at the threshold.
+"""
+
+
+class Bounds(NamedTuple):
+    """The lowest and the highest possible value of a row."""
+
+    low: float
+    high: float
+
+
+UNIT = Bounds(0.0, 1.0)
+
+
+def number_groups(keys: Sequence[Hashable]) -> Groups:
+    """Number the groups of rows from 0, in the order of their first row."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
+
+
+def estimate_mean(
+    values: Values,
+    level: float = 0.95,
+    *,
+    groups: Groups | None = None,
+    bounds: Bounds = UNIT,
+    imaginary: float = FOR_INTERVAL,
+) -> Estimate:
+    """Estimate a mean of bounded values. One value, and values in fewer than five groups, have no interval.
+
+    Values that are all 0 or 1, and not in groups, have Wilson's interval.
+
+    Args:
+        values: The values, within the bounds.
+        level: The level of the interval.
+        groups: The group of each row; None for independent rows.
+        bounds: The lowest and the highest possible value.
+        imaginary: `FOR_INTERVAL` or `FOR_GATE`.
+
+    Example:
+        >>> print(estimate_mean([1.0] * 30))
+        1.000 [0.878, 1.000] (n = 30)
+        >>> print(estimate_mean([0.7] * 20))
+        0.700 [0.599, 0.743] (n = 20)
+    """
+    count = len(values)
+    if count == 0:
+        return Estimate(None, None, None, 0)
+    mean = min(bounds.high, max(bounds.low, math.fsum(values) / count))
+    limits = mean_limits(values, level, groups=groups, bounds=bounds, imaginary=imaginary)
+    return Estimate(mean, *(limits or (None, None)), count)
+
+
+def estimate_scores(scores: Sequence[float], level: float = 0.95, *, groups: Groups | None = None) -> Estimate:
+    """Estimate the mean of scores: like `estimate_mean` if all are in [0, 1], and with Student's interval if not.
+
+    Example:
+        >>> print(estimate_scores([-1.0, 0.0, 4.0]))
+        1.000 [-5.572, 7.572] (n = 3)
+    """
+    if all(0 <= score <= 1 for score in scores):
+        return estimate_mean(scores, level, groups=groups)
+    estimate = estimate_difference(scores, level)
+    if groups is None:
+        return estimate
+    return in_groups(estimate, np.asarray(scores, float) - float(np.mean(scores)), groups, level)
+
+
+def mean_limits(
+    values: Values,
+    level: float = 0.95,
+    *,
+    groups: Groups | None = None,
+    bounds: Bounds = UNIT,
+    imaginary: float = FOR_INTERVAL,
+) -> tuple[float, float] | None:
+    """Compute the limits of `estimate_mean`; None for one value, or for fewer than five groups."""
+    x = np.asarray(values, float)
+    if groups is None or len(groups) == groups.max(initial=-1) + 1:
+        if len(x) < 2:
+            return None
+        if bounds == UNIT and np.isin(x, (0.0, 1.0)).all():
+            mean, count = float(x.mean()), len(x)
+            size = count if mean in (0.0, 1.0) else max(count - 1, 0.9 * count)
+            return wilson_limits(mean, size, student_quantile(count - 1, level))
+        totals, sizes = x, np.ones(len(x), float)
+    else:
+        totals, sizes = np.bincount(groups, x).astype(float), np.bincount(groups).astype(float)
+        if len(sizes) < FEWEST_GROUPS:
+            return None
+    check_level(level)
+    tail = (1 - level) / 2
+    low = _low_end(totals, sizes, bounds.low, tail, imaginary)
+    high = -_low_end(-totals, sizes, -bounds.high, tail, imaginary)
+    return low, high
+
+
+def _low_end(totals: Floats, sizes: Floats, floor: float, tail: float, imaginary: float) -> float:
+    """Compute the lower limit of the mean of rows in groups; independent rows are groups of one.
+
+    Args:
+        totals: The sum of the values of each group.
+        sizes: The number of rows of each group.
+        floor: The lowest possible value of a row.
+        tail: The probability that the mean is below the limit.
+        imaginary: The number of imaginary groups of mean size, all of whose rows have the lowest value.
+    """
+    size, weight = sizes.mean(), len(sizes) + imaginary
+    mean = float((totals.sum() + imaginary * size * floor) / (weight * size))
+    apart, far = (totals - sizes * mean) / size, floor - mean
+    # A large group pulls the mean towards itself: CR2 (Bell and McCaffrey 2002).
+    inflation = (1 - 1 / len(sizes)) / (1 - sizes / sizes.sum()) if len(sizes) > 1 else 1.0
+    variance = float((apart**2 * inflation).sum() + imaginary * far**2) / (weight * (weight + 1))
+    if variance <= ROUNDING**2:
+        return mean
+    third = float((apart**3).sum() + imaginary * far**3)
+    skewness = 2 * third / (weight * (weight + 1) * (weight + 2)) / variance**1.5
+    steps = _pearson_quantile(skewness, tail)
+    if (sizes > 1).any():
+        steps *= float(special().stdtrit(_freedom(sizes), tail) / special().ndtri(tail))
+    return max(floor, mean + math.sqrt(variance) * steps)
+
+
+def _pearson_quantile(skewness: float, tail: float) -> float:
+    """Return the quantile of the Pearson III distribution with mean 0 and variance 1."""
+    if abs(skewness) < 0.01:
+        z = float(special().ndtri(tail))
+        return z + (z * z - 1) * skewness / 6
+    shape = 4 / skewness**2
+    quantile = float(special().gammaincinv(shape, tail if skewness > 0 else 1 - tail))
+    return math.copysign(1, skewness) * (quantile - shape) / math.sqrt(shape)
+
+
+def _freedom(sizes: Floats) -> float:
+    """Return Satterthwaite's degrees of freedom of the CR2 variance of groups (Bell and McCaffrey 2002)."""
+    shares = sizes / sizes.sum()
+    weights = shares**2 / (1 - shares)
+    return float(1 / ((shares**2).sum() + weights.sum() ** 2 - (weights**2).sum()))
+
+
+def estimate_change(
+    before: Values,
+    after: Values,
+    level: float = 0.95,
+    *,
+    groups: Groups | None = None,
+    imaginary: float = FOR_INTERVAL,
+) -> Estimate:
+    """Estimate the mean change of paired values in [0, 1]. Changes that are all equal have an interval, too.
+
+    The imaginary pair falls to 0 for the lower limit, and rises to 1 for the upper one.
+
+    Args:
+        before: The first value of each row.
+        after: The second value of each row.
+        level: The level of the interval.
+        groups: The group of each row; None for independent rows.
+        imaginary: `FOR_INTERVAL` or `FOR_GATE`.
+
+    Example:
+        >>> print(estimate_change([1.0] * 200, [0.0] * 200))
+        -1.000 [-1.000, -0.984] (n = 200)
+    """
+    count, total = len(before), math.fsum(before)
+    bounds = Bounds(-(total + 1) / (count + 1), 1 - total / (count + 1))
+    changes = np.subtract(after, before)
+    if count == 0:
+        return Estimate(None, None, None, 0)
+    limits = mean_limits(changes, level, groups=groups, bounds=bounds, imaginary=imaginary)
+    return Estimate(math.fsum(changes) / count, *(limits or (None, None)), count)
+
+
+def widening(influences: Values, groups: Groups, level: float = 0.95) -> float:
+    """Return how many times fewer independent rows there are in effect, for the figures of rows in groups.
+
+    Divide a table of counts by it, or multiply the half width of an interval by its root. It has the small number of
+    groups in it, so the quantile of the interval stays the one of independent rows.
+
+    Args:
+        influences: How much each row changes the figure: its derivative by the row's weight, times the number of rows.
+            They add up to 0.
+        groups: The group of each row, at least five groups.
+        level: The level of the interval.
+    """
+    u, sizes = np.asarray(influences, float), np.bincount(groups).astype(float)
+    count = len(u)
+    if len(sizes) == count:
+        return 1.0
+    shares, sums = sizes / count, np.bincount(groups, u)
+    variance_of_rows = float(u @ u) * count / (count - 1)
+    # A tenth of a group may be as far off as the worst row: groups that happen to be alike do not show how others vary.
+    unseen = 0.1 * (sizes.mean() * np.abs(u).max()) ** 2
+    if variance_of_rows > ROUNDING**2:
+        effect = max(1.0, (float((sums**2 / (1 - shares)).sum()) + unseen) / variance_of_rows)
+    else:
+        effect = count * float((shares**2).sum())
+    quantile = float(special().stdtrit(_freedom(sizes), (1 + level) / 2))
+    return effect * (quantile / normal_quantile(level)) ** 2
+
+
+def in_groups(
+    estimate: Estimate, influences: Values, groups: Groups, level: float = 0.95, bounds: Bounds | None = None
+) -> Estimate:
+    """Widen the interval of independent rows to the one of rows in groups, within the bounds.
+
+    With fewer than five groups, there is no interval.
+
+    Args:
+        estimate: The figure with the interval of independent rows.
+        influences: How much each row changes the figure; see `widening`.
+        groups: The group of each row.
+        level: The level of the interval.
+        bounds: The lowest and the highest value of the figure.
+    """
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return estimate
+    if groups.max(initial=-1) + 1 < FEWEST_GROUPS:
+        return estimate._replace(low=None, high=None)
+    root, (low, high) = math.sqrt(widening(influences, groups, level)), bounds or Bounds(-math.inf, math.inf)
+    return estimate._replace(
+        low=max(low, estimate.value - root * (estimate.value - estimate.low)),
+        high=min(high, estimate.value + root * (estimate.high - estimate.value)),
+    )
+
+
+def kappa_influences(people: Sequence[int], judge: Sequence[int], distances: Any) -> Floats:
+    """Return the influence of each judgment on kappa.
+
+    Args:
+        people: The place of each human answer among the levels.
+        judge: The place of each answer of the judge.
+        distances: The distance of each pair of levels.
+    """
+    apart = np.asarray(distances, float)
+    y, f, levels = np.asarray(people), np.asarray(judge), len(apart)
+    of_people, of_judge = np.bincount(y, minlength=levels) / len(y), np.bincount(f, minlength=levels) / len(f)
+    observed, expected = float(apart[y, f].mean()), float(of_people @ apart @ of_judge)
+    by_people, by_judge = apart @ of_judge, of_people @ apart
+    return -(apart[y, f] - observed) / expected + observed / expected**2 * (by_people[y] + by_judge[f] - 2 * expected)
