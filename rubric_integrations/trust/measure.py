@@ -17,14 +17,12 @@ from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.trust.calibration import (
     LabelledScore,
-    RatedRow,
     UnexplainedScoreError,
-    estimate_share,
     labelled_scores,
-    recall_by_verdict,
     verdict_weights,
     weight_table,
 )
+from rubric_integrations.trust.corrections import RatedRow, estimate_share, recall_by_verdict
 from rubric_integrations.trust.matching import (
     Cluster,
     Match,
@@ -47,8 +45,10 @@ from rubric_integrations.trust.means import (
     FEWEST_GROUPS,
     Floats,
     Groups,
+    estimate_differences,
     estimate_mean,
-    in_groups,
+    estimate_mean_share,
+    estimate_shift,
     kappa_of_cells,
     p_value_of,
     select_groups,
@@ -62,10 +62,6 @@ from rubric_integrations.trust.statistics import (
     compare_values,
     difference_p_value,
     effect_size,
-    estimate_clustered_difference,
-    estimate_difference,
-    estimate_rate,
-    estimate_rate_difference,
     gwet_ac1,
     krippendorff_alpha,
     level_distances,
@@ -323,7 +319,7 @@ class _Sample(NamedTuple):
     def accuracy(self) -> Estimate:
         right = [pair.right for pair in self.pairs]
         if self.judged is None:
-            return estimate_shares(right, self.level, self._groups_of(self.pairs))
+            return estimate_mean_share(right, self.level, self._groups_of(self.pairs))
         return estimate_share(self.judged, self._rated(right), self.level, self.groups)
 
     def recall(self, answer: str) -> Estimate:
@@ -335,7 +331,7 @@ class _Sample(NamedTuple):
         shares = [pair.shares[answer] for pair in pairs]
         weights = None if all(share == 1 for share in shares) else shares
         agreed = [float(pair.judge == answer) for pair in pairs]
-        return estimate_shares(agreed, self.level, self._groups_of(pairs), weights)
+        return estimate_mean_share(agreed, self.level, self._groups_of(pairs), weights)
 
     def kappa(self, weighted: Matrix, levels: Sequence[str], apart: Matrix | None) -> Estimate:
         count = len(self.pairs)
@@ -401,49 +397,6 @@ def _less(judge: float, people: Estimate) -> Estimate:
         return people
     low = None if people.high is None else judge - people.high
     return Estimate(judge - people.value, low, None if people.low is None else judge - people.low, people.n)
-
-
-def estimate_shares(
-    shares: Sequence[float], level: float, groups: Groups | None, weights: Sequence[float] | None = None
-) -> Estimate:
-    """Estimate a mean of shares in [0, 1]: with Jeffreys limits if all are 0 or 1, and independent."""
-    if groups is None and weights is None and all(share in (0, 1) for share in shares):
-        return estimate_rate(round(sum(shares)), len(shares), level)
-    return estimate_mean(shares, level, groups=groups, weights=weights)
-
-
-def estimate_differences(differences: Sequence[float], level: float, groups: Groups | None) -> Estimate:
-    """Estimate the mean of differences without bounds, of rows that may be in groups."""
-    estimate = estimate_difference(differences, level)
-    if groups is None:
-        return estimate
-    return in_groups(estimate, np.asarray(differences, float) - (estimate.value or 0.0), groups, level)
-
-
-def estimate_shift(
-    rose: Sequence[float], fell: Sequence[float], level: float, groups: Groups | None, *, clustered: bool = False
-) -> Estimate:
-    """Estimate the difference of two paired rates.
-
-    Args:
-        rose: Of each row, the share of its raters for whom only the second rate counts it.
-        fell: The share for whom only the first one counts it.
-        level: The level of the interval.
-        groups: The group of each row; None for independent rows.
-        clustered: Whether a row may have several judgments, even if all shares are 0 or 1.
-    """
-    times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
-    differences = np.subtract(rose, fell)
-    has_interval = groups is None or groups.max(initial=-1) + 1 >= FEWEST_GROUPS
-    if groups is not None and has_interval and len(rose):
-        times = widening(differences - differences.mean(), groups, level)
-    if is_whole:
-        estimate = estimate_rate_difference(
-            rose=round(sum(rose)), fell=round(sum(fell)), pairs=len(rose), level=level, widening=times
-        )
-    else:
-        estimate = estimate_clustered_difference(rose, fell, level, widening=times)
-    return estimate if has_interval else estimate._replace(low=None, high=None)
 
 
 def _abstention_kappa(pairs: Sequence[_Pair]) -> float | None:

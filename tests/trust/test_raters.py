@@ -12,7 +12,7 @@ import pytest
 from rubric_integrations import Criterion, Rubric, Scale
 from rubric_integrations.scoring import LabelledJudgment
 from rubric_integrations.trust import Calibration, agreement, calibrate, gate, panel_report
-from rubric_integrations.trust.calibration import RatedRow, estimate_share, labelled_mean
+from rubric_integrations.trust.corrections import RatedRow, estimate_share, labelled_mean
 from tests.trust.panels.panels import panel_run
 from tests.trust.runs import binary_rubric, labels_of, run_of
 
