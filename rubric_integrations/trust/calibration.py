@@ -290,7 +290,9 @@ class Calibration(Record):
             for name, row in self.criteria.items()
             for answer, rate, judged in row.rates
         ]
-        return html_table(" ".join(self.score_lines), ("criterion", "answer", "judge", "corrected"), rows)
+        return html_table(
+            " ".join([*self.score_lines, *self.abstention_lines]), ("criterion", "answer", "judge", "corrected"), rows
+        )
 
 
 def calibrate(

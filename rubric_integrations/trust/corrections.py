@@ -235,6 +235,9 @@ def _widen(
     """Widen the interval of a ratio over strata if rows are in groups."""
     if groups is None or estimate.value is None:
         return estimate
+    of_rows = select_groups(groups, list(judged))
+    if of_rows is None:
+        return estimate
     if len(np.unique(groups[[row.row for row in rated]])) < FEWEST_GROUPS:
         return estimate._replace(low=None, high=None)
     assessable = dict(zip(strata, assessable_shares(list(strata.values())), strict=True))
@@ -245,8 +248,6 @@ def _widen(
             stratum = strata[row.verdict]
             apart = row.assessed * (row.share - estimate.value) - expected[row.verdict]
             influences[row.row] += stratum.judged / stratum.labelled * apart
-    of_rows = select_groups(groups, list(judged))
-    assert of_rows is not None  # there are groups  # noqa: S101
     return in_groups(estimate, list(influences.values()), of_rows, level, UNIT)
 
 

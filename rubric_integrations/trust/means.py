@@ -59,8 +59,11 @@ UNIT = Bounds(0.0, 1.0)
 
 
 def select_groups(groups: Groups | None, rows: Sequence[int]) -> Groups | None:
-    """Return the groups of some of the rows, numbered from 0; None without groups."""
-    return None if groups is None else number_groups(groups[list(rows)].tolist())
+    """Return the groups of some of the rows, numbered from 0; None if these rows are independent."""
+    if groups is None:
+        return None
+    numbers = number_groups(groups[list(rows)].tolist())
+    return None if len(numbers) == numbers.max(initial=-1) + 1 else numbers
 
 
 def number_groups(keys: Sequence[Hashable]) -> Groups:

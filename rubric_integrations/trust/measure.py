@@ -212,20 +212,21 @@ def measure_criterion(
     criterion, name = matches[0].criterion, matches[0].judged.name
     matches = [match for match in matches if match.judged.was_asked and not match.judged.not_applicable]
     weights = verdict_weights(matches, judged)
-    pairs = [_pair(match, weights, consensus) for match in matches if match.judge_answer is not None]
+    ordered = criterion.kind in ("ordinal", "scaled")
+    combined = consensus if ordered else "mean"
+    pairs = [_pair(match, weights, combined) for match in matches if match.judge_answer is not None]
     decided = [pair for pair in pairs if pair.people_value is not None and pair.judge_value is not None]
     levels = answer_levels(criterion)
     table = _table(decided, levels)
     counts = _table(decided, levels, lambda pair: pair.raters)
     values = [_value(criterion, answer) for answer in levels]
     apart = level_distances(values, "nominal" if criterion.kind == "nominal" else "quadratic") if levels else None
-    ordered = criterion.kind in ("ordinal", "scaled")
     people_values = [pair.people_value or 0.0 for pair in decided]
     judge_values = [pair.judge_value or 0.0 for pair in decided]
     is_binary = criterion.kind == "binary"
     if judged is not None:  # what the judge could not assess has no part in the figures below
-        is_answer = {verdict: to_judgment(criterion, verdict).value is not None for verdict in set(judged.values())}
-        judged = {row: verdict for row, verdict in judged.items() if is_answer[verdict]}
+        answers = _answers_among(judged.values(), criterion)
+        judged = {row: verdict for row, verdict in judged.items() if verdict in answers}
     weighted = weight_table(table, levels, Counter(judged.values())) if judged is not None else table
     sample = _Sample(decided, judged, level, groups)
     return CriterionAgreement(
@@ -260,6 +261,11 @@ def measure_criterion(
         adjacent_accuracy=adjacent_share(weighted) if ordered and levels else None,
         ordered=compare_values(people_values, judge_values) if ordered and judged is None else None,
     )
+
+
+def _answers_among(verdicts: Iterable[str], criterion: Criterion) -> set[str]:
+    """Return the verdicts that are no abstentions."""
+    return {verdict for verdict in set(verdicts) if to_judgment(criterion, verdict).value is not None}
 
 
 def _pair(match: Match, weights: Mapping[str, float] | None, consensus: Consensus) -> _Pair:
@@ -646,7 +652,8 @@ def pool_kappa(
     for of_criterion in group_matches(pooled).values():
         verdicts = None if is_random else judged_rows(rows, of_criterion[0])
         weights = verdict_weights(of_criterion, verdicts)
-        if weights is not None and verdicts is not None and set(verdicts.values()) - weights.keys():
+        answers = _answers_among(verdicts.values(), of_criterion[0].criterion) if verdicts else set[str]()
+        if weights is not None and answers - weights.keys():
             return Estimate(None, None, None, 0)  # nothing is known of a verdict without a label
         decided = [match for match in of_criterion if match.right is not None]
         pairs += [_pair(match, weights, "mean") for match in decided]
