@@ -26,6 +26,7 @@ from rubric_integrations.cli.console import (
     with_limits,
 )
 from rubric_integrations.cli.labelling import (
+    ClusterOption,
     JsonOption,
     LevelOption,
     RubricOption,
@@ -69,14 +70,7 @@ def compare(
         ),
     ] = None,
     margin: Annotated[float, typer.Option(min=0, help="How much lower the second run's mean score may be.")] = 0.0,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Rows with an equal value of this column depend on each other: id, query, or a column of the graded "
-            "table.",
-        ),
-    ] = None,
+    cluster: ClusterOption = None,
     cluster_by: Annotated[
         str | None,
         typer.Option(

@@ -22,8 +22,9 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RowKey, RunFile, matched_rows
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import CriterionReport
-from rubric_integrations.trust.calibration import corrected_mean, score_pairs
+from rubric_integrations.trust.calibration import score_pairs
 from rubric_integrations.trust.comparable_runs import Comparability, as_run, comparability, question_keys
+from rubric_integrations.trust.corrections import corrected_mean
 from rubric_integrations.trust.matching import (
     Cluster,
     Matches,
@@ -32,16 +33,16 @@ from rubric_integrations.trust.matching import (
     criterion_keys,
     dependence_warnings,
     group_rows,
+    group_warnings,
     is_trained_on,
     match_labels,
 )
 from rubric_integrations.trust.means import (
-    FEW_GROUPS,
-    FEWEST_GROUPS,
     FOR_INTERVAL,
     Groups,
     estimate_change,
     in_groups,
+    p_value_of,
 )
 from rubric_integrations.trust.statistics import (
     ROUNDING,
@@ -114,7 +115,7 @@ class PairedChanges:
         """Compute the p-value that belongs to the interval of `mean_change`; None if nothing changed."""
         if not self.are_equal and self.groups is None:
             return difference_p_value(self.differences)
-        return None if not any(self.differences) else _p_value(self.mean_change)
+        return None if not any(self.differences) else p_value_of(self.mean_change)
 
     def standard_error(self) -> float | None:
         """Compute the standard error of the mean change; None for one row or one group."""
@@ -128,35 +129,6 @@ class PairedChanges:
     def inputs(self) -> int:
         """The number of rows, or of their groups."""
         return len(self.differences) if not self._groups else len(set(self._groups))
-
-
-# Below it, an interval and its p-value are not exact.
-_SMALLEST_P = 1e-12
-
-
-def _p_value(estimate: Callable[[float], Estimate]) -> float | None:
-    """Find the level at which an interval ends at 0.
-
-    Args:
-        estimate: Returns the figure with the interval of a level.
-
-    Returns:
-        1 minus this level, at least 1e-12; None if the figure has no interval.
-    """
-    if estimate(0.95).low is None:
-        return None
-
-    def excludes_zero(p_value: float) -> bool:
-        _, low, high, _ = estimate(1 - p_value)
-        return low is not None and high is not None and (low > 0 or high < 0)
-
-    low, high = math.log(_SMALLEST_P), 0.0
-    if excludes_zero(_SMALLEST_P):
-        return _SMALLEST_P
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if excludes_zero(math.exp(middle)) else (middle, high)
-    return math.exp(high)
 
 
 class RowChange(NamedTuple):
@@ -623,7 +595,7 @@ def _corrected(
     if people.are_bounded and people.are_equal:
         return people.bounded_change(level), of_both.warnings
     mean = math.fsum(differences) / len(differences)
-    corrected = corrected_mean(people.differences, judge, mean, len(differences), level=level, bounded=False)
+    corrected = corrected_mean(people.differences, judge, mean, len(differences), level=level)
     estimate, groups = corrected.estimate, others.score.groups
     if groups is not None and estimate.value is not None:
         rest = np.subtract(people.differences, corrected.weight * np.asarray(judge))
@@ -638,7 +610,7 @@ def _corrected(
 def _warnings(changes: RunChanges) -> Iterator[str]:
     count = changes.score.inputs
     if changes.in_groups:
-        yield from few_groups_warnings(count)
+        yield from group_warnings(changes.score.groups)
     elif count < _FEW_INPUTS:
         yield f"fewer than {_FEW_INPUTS} inputs: the interval is too narrow if few of them change much"
     yield from left_out_warnings(changes)
@@ -649,11 +621,3 @@ def left_out_warnings(changes: RunChanges) -> Iterator[str]:
     if changes.left_out:
         rows = "1 input is" if changes.left_out == 1 else f"{changes.left_out:,} inputs are"
         yield f"{rows} left out, because a judge failed there in one of the runs, or gave no score"
-
-
-def few_groups_warnings(count: int) -> Iterator[str]:
-    """Warn if there are too few groups of rows for an interval, or so few that it is wide."""
-    if count < FEWEST_GROUPS:
-        yield f"too few groups ({count}): fewer than {FEWEST_GROUPS} have no interval; grade rows of more of them"
-    elif count < FEW_GROUPS:
-        yield f"only {count} groups: the interval is wide, and rows of further groups would narrow it"

@@ -18,11 +18,17 @@ from rubric_integrations.trust.comparable_runs import as_run
 from rubric_integrations.trust.comparison import (
     RunChanges,
     RunPair,
-    few_groups_warnings,
     left_out_warnings,
     pair_runs,
 )
-from rubric_integrations.trust.matching import Cluster, RunLike, dependence_warnings, group_rows, is_trained_on
+from rubric_integrations.trust.matching import (
+    Cluster,
+    RunLike,
+    dependence_warnings,
+    group_rows,
+    group_warnings,
+    is_trained_on,
+)
 from rubric_integrations.trust.means import FOR_GATE, Bounds, Groups, estimate_mean, mean_limits
 from rubric_integrations.trust.planning import FEWEST_LABELS
 from rubric_integrations.trust.statistics import ROUNDING
@@ -146,9 +152,9 @@ def gate(
         raise ValueError("the run is empty: there is nothing to decide on")
     score, warnings = None, dependence_warnings(rows, cluster)
     if labels is not None:
-        if cluster is not None or floor:
-            raise ValueError("`labels` cannot be combined with `cluster` or `floor` in a gate: leave one of them out")
-        calibration = calibrate(rows, labels, rubric=rubric, level=1 - 2 * alpha)
+        if floor:
+            raise ValueError("`floor` has no effect on a gate with `labels`: leave one of them out")
+        calibration = calibrate(rows, labels, rubric=rubric, cluster=cluster, level=1 - 2 * alpha, imaginary=FOR_GATE)
         score = calibration.score
         warnings += calibration.warnings
         if score.n < FEWEST_LABELS:
@@ -187,7 +193,7 @@ def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: floa
         decision = "fail"
     elif change == "unclear" and decision == "pass":
         decision = "inconclusive"
-    few = few_groups_warnings(score.inputs) if changes.in_groups else ()
+    few = group_warnings(score.groups)
     warnings = dict.fromkeys((*result.warnings, *pair.comparable.all_warnings, *few, *left_out_warnings(changes)))
     return result._replace(
         decision=decision,
@@ -268,7 +274,7 @@ def decide_mean(
         low, high = low and low * (1 - share), high and high * (1 - share) + share
     elif missing:
         low, high = estimate_with(floor).low, estimate_with(1.0).high
-    warnings = tuple(few_groups_warnings(len(set(groups.tolist())))) if groups is not None else ()
+    warnings = tuple(group_warnings(groups))
     result = GateResult(
         "inconclusive", estimate, min_score, None, missing, warnings=warnings, in_groups=groups is not None
     )

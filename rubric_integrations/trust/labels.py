@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -13,7 +14,7 @@ from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
-from rubric_integrations.scoring.labels import LabelledJudgment, Sampled
+from rubric_integrations.scoring.labels import LabelledJudgment, Sampled, same_text, submission_digest
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 from rubric_integrations.submission.files import UNSUPPORTED, CsvError, how_to_encode, read_csv
 from rubric_integrations.submission.inputs import fold
@@ -22,10 +23,11 @@ from rubric_integrations.trust.matching import RunLike, is_run, read_rows
 from rubric_integrations.trust.questions import read_verdict
 
 FIELDS = (
-    "id", "criterion", "verdict", "rater", "reason", "sampled", "judged", "blind", "requirement", "submission",
-    "response", "query",
+    "id", "criterion", "verdict", "rater", "reason", "sampled", "judged", "blind", "digest", "requirement",
+    "submission", "response", "query",
 )  # fmt: skip
 """The names of the fields of a label."""
+_OPTIONAL = ("rater", "reason", "sampled", "judged", "blind", "digest")
 
 # The judge's answer, as report pages of earlier versions call it.
 _EARLIER_NAMES = {"was": "judged"}
@@ -37,6 +39,10 @@ class LabelsError(ValueError):
 
 class InvalidLabelsWarning(UserWarning):
     """Lists the labels that are left out because they cannot be read: a line for each, after the first."""
+
+
+class OtherTextError(LabelsError):
+    """Raised if a label has no text, and its digest is of another text than each row of the run has."""
 
 
 class LabelLine(NamedTuple):
@@ -239,6 +245,11 @@ class LabelledRows:
             for entry in row.report.criteria if row.report else ():
                 self._entries.setdefault(entry.name, {}).setdefault(entry.requirement, entry)
 
+    @cached_property
+    def _by_digest(self) -> dict[str, Submission]:
+        submissions = (row.submission for rows in self._rows.values() for row in rows if row.submission)
+        return {submission_digest(submission): submission for submission in submissions}
+
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
         """Return the criterion of a name in a row, or in the whole run if it is the same in all rows."""
         of_row = [row.report.criteria for row in self._rows.get(row_id or "", []) if row.report]
@@ -260,19 +271,27 @@ class LabelledRows:
             raise _other_words(name, requirement, next(iter(entries)), where)
         return entry.to_criterion()
 
-    def find_submission(self, row_id: str | None, own: Submission | None) -> Submission | None:
+    def find_submission(
+        self, row_id: str | None, own: Submission | None, digest: str | None = None
+    ) -> Submission | None:
         """Return the submission of a row, as the run has it; what the label itself has if the run has another.
 
         Args:
             row_id: The id of the row; None if the label does not have it.
             own: What the label has, which may lack parts such as the context; None if it has nothing.
+            digest: The `submission_digest` of what was labelled; None if the label does not have it.
 
         Raises:
+            OtherTextError: (a LabelsError) The label has only a digest, and the run has no such text.
             LabelsError: The label has nothing, and the run has no such row, or several.
         """
+        if digest is not None:
+            if own is None and digest not in self._by_digest:
+                raise OtherTextError("is about a text that the run does not have")
+            return self._by_digest.get(digest, own)
         submissions = [row.submission for row in self._rows.get(row_id or "", []) if row.submission]
         if own is not None:
-            return next((each for each in submissions if _text_of(each) == _text_of(own)), own)
+            return next((each for each in submissions if same_text(each.response) == same_text(own.response)), own)
         if row_id is not None and not submissions:
             raise LabelsError(
                 f"is about the row {row_id!r}, which the run does not have: name the run that was labelled"
@@ -289,11 +308,6 @@ def _other_words(name: str, requirement: str | None, now: str, where: str) -> La
     )
 
 
-def _text_of(submission: Submission) -> str:
-    # Programs that edit tables change the line breaks within a cell.
-    return submission.response.replace("\r\n", "\n").strip()
-
-
 def read_labels(
     source: str | Path | RunLike,
     rubric: RubricLike | RunLike | None = None,
@@ -306,9 +320,10 @@ def read_labels(
 
     A file has one label a line, as JSON (which report pages export) or as CSV, with these fields: `criterion` (its name
     in the rubric) and `verdict`; and optionally `id` (of the row), `rater`, `reason`, `sampled`, `judged` (the judge's
-    answer at the time), `blind`, `requirement`, and what was judged: `submission`, or `response` and `query`. Names are
-    compared without regard to case. A line without a verdict is skipped, and so is a last line that was cut off. A line
-    that is not a label for this rubric or run is left out, with a warning that lists these lines and the reasons.
+    answer at the time), `blind`, `requirement`, and what was judged: `submission`, or `response` and `query`, or only
+    its `digest` (`submission_digest`). Without them, the `id` decides, with a warning. Names are compared without
+    regard to case. A line without a verdict is skipped, and so is a last line that was cut off. A line that is not a
+    label for this rubric or run is left out, with a warning that lists these lines and the reasons.
 
     Several raters may label one judgment. If one rater labels it twice, the later label counts, with the `sampled` of
     the earlier one if that was drawn; labels without `rater` are taken to be from one person.
@@ -343,27 +358,22 @@ def read_labels(
     """
     if rubric is not None and is_run(rubric):
         run, rubric = cast("RunLike", rubric), None
-    invalid: list[str] = []
-
-    def leave_out(problem: str) -> None:
-        if strict:
-            raise LabelsError(problem)
-        invalid.append(problem)
-
+    name = str(source) if isinstance(source, str | Path) else "the run"
+    remarks = _Remarks(name, strict=strict)
     if is_run(source):
         of_rows = read_rows(source)
         lines = labels_of_rows(of_rows, sampled)
         rows = LabelledRows(of_rows if run is None else read_rows(run))
     else:
-        lines = read_label_file(Path(cast("str | Path", source)), leave_out)
+        lines = read_label_file(Path(cast("str | Path", source)), remarks.leave_out)
         rows = None if run is None else LabelledRows(read_rows(run))
     criteria = rows if rubric is None else RubricCriteria(as_rubric(cast("RubricLike", rubric)))
     if criteria is None:
         raise TypeError("`rubric` is None: pass the rubric of the labels, or the run that was labelled")
     labels: dict[tuple[object, ...], LabelledJudgment] = {}
-    repeated: list[str] = []
-    valid = 0
     for place, fields in lines:
+        if not {"submission", "response", "digest"} & fields.keys():
+            remarks.by_id_alone.append(place)
         earlier: LabelledJudgment | None = None
         try:
             row_id, submission, criterion = _find_judgment(fields, criteria, rows)
@@ -371,34 +381,24 @@ def read_labels(
             # An answer that cannot be read replaces the earlier one, too: its rater has withdrawn that one.
             earlier = labels.pop(key, None)
             verdict = _read_verdict(fields["verdict"], criterion, needs_rubric=criteria is rows)
-            others = {
-                name: fields[name] for name in ("rater", "reason", "sampled", "judged", "blind") if name in fields
-            }
+            others = {name: fields[name] for name in _OPTIONAL if name in fields}
             if sampled is not None:
                 others.setdefault("sampled", sampled)
             label = LabelledJudgment(submission=submission, criterion=criterion, verdict=verdict, id=row_id, **others)
+        except OtherTextError:
+            remarks.of_other_texts.append(place)
+            continue
         except (ValueError, TypeError) as error:
             problem = str(error) if isinstance(error, LabelsError) else error_line(error)
             kind = "" if isinstance(error, LabelsError) else "is not a label for this rubric: "
             withdrawn = "" if earlier is None else "; the rater's earlier answer is left out, too"
-            leave_out(f"{place}: {kind}{problem}{withdrawn}")
+            remarks.leave_out(f"{place}: {kind}{problem}{withdrawn}")
             continue
-        valid += 1
+        remarks.valid += 1
         if earlier is not None:
-            repeated.append(place)
+            remarks.repeated.append(place)
         labels[key] = label.replacing(earlier)
-    if invalid and not labels:
-        more = f"; {len(invalid) - 1:,} more are no labels either" if len(invalid) > 1 else ""
-        raise LabelsError(f"{invalid[0]}{more}")
-    if invalid:
-        name = source if isinstance(source, str | Path) else "the run"
-        warnings.warn(_describe_invalid(str(name), invalid, valid), InvalidLabelsWarning, stacklevel=2)
-    if repeated:
-        warnings.warn(
-            f"{repeated[0]}: the same rater has labelled a judgment before, here and {len(repeated) - 1:,} times more: "
-            "the later label counts; if several people labelled it, give each label its `rater`",
-            stacklevel=2,
-        )
+    remarks.warn(has_labels=bool(labels))
     return list(labels.values())
 
 
@@ -406,16 +406,63 @@ def read_labels(
 _MOST_LISTED = 20
 
 
-def _describe_invalid(source: str, invalid: Sequence[str], valid: int) -> str:
-    """Describe the labels that are left out: their number, and a line for each of the first 20."""
-    lines = [f"  {one_line(problem)}" for problem in invalid[:_MOST_LISTED]]
-    if len(invalid) > len(lines):
-        lines.append(f"  and {len(invalid) - len(lines):,} more")
-    first = (
-        f"{source}: {len(invalid):,} of {len(invalid) + valid:,} labels cannot be used and are left out; if these were "
-        "the difficult ones, the others are no random part of the run any more: correct them"
-    )
-    return "\n".join([first, *lines])
+class _Remarks:
+    """Collects what is wrong with the lines of a source of labels, each by its place."""
+
+    def __init__(self, source: str, *, strict: bool):
+        self._source, self._strict = source, strict
+        self.valid = 0
+        self._invalid: list[str] = []
+        self.by_id_alone: list[str] = []
+        self.of_other_texts: list[str] = []
+        self.repeated: list[str] = []
+
+    def leave_out(self, problem: str) -> None:
+        """Leave out a line that is not a label; raise `LabelsError` if the reader is strict."""
+        if self._strict:
+            raise LabelsError(problem)
+        self._invalid.append(problem)
+
+    def warn(self, *, has_labels: bool) -> None:
+        """Warn about all lines, each kind once; raise `LabelsError` if no label is left because of them."""
+        if self._invalid and not has_labels:
+            more = f"; {len(self._invalid) - 1:,} more are no labels either" if len(self._invalid) > 1 else ""
+            raise LabelsError(f"{self._invalid[0]}{more}")
+        if self._invalid:
+            warnings.warn(self._describe_invalid(), InvalidLabelsWarning, stacklevel=3)
+        if self.of_other_texts:
+            message = (
+                f"{self.of_other_texts[0]}: {len(self.of_other_texts):,} labels, of which this is the first, are about "
+                "other texts than the run has, by their `digest`: they belong to no judgment of it and are left out"
+            )
+            if not has_labels:
+                raise LabelsError(f"{message}; name the run that was labelled")
+            warnings.warn(message, stacklevel=3)
+        if self.by_id_alone:
+            warnings.warn(
+                f"{self.by_id_alone[0]}: {len(self.by_id_alone):,} labels, of which this is the first, have no text "
+                "and no `digest`, and count for the rows with their `id`: if the responses have changed since, they "
+                "say nothing about them; keep the `submission` or the `digest` of exported labels",
+                stacklevel=3,
+            )
+        if self.repeated:
+            warnings.warn(
+                f"{self.repeated[0]}: the same rater has labelled a judgment before, here and "
+                f"{len(self.repeated) - 1:,} times more: the later label counts; if several people labelled it, give "
+                "each label its `rater`",
+                stacklevel=3,
+            )
+
+    def _describe_invalid(self) -> str:
+        lines = [f"  {one_line(problem)}" for problem in self._invalid[:_MOST_LISTED]]
+        if len(self._invalid) > len(lines):
+            lines.append(f"  and {len(self._invalid) - len(lines):,} more")
+        first = (
+            f"{self._source}: {len(self._invalid):,} of {len(self._invalid) + self.valid:,} labels cannot be used and "
+            "are left out; if these were the difficult ones, the others are no random part of the run any more: "
+            "correct them"
+        )
+        return "\n".join([first, *lines])
 
 
 def _find_judgment(
@@ -428,7 +475,7 @@ def _find_judgment(
         raise LabelsError("is no label: it has no `criterion`")
     submission = _own_submission(fields)
     if rows is not None:
-        submission = rows.find_submission(row_id, submission)
+        submission = rows.find_submission(row_id, submission, fields.get("digest"))
     if submission is None:
         raise LabelsError(
             "is no label: it has no `submission` and no `response`: add one, or the `id` of the row, and pass the run "

@@ -124,4 +124,4 @@ def test_compare_of_rows_in_groups_is_of_the_mean_of_the_rows(tmp_path: Path) ->
     result = run("compare", *files, "--cluster", "topic")
     assert "the mean score of the rows changed by -0.333 [-0." in result.stdout
     assert "over 60 rows in 6 groups" in result.stdout
-    assert "warning: only 6 groups: the interval is wide" in result.stderr
+    assert "warning: few groups (6): the intervals are wide" in result.stderr

@@ -16,6 +16,7 @@ from rubric_integrations.judges import Question
 from rubric_integrations.runs import read_run
 from rubric_integrations.runs.files import run_line
 from rubric_integrations.scoring import Judgment, to_judgment
+from rubric_integrations.scoring.labels import submission_digest
 from rubric_integrations.trust import agreement, read_labels
 from rubric_integrations.trust.labels import InvalidLabelsWarning
 from tests.cli.commands import grade, read_lines, run
@@ -66,6 +67,9 @@ def test_label_in_the_terminal_is_blind_resumed_and_measures_the_judge(graded: P
     lines = read_lines(path)
     assert [(line["verdict"], line["reason"]) for line in lines] == [("MET", "unclear"), ("UNMET", "")]
     assert {(line["rater"], line["sampled"], line["blind"]) for line in lines} == {("Ann", "random", True)}
+    assert {line["digest"] for line in lines} <= {
+        submission_digest(row.submission) for row in read_run(graded).rows if row.submission
+    }
     assert ask(graded, "1\n1\n1\n1\n").exit_code == 0
     assert ask(graded, "1\n" * 6, rater="Ben").exit_code == 0
     assert read_lines(path)[:2] == lines

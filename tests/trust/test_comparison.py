@@ -217,7 +217,7 @@ def test_groups_do_not_change_the_mean_of_the_rows() -> None:
     assert comparison.score.value == pytest.approx(sum(changes) / 72)
     assert (comparison.inputs, comparison.score.n, comparison.in_groups) == (7, 72, True)
     assert "the mean of the rows, with the interval of 7 groups" in comparison.summary()
-    assert "only 7 groups" in comparison.warnings[-1]
+    assert "few groups (7)" in comparison.warnings[-1]
 
 
 def test_fewer_than_five_groups_have_no_interval() -> None:

@@ -197,7 +197,7 @@ def test_gate_of_few_groups_is_inconclusive_or_warns() -> None:
     assert "too few groups (4)" in str(few)
     nine = gate(run, 0.5, cluster=by_topic)
     assert nine.decision == "pass"
-    assert "only 9 groups" in str(nine)
+    assert "few groups (9)" in str(nine)
 
 
 def test_rows_that_would_decide_are_of_further_groups() -> None:
@@ -263,7 +263,17 @@ def test_gate_counts_rows_that_only_one_run_has_and_passes_on_what_differs() -> 
     assert gate(run, 0.5, baseline=run[:10]).change == "unclear"
 
 
-def test_gate_with_labels_refuses_groups_and_a_floor() -> None:
+def test_gate_with_labels_refuses_a_floor() -> None:
     labels = labels_of(RUBRIC, [["MET", "MET"]] * 60)
-    with pytest.raises(ValueError, match="`labels` cannot be combined with `cluster` or `floor`"):
-        gate(run_of(RUBRIC, [["MET", "MET"]] * 60), 0.8, labels=labels, cluster="id")
+    with pytest.raises(ValueError, match="`floor` has no effect on a gate with `labels`"):
+        gate(run_of(RUBRIC, [["MET", "MET"]] * 60), 0.8, labels=labels, floor=0.5)
+
+
+def test_gate_with_labels_of_rows_in_groups_is_less_sure() -> None:
+    rng = random.Random(5)
+    people: list[list[str | None]] = [["MET" if rng.random() < 0.93 else "UNMET" for _ in range(2)] for _ in range(300)]
+    run, labels = run_of(RUBRIC, people), labels_of(RUBRIC, people[:100])
+    assert gate(run, 0.85, labels=labels).decision == "pass"
+    grouped = gate(run, 0.85, labels=labels, cluster=lambda row_id: int(row_id) % 6)
+    assert grouped.score.low is not None
+    assert grouped.score.low < (gate(run, 0.85, labels=labels).score.low or 0)
