@@ -454,6 +454,14 @@ def certify(
     ],
     alpha: Annotated[float, typer.Option(help="The highest rate of wrong answers among those that are kept.")] = 0.1,
     delta: Annotated[float, typer.Option(help="The probability that this promise does not hold.")] = 0.1,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Rows with one value of this column, or of `query` or `id`, depend on each other, such as questions "
+            "about one document: one judgment of each such group counts.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the confidence from which on a cheap judge may be trusted, for `grade --escalate-below`.
@@ -467,7 +475,7 @@ def certify(
     with refuse_bad_input(cheap, truth):
         run = load_run(cheap)
         answers = load_run(truth) if is_run_file(truth) else load_labels(truth, run, None)
-        certificate = certify_run(run, answers, alpha=alpha, delta=delta)
+        certificate = certify_run(run, answers, alpha=alpha, delta=delta, cluster=cluster)
     print_warnings(certificate.warnings)
     if as_json:
         print_json(certificate)
