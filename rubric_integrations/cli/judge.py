@@ -396,7 +396,10 @@ def _print_progress(text: str) -> None:
 def _print_alignment(alignment: Alignment, written: Path | None, *, as_json: bool) -> None:
     print_warnings(alignment.warnings)
     if as_json:
-        names = ("kept", "gain", "before", "after", "dev_before", "dev_after", "attempts", "spend", "shown", "warnings")
+        names = (
+            "kept", "gain", "corrected_gain", "before", "after", "dev_before", "dev_after", "attempts", "spend",
+            "shown", "warnings",
+        )  # fmt: skip
         figures = {name: getattr(alignment, name) for name in names}
         print_json({**figures, "judge": None if written is None else str(written)})
         return
