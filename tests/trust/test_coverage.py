@@ -1,0 +1,53 @@
+"""The table of `benchmarks/coverage.py`: what it simulates, and which cells it marks; with few draws, its figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.coverage import EXCUSES, FIGURES, REAL_ROWS, Cell, Design, Figure, Result, Sample, simulate
+
+
+@pytest.mark.parametrize(
+    ("result", "promise", "is_broken"),
+    [
+        (Result(1836, 2000, 0.1), None, True),
+        (Result(1842, 2000, 0.1), None, False),
+        (Result(121, 2000, 0.1), 0.05, True),
+        (Result(118, 2000, 0.1), 0.05, False),
+    ],
+)
+def test_promise_is_broken_only_beyond_the_chance_of_the_draws(
+    result: Result, promise: float | None, is_broken: bool
+) -> None:
+    assert result.is_broken(promise) is is_broken
+
+
+def test_only_documented_cells_have_an_excuse() -> None:
+    equal, unequal, few = Design(100, 10, 0.3), Design(100, 10, 0.3, False), Design(10, 5)
+    assert [Cell("mean score", "beta(4, 1)", design).excuse for design in (equal, unequal, few)] == [None, "b", "c"]
+    assert Cell("compare_runs: score", "3 % lose .9", Design(50)).excuse == "a"
+    assert Cell("gate with a baseline", "3 % lose .9", Design(50)).excuse is None
+    assert {"a", "b", "c"} == set(EXCUSES)
+
+
+@pytest.mark.parametrize(("is_equal", "largest"), [(True, 10), (False, 30)])
+def test_rows_are_in_groups_with_the_correlation(is_equal: bool, largest: int) -> None:
+    sample = Sample(np.random.default_rng(0), Design(100, 10, 0.3, is_equal))
+    assert sample.groups is not None
+    sizes = np.bincount(sample.groups)
+    assert (len(sizes), sizes.sum()) == (10, 100)
+    assert sizes.max() == pytest.approx(largest, abs=2)
+    answers = np.array([sample.happens(0.8) for _ in range(4000)])
+    first, second = np.flatnonzero(sample.groups == 9)[:2]
+    assert np.corrcoef(answers[:, first], answers[:, second])[0, 1] == pytest.approx(0.3, abs=0.05)
+    assert answers.mean() == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_figure_keeps_its_promise(figure: Figure) -> None:
+    designs = figure.designs if figure.designs[-1] in REAL_ROWS else figure.designs[:: max(1, len(figure.designs) // 4)]
+    for design in designs:
+        cell = Cell(figure.name, figure.shapes[0], design)
+        assert cell.excuse or not simulate(cell, 200).is_broken(figure.promise), cell
