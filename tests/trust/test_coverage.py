@@ -28,7 +28,8 @@ def test_only_documented_cells_have_an_excuse() -> None:
     assert [Cell("mean score", "beta(4, 1)", design).excuse for design in (equal, unequal, few)] == [None, "b", "c"]
     assert Cell("compare_runs: score", "3 % lose .9", Design(50)).excuse == "a"
     assert Cell("gate with a baseline", "3 % lose .9", Design(50)).excuse is None
-    assert {"a", "b", "c"} == set(EXCUSES)
+    assert Cell("agreement: accuracy", "people .8, judge .85", Design(30)).excuse == "d"
+    assert {"a", "b", "c", "d"} == set(EXCUSES)
 
 
 @pytest.mark.parametrize(("is_equal", "largest"), [(True, 10), (False, 30)])
