@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rubric_integrations.scoring.labels import Estimate
-from rubric_integrations.trust.calibration import Stratum, corrected_mean, corrected_rate
+from rubric_integrations.trust.calibration import Stratum, corrected_rate, labelled_mean
 from rubric_integrations.trust.means import estimate_mean
 from rubric_integrations.trust.statistics import cohen_kappa, estimate_rate, level_distances
 
@@ -135,8 +135,8 @@ def dialogue_figures(folder: Path) -> list[Figure]:
 
     def draw(rng: np.random.Generator, n: int) -> tuple[Estimate, Estimate]:
         run = rng.choice(len(people), len(people))
-        y, f = people[run[:n]].tolist(), judge[run[:n]].tolist()
-        return corrected_mean(y, f, float(judge[run].mean()), len(run)).estimate, estimate_mean(y)
+        y = people[run[:n]].tolist()
+        return labelled_mean(y, range(n), judge[run]).estimate, estimate_mean(y)
 
     name = f"LLM-Rubric, {DIALOGUE_JUDGE}, correlation {np.corrcoef(people, judge)[0, 1]:.2f}"
     return [Figure(name, float(people.mean()), float(judge.mean()), draw, len(people))]

@@ -26,6 +26,7 @@ from rubric_integrations.cli.console import (
     with_limits,
 )
 from rubric_integrations.cli.labelling import (
+    ClusterOption,
     JsonOption,
     LabelsPaths,
     LevelOption,
@@ -109,7 +110,12 @@ class Sections(NamedTuple):
 
 
 def measure_sections(
-    run: RunFile, labels: Sequence[LabelledJudgment], rubric: Rubric | None, level: float, examples: int
+    run: RunFile,
+    labels: Sequence[LabelledJudgment],
+    rubric: Rubric | None,
+    level: float,
+    examples: int,
+    cluster: str | None = None,
 ) -> Sections:
     """Measure what the sections show.
 
@@ -119,6 +125,7 @@ def measure_sections(
         rubric: The run's rubric, if the caller has it.
         level: The level of the intervals.
         examples: The most disagreements of each criterion.
+        cluster: The column of rows that depend on each other; None for independent rows.
     """
     from rubric_integrations.trust import find_disagreements, panel_report, reliability
     from rubric_integrations.trust.panels import is_voted
@@ -128,16 +135,17 @@ def measure_sections(
     panel = confidence = None
     if any(map(is_voted, entries)):
         try:
-            panel = panel_report(run, labels, rubric=rubric, level=level)
+            panel = panel_report(run, labels, rubric=rubric, cluster=cluster, level=level)
         except ValueError as error:
             warnings.append(f"nothing about the panel: {error}")
     if any(entry.confidence is not None for entry in entries):
         try:
-            confidence = reliability(run, labels, level=level)
+            confidence = reliability(run, labels, cluster=cluster, level=level)
         except ValueError as error:
             warnings.append(f"nothing about the confidence: {error}")
     warnings += [*(panel.warnings if panel else ()), *(confidence.warnings if confidence else ())]
-    return Sections(panel, confidence, find_disagreements(run, labels, examples=examples, level=level), warnings)
+    disagreements = find_disagreements(run, labels, examples=examples, cluster=cluster, level=level)
+    return Sections(panel, confidence, disagreements, warnings)
 
 
 def _print_heading(text: str) -> None:
@@ -206,6 +214,7 @@ def agree(
     run: RunPath,
     labels: LabelsPaths = None,
     rubric: RubricOption = None,
+    cluster: ClusterOption = None,
     level: LevelOption = 0.95,
     disagreements: DisagreementsOption = 2,
     as_json: JsonOption = False,
@@ -224,8 +233,8 @@ def agree(
     with refuse_bad_input(run, *(labels or ())):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
         answers = load_people_labels(labels or (), loaded, run_rubric)
-        result = agreement(loaded, answers, rubric=run_rubric, level=level)
-        sections = measure_sections(loaded, answers, run_rubric, level, disagreements)
+        result = agreement(loaded, answers, rubric=run_rubric, cluster=cluster, level=level)
+        sections = measure_sections(loaded, answers, run_rubric, level, disagreements, cluster)
     require_matching(answers, result.labels, labels or [run], run)
     if result.unmatched:
         print_warnings([f"{result.unmatched:,} of {len(answers):,} labels belong to no judgment of {run}"])
@@ -253,6 +262,8 @@ def _print_agreement(result: Agreement, level: float) -> None:
         f"{figure(result.micro_accuracy)} over all judgments; kappa {figure(result.micro_kappa)} over all, and "
         f"{figure(result.mean_kappa)} on average."
     ]
+    if len(result.criteria) > 1:
+        lines.append(f"{result.kappa_text}.")
     if scores.values is not None:
         lines.append(
             f"Scores of {scores.n:,} submissions: the judge minus people {with_limits(scores.bias, signed=True)}; "
@@ -412,6 +423,7 @@ def calibrate(
     run: RunPath,
     labels: LabelsPaths = None,
     rubric: RubricOption = None,
+    cluster: ClusterOption = None,
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
 ) -> None:
@@ -426,7 +438,7 @@ def calibrate(
     with refuse_bad_input(run, *(labels or ())):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
         answers = load_people_labels(labels or (), loaded, run_rubric)
-        result = calibrate_run(loaded, answers, rubric=run_rubric, level=level)
+        result = calibrate_run(loaded, answers, rubric=run_rubric, cluster=cluster, level=level)
     print_warnings(result.warnings)
     if as_json:
         print_json(result)
@@ -442,6 +454,7 @@ def _print_calibration(result: Calibration, level: float) -> None:
         for answer, rate, judged in row.rates:
             table.add_row(plain(name), plain(answer), figure(judged), plain(with_limits(rate)), f"{rate.n:,}")
     out.print(table)
+    print_lines(result.abstention_lines)
 
 
 def certify(

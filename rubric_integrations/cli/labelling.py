@@ -42,6 +42,14 @@ def label(
     by_verdict: Annotated[
         bool, typer.Option("--by-verdict", help="Draw judgments of each verdict on each criterion, also of rare ones.")
     ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Draw from as many groups as possible: rows with the same value of this column of the graded table, "
+            "such as the questions about one document, or of `query`, or `id`.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Which draw; the same seed draws the same.")] = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("label.html"),
     overwrite: Annotated[
@@ -76,7 +84,7 @@ def label(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             loaded = read_run(run)
-            drawn = choose_for_labels(loaded, n, by_verdict=by_verdict, seed=seed)
+            drawn = choose_for_labels(loaded, n, by_verdict=by_verdict, cluster=cluster, seed=seed)
         for warning in caught:
             err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
         if terminal:
@@ -189,11 +197,14 @@ class TerminalLabels:
             at += 1
 
     def _line(self, item: JudgmentToLabel, verdict: str, note: str) -> str:
+        from rubric_integrations.scoring.labels import submission_digest
+
         texts = item.submission.model_dump(mode="json", exclude_none=True) if item.submission else {}
         record = {
             "id": item.id, "criterion": item.criterion, "requirement": item.requirement, "verdict": verdict,
             "judged": item.judged, "reason": note, "rater": self._rater, "sampled": item.sampled, "blind": True,
             "submission": {name: texts[name] for name in _TEXTS if texts.get(name)},
+            **({"digest": submission_digest(item.submission)} if item.submission else {}),
         }  # fmt: skip
         return json.dumps(record, ensure_ascii=False) + "\n"
 
@@ -270,6 +281,15 @@ RubricOption = Annotated[
     typer.Option(help="The run's rubric: needed if groups make its score."),
 ]
 LevelOption = Annotated[float, typer.Option(help="The level of the intervals, above 0 and below 1.")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="COLUMN",
+        help="Rows with the same value of this column of the graded table depend on each other, such as the questions "
+        "about one document: their intervals are wider. Or `query`, or `id`.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
 
 
@@ -422,12 +442,23 @@ _CORRELATIONS = (0.0, 0.5, 0.7, 0.9)
 
 
 class _Figure(NamedTuple):
-    """What labels should correct: a mean score with a standard deviation, or a rate."""
+    """A mean score with a standard deviation, or a rate, that labels should correct.
+
+    Attributes:
+        name: Its name.
+        judged: The number of judged submissions.
+        rate: The expected rate; None for a mean score.
+        sd: The expected standard deviation of the scores; None for a rate.
+        groups: The effective number of groups of submissions; None for independent ones.
+        icc: The correlation of two submissions of a group.
+    """
 
     name: str
     judged: int
     rate: float | None = None
     sd: float | None = None
+    groups: float | None = None
+    icc: float = 0.0
 
     @property
     def spread(self) -> float:
@@ -455,6 +486,7 @@ def plan(
         float | None, typer.Option(help="How many submissions does a gate on this mean score need at least?")
     ] = None,
     alpha: Annotated[float, typer.Option(help="The probability of a wrong decision of that gate.")] = 0.05,
+    cluster: ClusterOption = None,
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
 ) -> None:
@@ -470,7 +502,7 @@ def plan(
     if half_width is not None and not 0 < half_width < math.inf:
         refuse(f"--half-width must be above 0, got {half_width!r}: 0.05 is an interval of 0.05 to each side")
     with refuse_bad_input(*([run] if run else [])):
-        figures = _figures(run, judged, rate, sd) if half_width is not None else []
+        figures = _figures(run, judged, rate, sd, cluster) if half_width is not None else []
         correlations = _CORRELATIONS if correlation is None else (correlation,)
         labels = [_labels(one, half_width, correlations, level) for one in figures] if half_width is not None else []
         fewest = _fewest(min_score, alpha) if min_score is not None else None
@@ -481,8 +513,8 @@ def plan(
                 "level": level,
                 "fewest_labels": FEWEST_LABELS,
                 "labels": [
-                    {"figure": one.name, "judged": one.judged, "rate": one.rate, "sd": one.sd, "correlation": r,
-                     "labels": count}
+                    {"figure": one.name, "judged": one.judged, "rate": one.rate, "sd": one.sd, "groups": one.groups,
+                     "icc": one.icc, "correlation": r, "labels": count}
                     for one, counts in zip(figures, labels, strict=True)
                     for r, count in zip(correlations, counts, strict=True)
                 ],
@@ -505,39 +537,70 @@ def plan(
         )
 
 
-def _figures(run: Path | None, judged: int | None, rate: float | None, sd: float | None) -> list[_Figure]:
+def _figures(
+    run: Path | None, judged: int | None, rate: float | None, sd: float | None, cluster: str | None
+) -> list[_Figure]:
     """Return what to plan for: the options' figure, or the mean score and each binary criterion of the run."""
     if run is None:
         if judged is None or (rate is None) == (sd is None):
             raise ValueError("plan needs --judged and exactly one of --rate and --sd, or a run, which tells them")
+        if cluster is not None:
+            raise ValueError(f"--cluster {cluster} needs a run, whose rows have this column")
         return [_Figure("a rate" if rate is not None else "the mean score", judged, rate, sd)]
     if judged is not None or rate is not None or sd is not None:
         raise ValueError("--judged, --rate and --sd come from the run: leave them out, or leave out the run")
-    return _figures_of(load_run(run))
+    return _figures_of(load_run(run), cluster)
 
 
-def _figures_of(run: RunFile) -> list[_Figure]:
+def _figures_of(run: RunFile, cluster: str | None) -> list[_Figure]:
     import numpy as np
 
-    reports = [row.report for row in run.rows if row.report and not row.report.failed_count]
-    scores = [report.score for report in reports if report.score is not None]
+    from rubric_integrations.trust.matching import group_rows
+    from rubric_integrations.trust.means import effective_groups, intraclass_correlation, select_groups
+
+    groups = group_rows(run.rows, cluster)
+    scores: dict[int, float] = {}
+    answers: dict[str, dict[int, str]] = {}
+    for index, row in enumerate(run.rows):
+        if row.report is None or row.report.failed_count:
+            continue
+        if row.report.score is not None:
+            scores[index] = row.report.score
+        for entry in row.report.criteria:
+            if entry.verdict is not None:
+                answers.setdefault(entry.name, {})[index] = entry.verdict
     if len(scores) < 2:
         raise ValueError(f"{run.name}: has {len(scores)} scored submissions, and the spread needs two at least")
-    answers: dict[str, list[str]] = {}
-    for report in reports:
-        for entry in report.criteria:
-            if entry.verdict is not None:
-                answers.setdefault(entry.name, []).append(entry.verdict)
-    binary = {name: verdicts for name, verdicts in answers.items() if {"MET", "UNMET"} & set(verdicts)}
-    rates = [_Figure(name, len(of), rate=of.count("MET") / len(of)) for name, of in binary.items()]
-    return [_Figure("the mean score", len(scores), sd=float(np.std(scores, ddof=1))), *rates]
+
+    def in_groups(figure: _Figure, values: dict[int, float]) -> _Figure:
+        of_rows = select_groups(groups, list(values))
+        if of_rows is None:
+            return figure
+        icc = intraclass_correlation(list(values.values()), of_rows)
+        return figure._replace(groups=max(2.0, effective_groups(of_rows)), icc=icc or 0.0)
+
+    figures = [in_groups(_Figure("the mean score", len(scores), sd=float(np.std([*scores.values()], ddof=1))), scores)]
+    for name, verdicts in answers.items():
+        if {"MET", "UNMET"} & set(verdicts.values()):
+            met = {index: float(verdict == "MET") for index, verdict in verdicts.items()}
+            figures.append(in_groups(_Figure(name, len(met), rate=sum(met.values()) / len(met)), met))
+    return figures
 
 
 def _labels(figure: _Figure, half_width: float, correlations: tuple[float, ...], level: float) -> list[int | None]:
     from rubric_integrations.trust import plan_labels
 
     return [
-        plan_labels(half_width, judged=figure.judged, rate=figure.rate, sd=figure.sd, correlation=value, level=level)
+        plan_labels(
+            half_width,
+            judged=figure.judged,
+            rate=figure.rate,
+            sd=figure.sd,
+            correlation=value,
+            groups=figure.groups,
+            icc=figure.icc,
+            level=level,
+        )
         for value in correlations
     ]
 
@@ -555,9 +618,12 @@ def _print_labels(
 ) -> None:  # fmt: skip
     title = f"Labels for \N{PLUS-MINUS SIGN}{half_width:g} ({level:.0%}), by the judge's correlation r with people"
     headings = [f"r = {value:g}" for value in correlations]
-    table = figures_table(title, ("figure", "judged", "rate", "sd", *headings), text=["figure"])
+    has_groups = any(one.groups is not None for one in figures)
+    of_groups = ("groups", "icc") if has_groups else ()
+    table = figures_table(title, ("figure", "judged", "rate", "sd", *of_groups, *headings), text=["figure"])
     for one, counts in zip(figures, labels, strict=True):
-        spread = (UNDEFINED if value is None else f"{value:.3g}" for value in (one.rate, one.sd))
+        known = (one.rate, one.sd, *((one.groups, one.icc) if has_groups else ()))
+        spread = (UNDEFINED if value is None else f"{value:.3g}" for value in known)
         texts = ("impossible" if count is None else f"{count:,}" for count in counts)
         table.add_row(plain(one.name), f"{one.judged:,}", *spread, *texts)
     out.print(table)
@@ -565,14 +631,17 @@ def _print_labels(
 
 def _impossible(figures: list[_Figure], labels: list[list[int | None]], level: float) -> list[str]:
     """Say for which figures the width cannot be reached, and which width can."""
-    from rubric_integrations.trust.statistics import normal_quantile
+    from rubric_integrations.trust.statistics import normal_quantile, student_quantile
 
     lines: list[str] = []
     for one, counts in zip(figures, labels, strict=True):
         if None in counts:
-            narrowest = normal_quantile(level) * one.spread / math.sqrt(one.judged)
+            quantile = normal_quantile(level) if one.groups is None else student_quantile(one.groups - 1, level)
+            of_groups = 0.0 if one.groups is None else one.icc / one.groups
+            narrowest = quantile * one.spread * math.sqrt(1 / one.judged + of_groups)
+            more = "submissions" if one.groups is None else "submissions of other groups"
             lines.append(
                 f"{one.name}: impossible; labels for all {one.judged:,} submissions give "
-                f"\N{PLUS-MINUS SIGN}{narrowest:.3f}: judge more submissions, or accept a wider interval."
+                f"\N{PLUS-MINUS SIGN}{narrowest:.3f}: judge more {more}, or accept a wider interval."
             )
     return lines

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.judges.models.names import ModelLike
     from rubric_integrations.runs.ledger import LedgerLike
+    from rubric_integrations.trust.matching import Cluster
 
 _logger = logging.getLogger(__name__)
 
@@ -299,7 +300,9 @@ class RubricMetric:
                 self._history.add(submission, report)
         return JudgeNoise.of(reports)
 
-    def summary(self, labels: Iterable[LabelledJudgment] | None = None) -> MetricSummary:
+    def summary(
+        self, labels: Iterable[LabelledJudgment] | None = None, *, cluster: Cluster | None = None
+    ) -> MetricSummary:
         """Return the totals so far: gradings, coverage, failures, tokens and cost.
 
         They are correct under threads, where `dspy.track_usage` reports nothing. The average of `dspy.Evaluate` counts
@@ -309,6 +312,8 @@ class RubricMetric:
         Args:
             labels: People's labels of a random part of `graded`. With them, `calibration` has the mean score that
                 people's answers would give, beside the judge's. The score that DSPy gets is always the judge's.
+            cluster: Which texts depend on each other: `"query"` for several responses to one task, or a function of a
+                row's id.
 
         Raises:
             ChosenLabelsError: All labels were chosen by people.
@@ -317,7 +322,7 @@ class RubricMetric:
         """
         totals = self._history.summary()
         if labels is not None:
-            totals["calibration"] = calibrate(self.graded, labels, rubric=self.rubrics.shared)
+            totals["calibration"] = calibrate(self.graded, labels, rubric=self.rubrics.shared, cluster=cluster)
         return totals
 
     @property

@@ -24,6 +24,7 @@ from rubric_integrations.scoring.labels import LabelledJudgment, Sampled
 from rubric_integrations.scoring.report import higher_is_better
 from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond
 from rubric_integrations.trust.calibration import Calibration, calibrate
+from rubric_integrations.trust.matching import Cluster
 
 
 def annotation_queue_rubric(rubric: RubricLike, name: str = "rubric") -> list[AnnotationQueueRubricItem]:
@@ -185,6 +186,7 @@ def corrected_mean_evaluator(
     rubric: Rubric | None,
     key: str,
     judge_names: Callable[[], str],
+    cluster: Cluster | None = None,
 ) -> SummaryEvaluator:
     """Make a summary evaluator of the grades that an evaluator has collected.
 
@@ -194,13 +196,14 @@ def corrected_mean_evaluator(
         rubric: The rubric of all runs; None if they have different ones.
         key: The feedback key.
         judge_names: Returns the names of the judges, once they have graded.
+        cluster: Which runs depend on each other; None for independent ones.
     """
     labels = list(labels)
 
     def corrected_mean(runs: Sequence[Run], examples: Sequence[Example]) -> EvaluationResult:
         rows = [graded.pop(str(run.id), None) for run in runs]
         try:
-            calibration = calibrate([row for row in rows if row], labels, rubric=rubric)
+            calibration = calibrate([row for row in rows if row], labels, rubric=rubric, cluster=cluster)
         except ValueError as error:
             return EvaluationResult(key=key, comment=f"not corrected: {error}", extra={"error": True})
         return _feedback(calibration, key, judge_names())

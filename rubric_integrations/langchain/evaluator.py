@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.langchain.annotation import SummaryEvaluator
     from rubric_integrations.runs.ledger import LedgerLike
+    from rubric_integrations.trust.matching import Cluster
 
 
 class RubricEvaluator(RunEvaluator):
@@ -115,7 +116,7 @@ class RubricEvaluator(RunEvaluator):
         names = self.rubrics.shared.keys if self.rubrics.shared else ()
         return [self.name, *(feedback_key(self.name, name) for name in names)]
 
-    def corrected_mean(self, labels: Iterable[LabelledJudgment]) -> SummaryEvaluator:
+    def corrected_mean(self, labels: Iterable[LabelledJudgment], *, cluster: Cluster | None = None) -> SummaryEvaluator:
         """Return a summary evaluator that corrects the mean score of an experiment by people's labels.
 
         Pass it beside this evaluator: `evaluate(..., evaluators=[evaluator], summary_evaluators=[corrected_mean])`. The
@@ -126,6 +127,8 @@ class RubricEvaluator(RunEvaluator):
         Args:
             labels: Labels of a random part of the experiment's runs, for each criterion that the judge decides.
                 Those that fit no run, or were all chosen by people, give an error row without a score.
+            cluster: Which runs depend on each other: `"query"` for several runs of one example, or a function of a
+                run's id.
 
         Raises:
             ImportError: At the end of the experiment: scipy is not installed. LangSmith logs it.
@@ -134,7 +137,7 @@ class RubricEvaluator(RunEvaluator):
 
         self._graded = {}
         key = feedback_key(self.name, "score.corrected")
-        return corrected_mean_evaluator(self._graded, labels, self.rubrics.shared, key, self._judge_names)
+        return corrected_mean_evaluator(self._graded, labels, self.rubrics.shared, key, self._judge_names, cluster)
 
     def evaluate_run(
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None

@@ -55,6 +55,8 @@ class LabelledJudgment(SparseRecord):
             right: figures about a judge leave out labels that are `chosen`, which is the default.
         judged: The judge's answer at the time; None if it is not known.
         blind: Whether the rater answered without seeing the judge's answer.
+        digest: The `submission_digest` of the submission that the rater read; None if it is not known. With it, the
+            label belongs only to rows with exactly these texts.
 
     Raises:
         pydantic.ValidationError: (a ValueError) The verdict does not answer the criterion.
@@ -67,7 +69,7 @@ class LabelledJudgment(SparseRecord):
         'MET'
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("id", "rater", "sampled", "judged", "blind")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("id", "rater", "sampled", "judged", "blind", "digest")
 
     submission: Submission
     criterion: Criterion
@@ -78,6 +80,7 @@ class LabelledJudgment(SparseRecord):
     sampled: Sampled = "chosen"
     judged: EncodableText | None = None
     blind: bool = False
+    digest: str | None = None
 
     @model_validator(mode="after")
     def _require_an_answer_to_the_criterion(self) -> Self:
@@ -94,6 +97,24 @@ class LabelledJudgment(SparseRecord):
         return self.model_copy(update={"sampled": earlier.sampled}) if earlier is not None and is_drawn else self
 
 
+def same_text(text: str | None) -> str:
+    """Return a text without the differences that programs make that edit tables: line breaks, and space at its ends."""
+    return (text or "").replace("\r\n", "\n").strip()
+
+
+def submission_digest(submission: Submission) -> str:
+    """Return a digest of the texts that a rater reads: the response, the query, the reference and the context.
+
+    A label that carries it belongs to this text, whatever the row of its `id` contains later.
+
+    Example:
+        >>> submission_digest(Submission(response="It is 42."))
+        '663a1a7464749d22d526756297076bc5'
+    """
+    texts = [submission.response, submission.query, submission.reference, *submission.context]
+    return sha256(json.dumps([same_text(text) for text in texts]).encode()).hexdigest()[:32]
+
+
 def judgment_digest(submission: Submission, criterion: Criterion) -> str:
     """Return a digest that identifies a judgment: what is judged, and by which words.
 
@@ -106,8 +127,7 @@ def judgment_digest(submission: Submission, criterion: Criterion) -> str:
         >>> len(judgment_digest(Submission(response="It is 42."), criterion))
         32
     """
-    texts = [text.replace("\r\n", "\n").strip() for text in (submission.query or "", submission.response)]
-    parts = [*texts, criterion.full_requirement]
+    parts = [same_text(submission.query), same_text(submission.response), criterion.full_requirement]
     return sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

@@ -11,6 +11,7 @@ import math
 import warnings as python_warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -23,15 +24,29 @@ from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.trust.matching import (
+    Cluster,
     Match,
     RunLike,
     chosen_warning,
     complete_score,
-    count_verdicts,
+    dependence_warnings,
     group_matches,
+    group_rows,
+    group_warnings,
     is_trained_on,
+    judged_rows,
     match_labels,
     read_rows,
+)
+from rubric_integrations.trust.means import (
+    FEWEST_GROUPS,
+    UNIT,
+    Floats,
+    Groups,
+    Values,
+    in_groups,
+    low_end,
+    select_groups,
 )
 from rubric_integrations.trust.planning import FEWEST_LABELS
 from rubric_integrations.trust.statistics import (
@@ -41,7 +56,6 @@ from rubric_integrations.trust.statistics import (
     jeffreys_limits,
     normal_quantile,
     student_quantile,
-    wilson_limits,
 )
 
 
@@ -51,12 +65,33 @@ class Stratum(NamedTuple):
     Attributes:
         judged: How many of the run's submissions they are.
         labelled: How many of them have a label.
-        true: On how many of the labelled ones people say that it holds.
+        true: On how many of the labelled ones people give the answer. With several raters, a submission counts as the
+            share of its raters who do.
+        assessable: How many of the labelled ones people could assess; None for all.
+        trials: The number of independent labels with as much information as the assessable ones; None if there is one
+            rater.
     """
 
     judged: int
     labelled: int
-    true: int
+    true: float
+    assessable: float | None = None
+    trials: float | None = None
+
+    @property
+    def assessed(self) -> float:
+        """The number of labelled submissions that people could assess."""
+        return self.labelled if self.assessable is None else self.assessable
+
+    @property
+    def rate(self) -> float:
+        """The share of the assessable submissions on which people give the answer; without a label, 0.5."""
+        return self.true / self.assessed if self.assessed else 0.5
+
+    def limits(self, level: float) -> tuple[float, float]:
+        """Compute Jeffreys limits of the rate."""
+        trials = self.assessed if self.trials is None else self.trials
+        return jeffreys_limits(self.rate * trials, trials, level) if self.assessed else (0.0, 1.0)
 
 
 class CorrectedMean(NamedTuple):
@@ -65,44 +100,272 @@ class CorrectedMean(NamedTuple):
     Attributes:
         estimate: The mean with its interval.
         weight: How much the judge's scores of the other submissions count, from 0 (not at all) to 1.
+        assessable: The share of the submissions that people could assess.
     """
 
     estimate: Estimate
     weight: float
+    assessable: float = 1.0
 
 
 def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
     """Correct the judge's rate by labels that were drawn at random, or by the judge's verdict.
 
-    The rates of the strata are weighted by their shares (Tenenbein 1970); the limits combine Jeffreys limits of each
-    stratum (MOVER, Zou and Donner 2008). Undefined if nothing is judged or labelled.
+    The rate is about the submissions that people could assess: a ratio estimator (Cochran 1977), which weights the
+    rates of the strata by their shares of these submissions (Tenenbein 1970). The limits combine Jeffreys limits of
+    each stratum (MOVER, Zou and Donner 2008). Undefined if nothing is judged, labelled or assessable.
 
     Example:
         >>> print(corrected_rate([Stratum(620, 31, 27), Stratum(380, 19, 4)]))
         0.620 [0.512, 0.719] (n = 50)
+        >>> print(corrected_rate([Stratum(500, 500, 450), Stratum(500, 500, 50, assessable=100)]))
+        0.833 [0.802, 0.862] (n = 600)
     """
-    judged, labelled = sum(stratum.judged for stratum in strata), sum(stratum.labelled for stratum in strata)
-    if judged == 0 or labelled == 0:
-        return Estimate(None, None, None, labelled)
+    judged, assessed = sum(stratum.judged for stratum in strata), sum(stratum.assessed for stratum in strata)
+    if judged == 0 or assessed == 0:
+        return Estimate(None, None, None, 0)
     shares = np.array([stratum.judged / judged for stratum in strata])
-    rates = np.array([stratum.true / stratum.labelled if stratum.labelled else 0.5 for stratum in strata])
-    limits = np.array([jeffreys_limits(s.true, s.labelled, level) if s.labelled else (0.0, 1.0) for s in strata])
-    rate = float(shares @ rates)
-    of_shares = normal_quantile(level) ** 2 * max(0.0, float(shares @ rates**2) - rate**2) / judged
-    below = float((shares**2) @ (rates - limits[:, 0]) ** 2)
-    above = float((shares**2) @ (limits[:, 1] - rates) ** 2)
-    low, high = rate - math.sqrt(below + of_shares), rate + math.sqrt(above + of_shares)
-    return Estimate(rate, max(0.0, low), min(1.0, high), labelled)
+    assessable = assessable_shares(strata)
+    weights = shares * assessable / (shares @ assessable)
+    rates = np.array([stratum.rate for stratum in strata])
+    limits = np.array([stratum.limits(level) for stratum in strata])
+    rate = float(weights @ rates)
+    of_shares = float(shares @ (assessable * (rates - rate)) ** 2) / judged
+    if (assessable < 1).any():
+        labelled = np.array([stratum.labelled for stratum in strata])
+        smoothed = (np.array([stratum.assessed for stratum in strata]) + 1) / (labelled + 2)
+        of_assessable = (rates - rate) ** 2 * smoothed * (1 - smoothed) / np.maximum(labelled, 1)
+        of_shares += float(shares**2 @ of_assessable)
+    variance = normal_quantile(level) ** 2 * of_shares / float(shares @ assessable) ** 2
+    below, above = (float(weights**2 @ (rates - ends) ** 2) for ends in limits.T)
+    low, high = rate - math.sqrt(below + variance), rate + math.sqrt(above + variance)
+    return Estimate(rate, max(0.0, low), min(1.0, high), round(assessed))
+
+
+def assessable_shares(strata: Sequence[Stratum]) -> Floats:
+    """Return the share of each stratum that people could assess; without a label in it, the share of all labels."""
+    labelled = sum(stratum.labelled for stratum in strata)
+    overall = sum(stratum.assessed for stratum in strata) / labelled if labelled else 1.0
+    return np.array([stratum.assessed / stratum.labelled if stratum.labelled else overall for stratum in strata])
+
+
+class RatedRow(NamedTuple):
+    """A judgment of a run with human labels, as data for the share of one answer.
+
+    Attributes:
+        row: The index of its row in the run.
+        verdict: The judge's verdict.
+        share: Of the raters who could assess, the share that gave the answer.
+        assessed: The share of the raters who could assess.
+        raters: The number of raters who could assess.
+    """
+
+    row: int
+    verdict: str
+    share: float
+    assessed: float = 1.0
+    raters: int = 1
+
+
+def make_strata(judged: Mapping[int, str], rated: Sequence[RatedRow]) -> dict[str, Stratum]:
+    """Make the stratum of each verdict of the judge.
+
+    Args:
+        judged: The judge's verdict in each row of the run, by the index of the row.
+        rated: The rows with labels, at most one for each row.
+    """
+    by_verdict: dict[str, list[RatedRow]] = {verdict: [] for verdict in judged.values()}
+    for row in rated:
+        if row.verdict in by_verdict:
+            by_verdict[row.verdict].append(row)
+    counts = Counter(judged.values())
+    return {verdict: _make_stratum(counts[verdict], rows) for verdict, rows in by_verdict.items()}
+
+
+def _make_stratum(judged: int, rows: Sequence[RatedRow]) -> Stratum:
+    assessed, true = (
+        math.fsum(values) for values in ([r.assessed for r in rows], [r.assessed * r.share for r in rows])
+    )
+    trials, raters = assessed, sum(row.raters for row in rows)
+    if raters > assessed > 0:
+        # Raters who disagree about a submission tell more than one rater, and those who always agree do not.
+        rate = true / assessed
+        spread = math.fsum(row.assessed * (row.share - rate) ** 2 for row in rows)
+        size = rate * (1 - rate) * (assessed - 1) * assessed / spread if spread > ROUNDING else assessed
+        trials = min(float(raters), max(assessed, size))
+    return Stratum(judged, len(rows), true, assessed, trials)
+
+
+def estimate_share(
+    judged: Mapping[int, str], rated: Sequence[RatedRow], level: float = 0.95, groups: Groups | None = None
+) -> Estimate:
+    """Estimate the share of one answer in a run, like `corrected_rate`.
+
+    Args:
+        judged: The judge's verdict in each row of the run, by the index of the row.
+        rated: The rows with labels, at most one for each row.
+        level: The level of the interval.
+        groups: The group of each row of the run; None for independent rows.
+    """
+    strata = make_strata(judged, rated)
+    return _widen(corrected_rate(list(strata.values()), level), judged, rated, strata, level, groups)
+
+
+def recall_by_verdict(
+    judged: Mapping[int, str], rated: Sequence[RatedRow], answer: str, level: float = 0.95, groups: Groups | None = None
+) -> Estimate:
+    """Estimate how often the judge gives an answer where people give it, by labels drawn by the judge's verdict.
+
+    The limits combine, as logarithms, the Jeffreys limits of the share of people's answers in each stratum (MOVER).
+
+    Args:
+        judged: The judge's verdict in each row of the run, by the index of the row.
+        rated: The rows with labels; `share` is the share of raters who gave the answer.
+        answer: The answer.
+        level: The level of the interval.
+        groups: The group of each row of the run; None for independent rows.
+    """
+    strata = make_strata(judged, rated)
+    other = [stratum for verdict, stratum in strata.items() if verdict != answer]
+    own = strata.get(answer, Stratum(0, 0, 0))
+    support = sum(row.share > 0 for row in rated)
+    if not support or any(stratum.judged and not stratum.labelled for stratum in strata.values()):
+        return Estimate(None, None, None, support)
+    right, missed = own.judged * own.rate, sum(stratum.judged * stratum.rate for stratum in other)
+    value = right / (right + missed)
+    if len(other) != 1 or not own.labelled:
+        return Estimate(value, None, None, support)
+    odds, below, above = 1.0, 0.0, 0.0
+    for stratum, sign in ((own, 1), (other[0], -1)):
+        smoothed = (stratum.true + 0.5) / (stratum.labelled + 1)
+        low, high = stratum.limits(level)
+        odds *= (stratum.judged * smoothed) ** sign
+        of_low, of_high = (math.inf if end == 0 else math.log(end / smoothed) ** 2 for end in (low, high))
+        of_share = normal_quantile(level) ** 2 / stratum.judged
+        below, above = (below + of_low, above + of_high) if sign > 0 else (below + of_high, above + of_low)
+        below, above = below + of_share, above + of_share
+    low, high = (odds * math.exp(sign * math.sqrt(end)) for sign, end in ((-1, below), (1, above)))
+    limits = min(value, low / (1 + low)), max(value, 1.0 if math.isinf(high) else high / (1 + high))
+    given = [row._replace(share=float(row.verdict == answer), assessed=row.share * row.assessed) for row in rated]
+    return _widen(Estimate(value, *limits, support), judged, given, make_strata(judged, given), level, groups)
+
+
+def _widen(
+    estimate: Estimate,
+    judged: Mapping[int, str],
+    rated: Sequence[RatedRow],
+    strata: Mapping[str, Stratum],
+    level: float,
+    groups: Groups | None,
+) -> Estimate:
+    """Widen the interval of a ratio over strata if rows are in groups."""
+    if groups is None or estimate.value is None:
+        return estimate
+    if len(np.unique(groups[[row.row for row in rated]])) < FEWEST_GROUPS:
+        return estimate._replace(low=None, high=None)
+    assessable = dict(zip(strata, assessable_shares(list(strata.values())), strict=True))
+    expected = {verdict: assessable[verdict] * (stratum.rate - estimate.value) for verdict, stratum in strata.items()}
+    influences = {row: expected[verdict] for row, verdict in judged.items()}
+    for row in rated:
+        if row.row in influences:
+            stratum = strata[row.verdict]
+            apart = row.assessed * (row.share - estimate.value) - expected[row.verdict]
+            influences[row.row] += stratum.judged / stratum.labelled * apart
+    of_rows = select_groups(groups, list(judged))
+    assert of_rows is not None  # there are groups  # noqa: S101
+    return in_groups(estimate, list(influences.values()), of_rows, level, UNIT)
+
+
+FOR_LABELS = 0.5
+"""How many imaginary labels of the worst score there are, for the interval of a mean that labels correct.
+
+Chosen by simulation: 95 % intervals contain the mean in 95 % of samples. Gates use `FOR_GATE`.
+"""
+
+
+def labelled_mean(
+    people: Sequence[float],
+    places: Sequence[int],
+    run: Values,
+    *,
+    assessed: Sequence[float] | None = None,
+    level: float = 0.95,
+    imaginary: float = FOR_LABELS,
+    groups: Groups | None = None,
+) -> CorrectedMean:
+    """Correct the judge's mean score, in [0, 1], by labels of a random part of the run, for every shape of scores.
+
+    People's scores are regressed on the judge's, and predicted at the run's mean judge score. The mean is about the
+    submissions that people could assess (a ratio estimator). The limits are those of `estimate_mean`, for the residuals
+    with the leverage of HC3, and for the scores.
+
+    Args:
+        people: The scores by people's answers, of the labelled submissions; any number if people could not assess.
+        places: The index of each labelled submission in the run.
+        run: The judge's score of each submission of the run.
+        assessed: The share of the raters of each labelled submission who could assess it; None for all.
+        level: The level of the interval.
+        imaginary: `FOR_LABELS` or `FOR_GATE`.
+        groups: The group of each submission of the run; None for independent ones.
+
+    Returns:
+        The mean; without an interval for fewer than three labels, and for labels in fewer than five groups.
+    """
+    judge = np.asarray(run, float)
+    f, n = judge[list(places)], len(places)
+    d = np.ones(n) if assessed is None else np.asarray(assessed, float)
+    if not d.any():
+        return CorrectedMean(Estimate(None, None, None, 0), 0.0, 0.0)
+    y = np.where(d > 0, np.asarray(people, float), 0.0)
+    count, is_whole = int((d > 0).sum()), bool((d == 1).all())
+    apart, shift = f - f.mean(), float(judge.mean() - f.mean())
+    spread = float(apart @ apart)
+    if spread <= ROUNDING:
+        spread = 0.0
+
+    def slope_of(values: Floats) -> float:
+        slope = float((values - values.mean()) @ apart) / spread if spread else 0.0
+        return min(1.0, max(0.0, slope)) if is_whole else slope
+
+    share = float(d.mean()) + slope_of(d) * shift
+    share = min(1.0, share) if share > 0 else float(d.mean())
+    mean = min(1.0, max(0.0, (float((d * y).mean()) + slope_of(d * y) * shift) / share))
+    # The score of each submission, as the ratio counts it, and its lowest and highest possible value.
+    x, floor, top = mean + d * (y - mean) / share, mean - mean / share, mean + (1 - mean) / share
+    weight = slope_of(x)
+    if n < 3 or (groups is not None and len(np.unique(groups[list(places)])) < FEWEST_GROUPS):
+        return CorrectedMean(Estimate(mean, None, None, count), weight, share)
+    rest = x - x.mean() - weight * apart
+    leverage = 1 / n + (apart**2 / spread if spread else 0.0)
+    growth = 1 + (n * shift * apart / spread if spread else 0.0)
+    rest_grown = growth * rest / (1 - np.minimum(leverage, 0.9))
+    rest_grown = rest_grown - rest_grown.mean()
+    ends = weight * (np.array([judge.min(), judge.max()]) - f.mean())
+    lowest = min(floor - x.mean() - ends.max(), float(rest_grown.min()))
+    highest = max(top - x.mean() - ends.min(), float(rest_grown.max()))
+    ones, tail = np.ones(n), (1 - level) / 2
+    arms = [
+        math.hypot(
+            math.sqrt(1 - n / len(judge)) * low_end(sign * rest_grown, ones, sign * of_rest, tail, imaginary),
+            math.sqrt(n / len(judge)) * (low_end(sign * x, ones, sign * of_x, tail, imaginary) - sign * x.mean()),
+        )
+        for sign, of_rest, of_x in ((1, lowest, floor), (-1, highest, top))
+    ]
+    estimate = Estimate(mean, max(0.0, mean - arms[0]), min(1.0, mean + arms[1]), count)
+    if groups is not None:
+        influences = weight * (judge - judge.mean())
+        influences[list(places)] += len(judge) / n * rest
+        estimate = in_groups(estimate, influences, groups, level, UNIT)
+    return CorrectedMean(estimate, weight, share)
 
 
 def corrected_mean(
-    people: Sequence[float], judge: Sequence[float], judge_mean: float, judged: int, *, level: float = 0.95,
-    bounded: bool = True,
-) -> CorrectedMean:  # fmt: skip
-    """Correct the judge's mean score by labels of a random part of the run.
+    people: Sequence[float], judge: Sequence[float], judge_mean: float, judged: int, *, level: float = 0.95
+) -> CorrectedMean:
+    """Correct the judge's mean score without bounds by labels of a random part of the run.
 
-    People's scores are regressed on the judge's, and predicted at the run's mean judge score, with the HC3 variance;
-    the interval is Wilson's at the effective sample size, or Student's for scores without bounds.
+    People's scores are regressed on the judge's, and predicted at the run's mean judge score, with the HC3 variance and
+    Student's interval.
 
     Args:
         people: The scores by people's answers, of the labelled submissions.
@@ -110,10 +373,9 @@ def corrected_mean(
         judge_mean: The judge's mean score of all submissions of the run.
         judged: The number of all submissions of the run.
         level: The level of the interval.
-        bounded: Whether scores are in [0, 1].
 
     Returns:
-        The mean; without an interval for fewer than three labels, and for equal labels of scores without bounds.
+        The mean; without an interval for fewer than three labels, and for equal labels.
 
     Raises:
         ValueError: There are more labelled submissions than judged ones, of which they are a part.
@@ -130,9 +392,8 @@ def corrected_mean(
         spread = 0.0
     weight = min(1.0, max(0.0, float(y_apart @ f_apart) / spread)) if spread else 0.0
     mean = float(y.mean()) + weight * shift
-    if bounded:
-        mean = min(1.0, max(0.0, mean))
-    if n < 3:
+    # Labels that are all equal do not tell how much others would vary.
+    if n < 3 or float(np.ptp(y)) <= ROUNDING:
         return CorrectedMean(Estimate(mean, None, None, n), weight)
     rest = y_apart - weight * f_apart
     leverage = 1 / n + (f_apart**2 / spread if spread else 0.0)
@@ -141,15 +402,8 @@ def corrected_mean(
     variance_y, variance_rest = float(y_apart @ y_apart) / (n - 1), float(rest @ rest) / (n - 2)
     explained = max(variance_y - variance_rest, 0.0) / (n * (n - 1))
     variance = (1 - n / judged) * (of_labels + explained) + variance_y / judged
-    quantile = student_quantile(n - 2, level)
-    is_constant = float(np.ptp(y)) <= ROUNDING
-    if not bounded:
-        # Labels that are all equal do not tell how much others would vary.
-        half = None if is_constant else quantile * math.sqrt(variance)
-        limits = (None, None) if half is None else (mean - half, mean + half)
-        return CorrectedMean(Estimate(mean, *limits, n), weight)
-    size = n if is_constant or mean in (0.0, 1.0) or variance <= 0 else max(mean * (1 - mean) / variance, 0.9 * n)
-    return CorrectedMean(Estimate(mean, *wilson_limits(mean, size, quantile), n), weight)
+    half = student_quantile(n - 2, level) * math.sqrt(variance)
+    return CorrectedMean(Estimate(mean, mean - half, mean + half, n), weight)
 
 
 def rogan_gladen_rate(
@@ -195,16 +449,6 @@ def rogan_gladen_rate(
     return Estimate(rate, low, high, people_met + people_unmet)
 
 
-def strata_by_verdict(judged: Mapping[str, int], labelled: Mapping[str, tuple[int, int]]) -> list[Stratum]:
-    """Make the strata of a rate: one for each verdict of the judge.
-
-    Args:
-        judged: How often the judge gave each verdict in the run.
-        labelled: For each verdict, how many of these submissions people labelled, and on how many of them it holds.
-    """
-    return [Stratum(count, *labelled.get(verdict, (0, 0))) for verdict, count in judged.items()]
-
-
 _ROUNDING = 1e-6
 
 
@@ -226,8 +470,29 @@ class ScorePair(NamedTuple):
     judge: float
 
 
-def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None) -> list[ScorePair]:
-    """Score each submission of which people answered every criterion that a judge decides, and the judge did so, too.
+class LabelledScore(NamedTuple):
+    """The scores of a submission whose criteria all have labels.
+
+    Attributes:
+        row: The index of its row in the run.
+        people: The mean of the scores by each rater's answers; None if no rater could assess it.
+        assessed: The share of the raters who could assess it.
+        judge: The score by the judge's answers; None if the judge failed, or could not assess it.
+    """
+
+    row: int
+    people: float | None
+    assessed: float
+    judge: float | None
+
+
+def labelled_scores(
+    rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None
+) -> tuple[list[LabelledScore], int]:
+    """Score each submission by people's answers, and count those that lack a label on some criterion.
+
+    Every criterion that a judge decides needs a label. Each rater's answers give a score; the mean answer of the others
+    stands for an answer that a rater did not give.
 
     Args:
         rows: The rows of the run.
@@ -241,28 +506,41 @@ def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rub
     of_rows: dict[int, dict[str, Match]] = {}
     for match in matches:
         of_rows.setdefault(match.row, {})[match.judged.name] = match
-    labelled: list[tuple[int, EvaluationReport, float, list[float | None]]] = []
+    answers: dict[int, list[list[float | None]]] = {}
     for index, of_row in of_rows.items():
-        report, score = rows[index].report, complete_score(rows[index])
-        values = _people_values(report, of_row, rubric) if report else None
-        if report is not None and values is not None and score is not None:
-            labelled.append((index, report, score, values))
-    by_judge = [_score(report, [entry.value for entry in report.criteria], rubric) for _, report, _, _ in labelled]
-    scores = [score for _, _, score, _ in labelled]
+        report = rows[index].report
+        of_raters = _values_of_raters(report, of_row, rubric) if report else None
+        if of_raters is not None:
+            answers[index] = of_raters
+    reports = {index: report for index in answers if (report := rows[index].report) is not None}
+    scored = {index: score for index in reports if (score := complete_score(rows[index])) is not None}
+    by_judge = [_score(reports[index], [entry.value for entry in reports[index].criteria], rubric) for index in scored]
+    scores = list(scored.values())
     is_raw = _unequal(scores, [score.normalized for score in by_judge]) is not None
     place = _unequal(scores, [score.raw for score in by_judge]) if is_raw else None
     if place is not None:
         raise UnexplainedScoreError(
-            f"the score of row {rows[labelled[place][0]].id!r} is {scores[place]!r}, and its criteria alone give "
+            f"the score of row {rows[list(scored)[place]].id!r} is {scores[place]!r}, and its criteria alone give "
             f"{by_judge[place].normalized!r}: pass the run's `rubric`, whose groups may explain it; scores with "
             "metrics, penalties for length or other policies for abstentions cannot be corrected"
         )
-    pairs: list[ScorePair] = []
-    for index, report, score, values in labelled:
-        people = _score(report, values, rubric).reported(normalize=not is_raw)
-        if people is not None:
-            pairs.append(ScorePair(index, people, score))
-    return pairs
+    labelled: list[LabelledScore] = []
+    for index, report in reports.items():
+        of_raters = [_score(report, values, rubric).reported(normalize=not is_raw) for values in answers[index]]
+        own = [score for score in of_raters if score is not None]
+        people = math.fsum(own) / len(own) if own else None
+        labelled.append(LabelledScore(index, people, len(own) / len(of_raters), scored.get(index)))
+    return labelled, len(of_rows) - len(answers)
+
+
+def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None) -> list[ScorePair]:
+    """Return the submissions of `labelled_scores` that people and the judge both scored; see there."""
+    labelled, _ = labelled_scores(rows, matches, rubric)
+    return [
+        ScorePair(score.row, score.people, score.judge)
+        for score in labelled
+        if score.people is not None and score.judge is not None
+    ]
 
 
 def _unequal(scores: Sequence[float], others: Sequence[float | None]) -> int | None:
@@ -271,21 +549,32 @@ def _unequal(scores: Sequence[float], others: Sequence[float | None]) -> int | N
     return next((place for place, (a, b) in pairs if b is None or abs(a - b) > _ROUNDING), None)
 
 
-def _people_values(
+def _values_of_raters(
     report: EvaluationReport, matches: Mapping[str, Match], rubric: Rubric | None
-) -> list[float | None] | None:
-    """Return people's value of each criterion; None if they did not answer all."""
-    values: list[float | None] = []
+) -> list[list[float | None]] | None:
+    """Return each rater's value of each criterion; None if a criterion has no label."""
     checked = {key for key, c in zip(rubric.keys, rubric.criteria, strict=True) if c.check} if rubric else set[str]()
+    # Labels without a rater are of as many people as there are for one judgment.
+    by_criterion = {name: _values_by_rater(match) for name, match in matches.items()}
+    raters = list(dict.fromkeys(rater for values in by_criterion.values() for rater in values))
+    of_raters: list[list[float | None]] = [[] for _ in raters]
     for entry in report.criteria:
-        match = matches.get(entry.name)
-        if match is not None and match.consensus is not None:
-            values.append(to_judgment(match.criterion, match.consensus).value)
-        elif entry.computed or entry.name in checked or entry.not_applicable:
-            values.append(entry.value)
-        else:
+        values = by_criterion.get(entry.name)
+        if values is None and not (entry.computed or entry.name in checked or entry.not_applicable):
             return None
-    return values
+        default = entry.value if values is None else matches[entry.name].people_value
+        for rater, of_rater in zip(raters, of_raters, strict=True):
+            of_rater.append(default if values is None else values.get(rater, default))
+    return of_raters
+
+
+def _values_by_rater(match: Match) -> dict[str | int, float | None]:
+    unnamed = count()
+    values = [to_judgment(match.criterion, answer).value for answer in match.answers]
+    return {
+        next(unnamed) if label.rater is None else label.rater: value
+        for label, value in zip(match.labels, values, strict=True)
+    }
 
 
 def _score(report: EvaluationReport, values: Sequence[float | None], rubric: Rubric | None) -> Score:
@@ -296,7 +585,7 @@ def _score(report: EvaluationReport, values: Sequence[float | None], rubric: Rub
     return score_parts([WeightedValue(w, value, 0.0) for w, value in zip(weights, values, strict=True)])
 
 
-# With fewer labelled submissions on which judge and people differ, the interval of the mean is too narrow.
+# With fewer labelled submissions on which judge and people differ, the interval of a mean without bounds is too narrow.
 _FEW_DIFFERENCES = 5
 # Sensitivity and specificity, less one, below which the correction divides by nearly nothing.
 _WEAK_JUDGE = 0.3
@@ -310,12 +599,20 @@ class CriterionCalibration(Record):
         rate: For a binary criterion, the share of submissions on which people say MET; for others None.
         options: For criteria with options or numbers, the share of each answer.
         judge_rates: The judge's own share of each answer.
+        assessable: The share of the submissions that people can assess. The other figures are about these.
     """
 
     name: str
     rate: Estimate | None
     options: dict[str, Estimate]
     judge_rates: dict[str, float]
+    assessable: Estimate = Estimate(None, None, None, 0)
+
+    @property
+    def abstention_text(self) -> str:
+        """The share that people can assess, as the beginning of a sentence; empty if they could assess all."""
+        share = self.assessable
+        return "" if share.value in (None, 1.0) else f"{self.name}: people can assess {share} of the submissions"
 
     @property
     def rates(self) -> list[tuple[str, Estimate, float | None]]:
@@ -332,14 +629,16 @@ class Calibration(Record):
     """The figures of a run as people would see them.
 
     Attributes:
-        score: The mean score that people's answers would give, on the submissions at which the judge did not fail. It
-            is undefined if labels were drawn by the judge's verdict on criteria, if no submission has a label for every
-            criterion, or if the scores do not follow from the criteria; `warnings` say which.
-        judge_score: The judge's mean score on the same submissions; None without a score.
+        score: The mean score that people's answers would give, on the submissions that people can assess. With several
+            raters, it is the mean of their scores. It is undefined if labels were drawn by the judge's verdict on
+            criteria, if no submission has a label for every criterion, or if the scores do not follow from the
+            criteria; `warnings` say which.
+        judge_score: The judge's mean score, on the submissions at which it did not fail; None without a score.
         criteria: The corrected figures of each criterion.
         weight: How much the judge's scores of the unlabelled submissions count, from 0 to 1.
         labels_saved: The share of labels that the judge saves: without it, `1 / (1 - labels_saved)` times as many
             would be needed for the same interval.
+        assessable: The share of the submissions of which people can assess a criterion, so that they have a score.
         warnings: What limits the figures.
     """
 
@@ -348,6 +647,7 @@ class Calibration(Record):
     criteria: dict[str, CriterionCalibration]
     weight: float
     labels_saved: float | None
+    assessable: Estimate = Estimate(None, None, None, 0)
     warnings: tuple[str, ...] = ()
 
     def summary(self) -> str:
@@ -357,7 +657,16 @@ class Calibration(Record):
             for name, row in self.criteria.items()
             for answer, rate, judged in row.rates
         ]
-        return "\n".join([*self.score_lines, *lines, *self.warnings])
+        return "\n".join([*self.score_lines, *lines, *self.abstention_lines, *self.warnings])
+
+    @property
+    def abstention_lines(self) -> list[str]:
+        """The share of the submissions that people can assess, of each criterion on which they abstained."""
+        return [
+            f"{row.abstention_text}; its rates are about these."
+            for row in self.criteria.values()
+            if row.abstention_text
+        ]
 
     @property
     def score_lines(self) -> list[str]:
@@ -368,6 +677,8 @@ class Calibration(Record):
         if self.score.value is None:
             return [f"{judged}; these labels do not correct it."]
         lines = [f"{judged}, {self.score} by people's labels."]
+        if self.assessable.value not in (None, 1.0):
+            lines.append(f"People can assess {self.assessable} of the submissions; their mean score is about these.")
         if self.labels_saved is not None:
             lines.append(
                 f"The judge saves {self.labels_saved:.0%} of the labels that the same interval would need without it."
@@ -384,9 +695,17 @@ class Calibration(Record):
 
 
 def calibrate(
-    run: RunLike, labels: Iterable[LabelledJudgment], *, rubric: Rubric | None = None, level: float = 0.95
+    run: RunLike,
+    labels: Iterable[LabelledJudgment],
+    *,
+    rubric: Rubric | None = None,
+    cluster: Cluster | None = None,
+    level: float = 0.95,
+    imaginary: float = FOR_LABELS,
 ) -> Calibration:
     """Correct the mean score and the rates of a run by labels of a part of it.
+
+    If everything is labelled, the figures are people's own.
 
     Args:
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
@@ -396,14 +715,20 @@ def calibrate(
             those of the others do not correct their scores. Since an alignment draws its labels at random, the rest of
             the run has the same mean; after a draw by verdict, that is only nearly so.
         rubric: The run's rubric, if groups make its score.
+        cluster: Which rows depend on each other, such as the questions about one document: a column of the graded
+            table, `"id"`, `"query"`, or a function of a row's id. The intervals are then those of rows in groups.
         level: The level of the intervals.
+        imaginary: How many imaginary labels of the worst score the interval of the mean allows for: 0.5, and 1 for a
+            gate, which decides by one of its ends.
 
     Raises:
         ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
             these are left out, with a warning.
-        ValueError: No label belongs to the run, or the judge was aligned with all that do.
+        ValueError: No label belongs to the run, or the judge was aligned with all that do; or a row does not have the
+            column of `cluster`.
     """
     rows = read_rows(run)
+    groups = group_rows(rows, cluster)
     matched = match_labels(rows, labels)
     matches = matched.matches
     if not matches:
@@ -413,51 +738,130 @@ def calibrate(
             f"submissions there is `calibrate_rate`{left_out}"
         )
     # The labels are a random part of these rows, and tell how the judge errs on these alone.
-    new_rows = [row for row in rows if not is_trained_on(row)]
-    scores = [score for row in new_rows if (score := complete_score(row)) is not None]
-    judge_score = math.fsum(scores) / len(scores) if scores else None
+    new_rows = {index: row for index, row in enumerate(rows) if not is_trained_on(row)}
     warnings: list[str] = []
     if len(new_rows) < len(rows):
         warnings.append(
             f"the judge was aligned with labels of {len(rows) - len(new_rows):,} submissions: the figures are about "
             f"the other {len(new_rows):,}"
         )
-    score, weight, saved = Estimate(None, None, None, 0), 0.0, None
-    is_random, pairs, unexplained = all(match.is_random for match in matches), [], None
+    judge = {index: complete_score(row) for index, row in new_rows.items() if row.report}
+    mean = _calibrate_mean(rows, matches, rubric, judge, level, imaginary, groups)
+    criteria: dict[str, CriterionCalibration] = {}
+    for key, of_criterion in group_matches(matches).items():
+        judged = judged_rows(rows, of_criterion[0])
+        criteria[key] = _calibrate_criterion(of_criterion, judged, level, groups)
+        labelled = {match.judge_answer for match in of_criterion}
+        warnings += [
+            f"{key}: no {verdict} of the judge has a label: people's rate there, on {number:,} of {len(judged):,} "
+            "submissions, counts as 0.5; label some"
+            for verdict, number in Counter(judged.values()).items()
+            if verdict not in labelled
+        ]
+    return Calibration(
+        score=mean.estimate, judge_score=mean.judge_score, criteria=criteria, weight=mean.weight,
+        labels_saved=mean.labels_saved, assessable=mean.assessable,
+        warnings=(
+            *mean.warnings, *warnings, *dependence_warnings(rows, cluster),
+            *group_warnings(select_groups(groups, [match.row for match in matches])), *matched.warnings,
+        ),
+    )  # fmt: skip
+
+
+class _CalibratedMean(NamedTuple):
+    """The part of a `Calibration` that is about the mean score."""
+
+    judge_score: float | None
+    warnings: list[str]
+    estimate: Estimate = Estimate(None, None, None, 0)
+    weight: float = 0.0
+    labels_saved: float | None = None
+    assessable: Estimate = Estimate(None, None, None, 0)
+
+
+def _calibrate_mean(
+    rows: Sequence[GradedRow],
+    matches: Sequence[Match],
+    rubric: Rubric | None,
+    judge: Mapping[int, float | None],
+    level: float,
+    imaginary: float,
+    groups: Groups | None,
+) -> _CalibratedMean:
+    """Correct the mean score.
+
+    Args:
+        rows: The rows of the run.
+        matches: The labelled judgments.
+        rubric: The rubric of the run.
+        judge: The judge's score of each row, by its index; None if it has none.
+        level: The level of the interval.
+        imaginary: `FOR_LABELS` or `FOR_GATE`.
+        groups: The group of each row of the run.
+    """
+    scores = [score for score in judge.values() if score is not None]
+    judge_score = math.fsum(scores) / len(scores) if scores else None
+    if not all(match.is_random for match in matches):
+        line = "labels were drawn by the judge's verdict: they correct the rates, and not the mean score"
+        return _CalibratedMean(judge_score, [line])
     try:
-        pairs = score_pairs(rows, matches, rubric) if is_random else []
+        labelled, partly = labelled_scores(rows, matches, rubric)
     except UnexplainedScoreError as error:
-        unexplained = str(error)
-    if unexplained:
-        warnings.append(unexplained)
-    elif not is_random:
-        warnings.append("labels were drawn by the judge's verdict: they correct the rates, and not the mean score")
-    elif not pairs or judge_score is None:
-        warnings.append("no submission has a label for each of its criteria: they correct the rates alone")
-    else:
-        people, judge = [pair.people for pair in pairs], [pair.judge for pair in pairs]
-        bounded = min(*scores, *people) >= 0 and max(*scores, *people) <= 1
-        corrected = corrected_mean(people, judge, judge_score, len(scores), level=level, bounded=bounded)
-        score, weight = corrected.estimate, corrected.weight
-        saved = _explained(people, judge)
-        if not bounded and len(pairs) < FEWEST_LABELS:
+        return _CalibratedMean(judge_score, [str(error)])
+    if not labelled or judge_score is None:
+        line = "no submission has a label for each of its criteria: they correct the rates alone"
+        return _CalibratedMean(judge_score, [line])
+    warnings: list[str] = []
+    if partly:
+        warnings.append(
+            f"{partly:,} labelled submissions lack a label on some criterion: their labels correct the rates, and not "
+            "the mean score"
+        )
+    people = [score.people for score in labelled if score.people is not None]
+    bounded = min(*scores, *people) >= 0 and max(*scores, *people) <= 1
+    pairs = [(score.people, score.judge) for score in labelled if score.people is not None and score.judge is not None]
+    compared = compare_values([of_people for of_people, _ in pairs], [of_judge for _, of_judge in pairs])
+    correlation = compared.pearson if compared else None
+    saved = None if correlation is None else max(0.0, correlation) ** 2
+    if not bounded:
+        corrected = corrected_mean(
+            [of_people for of_people, _ in pairs], [of_judge for _, of_judge in pairs], judge_score, len(scores),
+            level=level,
+        )  # fmt: skip
+        estimate = corrected.estimate
+        of_pairs = select_groups(groups, [score.row for score in labelled if None not in (score.people, score.judge)])
+        if of_pairs is not None:
+            y, f = np.array(pairs).T
+            rest = y - y.mean() - corrected.weight * (f - f.mean())
+            estimate = in_groups(estimate, rest, of_pairs, level)
+        if len(pairs) < FEWEST_LABELS:
             warnings.append(
                 f"scores without bounds have an honest interval from {FEWEST_LABELS} labelled submissions on, and "
                 f"there are {len(pairs)}"
             )
-        if sum(abs(one - other) > 1e-9 for one, other in zip(people, judge, strict=True)) < _FEW_DIFFERENCES:
+        if sum(abs(one - other) > 1e-9 for one, other in pairs) < _FEW_DIFFERENCES:
             warnings.append(
                 f"people and the judge differ on fewer than {_FEW_DIFFERENCES} labelled submissions: the interval of "
                 "the mean may be too narrow; label more, or read the rates of the criteria"
             )
-    criteria = {
-        key: _calibrate_criterion(of_criterion, count_verdicts(rows, of_criterion[0]), level)
-        for key, of_criterion in group_matches(matches).items()
-    }
-    return Calibration(
-        score=score, judge_score=judge_score, criteria=criteria, weight=weight, labels_saved=saved,
-        warnings=(*warnings, *matched.warnings),
+        return _CalibratedMean(judge_score, warnings, estimate, corrected.weight, saved)
+    if missing := len(judge) - len(scores):
+        warnings.append(
+            f"{missing:,} submissions have no score by the judge: each counts as the mean of the others, as far as it "
+            "has no label"
+        )
+    places = {index: place for place, index in enumerate(judge)}
+    of_labels = [places[score.row] for score in labelled]
+    run = [judge_score if score is None else score for score in judge.values()]
+    of_run = select_groups(groups, list(judge))
+    assessed = [score.assessed for score in labelled]
+    corrected = labelled_mean(
+        [score.people or 0.0 for score in labelled], of_labels, run, assessed=assessed, level=level,
+        imaginary=imaginary, groups=of_run,
     )  # fmt: skip
+    share = labelled_mean(assessed, of_labels, run, level=level, groups=of_run).estimate
+    assessable = share._replace(value=corrected.assessable)
+    return _CalibratedMean(judge_score, warnings, corrected.estimate, corrected.weight, saved, assessable)
 
 
 def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]], *, level: float = 0.95) -> Estimate:
@@ -507,53 +911,48 @@ def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]]
     return estimate
 
 
-def _calibrate_criterion(matches: Sequence[Match], judged: Mapping[str, int], level: float) -> CriterionCalibration:
+def _calibrate_criterion(
+    matches: Sequence[Match], judged: Mapping[int, str], level: float, groups: Groups | None
+) -> CriterionCalibration:
     criterion = matches[0].criterion
-    answered = [(match.judge_answer, match.consensus) for match in matches]
-    decided = [
-        (verdict, answer)
-        for verdict, answer in answered
-        if verdict is not None and answer is not None and to_judgment(criterion, answer).value is not None
-    ]
+    answered = [(match, verdict) for match in matches if (verdict := match.judge_answer) is not None]
 
-    def rate_of(answer: str) -> Estimate:
-        strata: list[Stratum] = []
-        for verdict, count in judged.items():
-            answers = [people for judge, people in decided if judge == verdict]
-            strata.append(Stratum(count, len(answers), answers.count(answer)))
-        return corrected_rate(strata, level)
+    def estimate_rate_of(answer: str) -> Estimate:
+        rated = [
+            RatedRow(match.row, verdict, match.shares.get(answer, 0.0), match.assessed, len(match.people_values))
+            for match, verdict in answered
+        ]
+        return estimate_share(judged, rated, level, groups)
 
     def value_of(answer: str) -> float:
         return to_judgment(criterion, answer).value or 0.0
 
     is_binary = criterion.kind == "binary"
-    options = [option.label for option in criterion.choices] or sorted({answer for _, answer in decided}, key=value_of)
-    total = sum(judged.values())
+    answers = {answer for match, _ in answered for answer in match.shares}
+    options = [option.label for option in criterion.choices] or sorted(answers, key=value_of)
+    rated = [RatedRow(match.row, verdict, match.assessed, raters=len(match.labels)) for match, verdict in answered]
+    counts = Counter(judged.values())
     return CriterionCalibration(
         name=matches[0].judged.name,
-        rate=rate_of("MET") if is_binary else None,
-        options={} if is_binary else {option: rate_of(option) for option in options},
-        judge_rates={verdict: count / total for verdict, count in judged.items()},
+        rate=estimate_rate_of("MET") if is_binary else None,
+        options={} if is_binary else {option: estimate_rate_of(option) for option in options},
+        judge_rates={verdict: count / counts.total() for verdict, count in counts.items()},
+        assessable=estimate_share(judged, rated, level, groups),
     )
 
 
-def _explained(people: Sequence[float], judge: Sequence[float]) -> float | None:
-    compared = compare_values(people, judge)
-    correlation = compared.pearson if compared else None
-    return None if correlation is None else max(0.0, correlation) ** 2
-
-
-def verdict_weights(matches: Sequence[Match], judged: Mapping[str, int] | None) -> dict[str, float] | None:
+def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) -> dict[str, float] | None:
     """Return, for each verdict of the judge, how many judgments of the run a labelled one stands for.
 
     Args:
         matches: The labelled judgments of a criterion.
-        judged: How often the judge gave each verdict in the run; None for labels that were drawn at random.
+        judged: The judge's verdict in each row of the run; None for labels that were drawn at random.
     """
     if judged is None:
         return None
     labelled = Counter(match.judge_answer for match in matches)
-    return {verdict: count / labelled[verdict] for verdict, count in judged.items() if labelled[verdict]}
+    counts = Counter(judged.values())
+    return {verdict: count / labelled[verdict] for verdict, count in counts.items() if labelled[verdict]}
 
 
 def weight_table(table: Matrix, levels: Sequence[str], judged: Mapping[str, int]) -> Matrix:
@@ -569,25 +968,3 @@ def weight_table(table: Matrix, levels: Sequence[str], judged: Mapping[str, int]
     weights = np.divide(counts, columns, out=np.zeros_like(counts), where=columns > 0)
     total = float((weights * columns).sum())
     return table * weights * total / float((weights**2 * columns).sum())
-
-
-def rate_bias(
-    judged: Mapping[str, int], labelled: Mapping[str, int], met: Mapping[str, int], level: float = 0.95
-) -> Estimate:
-    """Estimate the judge's MET rate less people's, by labels that were drawn by the judge's verdict.
-
-    Args:
-        judged: How often the judge says MET, and UNMET, in the run.
-        labelled: How many labels there are for each verdict.
-        met: On how many of them people say MET.
-        level: The level of the interval.
-
-    Example:
-        >>> print(rate_bias({"MET": 90, "UNMET": 10}, {"MET": 10, "UNMET": 10}, {"MET": 10, "UNMET": 5}))
-        -0.050 [-0.090, 0.150] (n = 20)
-    """
-    strata = [Stratum(count, labelled.get(verdict, 0), met.get(verdict, 0)) for verdict, count in judged.items()]
-    people, judge = corrected_rate(strata, level), judged.get("MET", 0) / sum(judged.values())
-    if people.value is None or people.low is None or people.high is None:
-        return people
-    return Estimate(judge - people.value, judge - people.high, judge - people.low, people.n)

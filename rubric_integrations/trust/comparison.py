@@ -421,7 +421,7 @@ def _corrected(
     if not differences:
         return Estimate(None, None, None, 0), of_both.warnings
     mean = math.fsum(differences) / len(differences)
-    corrected = corrected_mean(people.of_inputs, judge.of_inputs, mean, len(differences), level=level, bounded=False)
+    corrected = corrected_mean(people.of_inputs, judge.of_inputs, mean, len(differences), level=level)
     return corrected.estimate, of_both.warnings
 
 

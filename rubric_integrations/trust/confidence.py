@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rubric_integrations._util.records import Record, data_frame, html_table
+from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
-from rubric_integrations.trust.matching import Match, RunLike, match_labels, read_rows
-from rubric_integrations.trust.panels import is_right
+from rubric_integrations.trust.matching import (
+    Cluster,
+    Match,
+    RunLike,
+    dependence_warnings,
+    group_rows,
+    group_warnings,
+    match_labels,
+    read_rows,
+)
+from rubric_integrations.trust.means import FEWEST_GROUPS, Groups, select_groups
 from rubric_integrations.trust.statistics import Count, effective_size, estimate_clustered_rate, normal_quantile
 
 if TYPE_CHECKING:
@@ -99,14 +109,14 @@ class SelectivePoint(NamedTuple):
 
 
 class StatedJudgment(NamedTuple):
-    """A judgment with its confidence.
+    """A judgment with its confidence and the answer of one rater.
 
     Attributes:
-        row: The index of its row.
+        row: The index of its row, or of the group of rows that depend on each other.
         confidence: The confidence, in [0, 1].
-        right: Whether people give the same answer.
+        right: Whether the rater gives the same answer.
         expected: The expected value of the judge's probabilities; None if it states none.
-        people: The value of people's answer.
+        people: The value of the rater's answer.
     """
 
     row: int
@@ -116,10 +126,15 @@ class StatedJudgment(NamedTuple):
     people: float
 
 
-def state_judgment(match: Match, right: bool) -> StatedJudgment:
-    """Return a labelled judgment with its confidence, and whether people agree with it."""
-    judged = match.judged
-    return StatedJudgment(match.row, judged.confidence or 0.0, right, judged.expected_value, match.people_value or 0.0)
+def state_judgments(match: Match, groups: Groups | None) -> list[StatedJudgment]:
+    """Return a labelled judgment with its confidence, once for each rater who could assess it."""
+    judged, row = match.judged, match.row if groups is None else int(groups[match.row])
+    values = [(answer, to_judgment(match.criterion, answer).value) for answer in match.answers]
+    return [
+        StatedJudgment(row, judged.confidence or 0.0, answer == match.judge_answer, judged.expected_value, value)
+        for answer, value in values
+        if value is not None
+    ]
 
 
 def _counts(items: Sequence[StatedJudgment]) -> list[Count]:
@@ -129,13 +144,20 @@ def _counts(items: Sequence[StatedJudgment]) -> list[Count]:
     return [Count(sum(of_row), len(of_row)) for of_row in of_rows.values()]
 
 
-def accuracy_of(items: Sequence[StatedJudgment], level: float) -> Estimate:
-    """Estimate the share of right judgments."""
-    return estimate_clustered_rate(_counts(items), level)
+def accuracy_of(items: Sequence[StatedJudgment], level: float, fewest_rows: int = 1) -> Estimate:
+    """Estimate the share of right judgments; without an interval if they are in fewer rows, or groups of rows."""
+    counts = _counts(items)
+    estimate = estimate_clustered_rate(counts, level)
+    return estimate if len(counts) >= fewest_rows else estimate._replace(low=None, high=None)
 
 
 def estimate_loss(
-    items: Sequence[StatedJudgment], loss: Callable[[StatedJudgment, bool], float], level: float, *, least: float = 0.0
+    items: Sequence[StatedJudgment],
+    loss: Callable[[StatedJudgment, bool], float],
+    level: float,
+    *,
+    least: float = 0.0,
+    fewest_rows: int = 1,
 ) -> Estimate:
     """Estimate the mean of what each judgment counts, which depends on whether it is right.
 
@@ -147,6 +169,7 @@ def estimate_loss(
         loss: What a judgment counts if it is right, and if it is wrong.
         level: The level of the interval.
         least: The least that a judgment can count; the most is 1.
+        fewest_rows: If the judgments are in fewer rows, or groups of rows, there is no interval.
     """
     if not items:
         return Estimate(None, None, None, 0)
@@ -163,6 +186,8 @@ def estimate_loss(
     slope, variance = means[True] - means[False], normal_quantile(level) ** 2 * within
     ends = sorted(((accuracy.low - accuracy.value) * slope, (accuracy.high - accuracy.value) * slope))
     value = accuracy.value * means[True] + (1 - accuracy.value) * means[False]
+    if len({item.row for item in items}) < fewest_rows:
+        return Estimate(value, None, None, len(items))
     low, high = value - math.sqrt(ends[0] ** 2 + variance), value + math.sqrt(ends[1] ** 2 + variance)
     return Estimate(value, max(least, low), min(1.0, high), len(items))
 
@@ -204,22 +229,21 @@ def divide_by_confidence(stated: Sequence[StatedJudgment], bins: int) -> list[li
     return divided
 
 
-def make_bin(items: Sequence[StatedJudgment], level: float) -> ConfidenceBin:
+def make_bin(items: Sequence[StatedJudgment], level: float, fewest_rows: int = 1) -> ConfidenceBin:
     """Make a bin of the reliability diagram."""
     confidences = [item.confidence for item in items]
-    return ConfidenceBin(
-        min(confidences), max(confidences), sum(confidences) / len(confidences), accuracy_of(items, level)
-    )
+    accuracy = accuracy_of(items, level, fewest_rows)
+    return ConfidenceBin(min(confidences), max(confidences), sum(confidences) / len(confidences), accuracy)
 
 
-def accuracy_at_coverage(stated: Sequence[StatedJudgment], level: float) -> list[SelectivePoint]:
+def accuracy_at_coverage(stated: Sequence[StatedJudgment], level: float, fewest_rows: int = 1) -> list[SelectivePoint]:
     """Estimate the accuracy of the surest 10 %, 20 %, ... 100 %; one point for shares that ties make equal."""
     confidences = np.sort([item.confidence for item in stated])[::-1]
     needed = [int(np.ceil(share * len(stated) - 1e-9)) for share in _SHARES]
     points: list[SelectivePoint] = []
     for threshold in dict.fromkeys(float(confidences[count - 1]) for count in needed):
         kept = [item for item in stated if item.confidence >= threshold]
-        points.append(SelectivePoint(threshold, len(kept) / len(stated), accuracy_of(kept, level)))
+        points.append(SelectivePoint(threshold, len(kept) / len(stated), accuracy_of(kept, level, fewest_rows)))
     return points
 
 
@@ -302,10 +326,18 @@ class Reliability(Record):
         return [(row.lowest, row.highest, row.confidence, row.accuracy.n, row.accuracy) for row in self.bins]
 
 
-def reliability(run: RunLike, labels: Iterable[LabelledJudgment], *, bins: int = 5, level: float = 0.95) -> Reliability:
+def reliability(
+    run: RunLike,
+    labels: Iterable[LabelledJudgment],
+    *,
+    bins: int = 5,
+    cluster: Cluster | None = None,
+    level: float = 0.95,
+) -> Reliability:
     """Measure what the confidence of a judge says about how often it is right.
 
     The judgments of one submission depend on each other: all intervals are those at the effective number of judgments.
+    With several raters, the answer of each is one of these judgments.
 
     Args:
         run: A run of a judge with `confidence=True`: the path of a file that `grade --out` wrote, results of
@@ -313,18 +345,25 @@ def reliability(run: RunLike, labels: Iterable[LabelledJudgment], *, bins: int =
         labels: People's labels of a part of it, drawn at random.
         bins: Into how many bins the confidences are divided, at least 1, with about as many judgments in each. If there
             are no more different confidences, each has a bin of its own.
+        cluster: Which rows depend on each other: a column of the graded table, `"id"`, `"query"`, or a function of a
+            row's id. The intervals are then those of rows in groups.
         level: The level of the intervals.
 
     Raises:
         ChosenLabelsError: Labels were chosen by people.
-        ValueError: `bins` is less than 1, or no labelled judgment has a confidence.
+        ValueError: `bins` is less than 1, no labelled judgment has a confidence, or a row does not have the column of
+            `cluster`.
     """
     if isinstance(bins, bool) or bins < 1:
         raise ValueError(f"`bins` must be at least 1, got {bins!r}")
-    matches = match_labels(read_rows(run), labels).matches
+    rows = read_rows(run)
+    groups = group_rows(rows, cluster)
+    fewest_rows = 1 if groups is None else FEWEST_GROUPS
+    matches = match_labels(rows, labels).matches
     random = [match for match in matches if match.is_random]
-    decided = [(match, right) for match in random if (right := is_right(match)) is not None]
-    stated = [state_judgment(match, right) for match, right in decided if match.judged.confidence is not None]
+    decided = [match for match in random if match.right is not None]
+    with_confidence = [match for match in decided if match.judged.confidence is not None]
+    stated = [item for match in with_confidence for item in state_judgments(match, groups)]
     if not stated:
         raise ValueError(
             "no labelled judgment has a confidence: grade with `LMJudge(model, confidence=True)`, and draw labels at "
@@ -332,7 +371,7 @@ def reliability(run: RunLike, labels: Iterable[LabelledJudgment], *, bins: int =
         )
     expected = [item for item in stated if item.expected is not None]
     in_bins = divide_by_confidence(stated, bins)
-    of_bins = [make_bin(items, level) for items in in_bins]
+    of_bins = [make_bin(items, level, fewest_rows) for items in in_bins]
     errors = sum(not item.right for item in stated)
     warnings: list[str] = []
     if len(random) < len(matches):
@@ -346,20 +385,22 @@ def reliability(run: RunLike, labels: Iterable[LabelledJudgment], *, bins: int =
         warnings.append(
             f"only {rarer:,} of {len(stated):,} judgments are {kind}: label more to see what confidence tells"
         )
+    warnings += dependence_warnings(rows, cluster)
+    warnings += group_warnings(select_groups(groups, [match.row for match in with_confidence]))
     return Reliability(
-        accuracy=accuracy_of(stated, level),
+        accuracy=accuracy_of(stated, level, fewest_rows),
         bins=tuple(of_bins),
-        overconfidence=estimate_loss(stated, overconfidence, level, least=-1.0),
-        brier=estimate_loss(stated, squared_error, level),
-        expected_brier=estimate_loss(expected, expected_error, level),
+        overconfidence=estimate_loss(stated, overconfidence, level, least=-1.0, fewest_rows=fewest_rows),
+        brier=estimate_loss(stated, squared_error, level, fewest_rows=fewest_rows),
+        expected_brier=estimate_loss(expected, expected_error, level, fewest_rows=fewest_rows),
         calibration_error=sum(
             len(items) * abs(row.confidence - (row.accuracy.value or 0.0))
             for items, row in zip(in_bins, of_bins, strict=True)
         )
         / len(stated),
         auroc=auroc(stated),
-        selective=tuple(accuracy_at_coverage(stated, level)),
-        n=len(stated),
-        without_confidence=len(decided) - len(stated),
+        selective=tuple(accuracy_at_coverage(stated, level, fewest_rows)),
+        n=len(with_confidence),
+        without_confidence=len(decided) - len(with_confidence),
         warnings=tuple(warnings),
     )

@@ -13,8 +13,18 @@ from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.comparison import holm
-from rubric_integrations.trust.matching import Match, RunLike, count_verdicts, group_matches, match_labels, read_rows
-from rubric_integrations.trust.measure import measure_criterion
+from rubric_integrations.trust.matching import (
+    Cluster,
+    Match,
+    RunLike,
+    group_matches,
+    group_rows,
+    judged_rows,
+    match_labels,
+    read_rows,
+)
+from rubric_integrations.trust.means import Groups, p_value_of, select_groups
+from rubric_integrations.trust.measure import estimate_differences, estimate_shift, measure_criterion
 from rubric_integrations.trust.statistics import difference_p_value, mcnemar_p_value
 
 _SHOWN_CHARACTERS = 160
@@ -85,10 +95,13 @@ class CriterionDisagreements(Record):
         criterion: The criterion.
         n: How many labelled judgments people and the judge decided or abstained from.
         differ: On how many of them the answers differ.
+        undecided: How many more labelled judgments have no answer that most raters gave. They count in `kappa`, `bias`
+            and the p-value, and not in `differ`, `directions` and `examples`.
         kappa: Agreement beyond chance.
         bias: The judge's mean value minus people's.
-        p_value: Of the bias: McNemar's mid-p for a binary criterion, a paired t-test for others. None if it is
-            undefined, and for labels that were drawn by the judge's verdict.
+        p_value: Of the bias: McNemar's mid-p for a binary criterion, a paired t-test for others, and the one of the
+            interval for rows in groups and for raters who disagree. None if it is undefined, and for labels that were
+            drawn by the judge's verdict.
         adjusted: The p-value after Holm's correction for all criteria.
         is_biased: Whether it is sure that the judge leans to one side: the adjusted p-value is below 1 - `level`.
         directions: The ways in which the answers differ, the most frequent first.
@@ -99,6 +112,7 @@ class CriterionDisagreements(Record):
     criterion: Criterion
     n: int
     differ: int
+    undecided: int
     kappa: Estimate
     bias: Estimate
     p_value: float | None
@@ -110,9 +124,10 @@ class CriterionDisagreements(Record):
     def summary(self) -> str:
         """Return the differences as text, with the clearest disagreements; long texts are cut."""
         sure = f", p = {self.adjusted:.2g} (Holm)" if self.adjusted is not None else ""
-        lines = [
-            f"{one_line(self.name)}: {self.differ:,} of {self.n:,} differ, kappa {self.kappa}, bias {self.bias}{sure}"
-        ]
+        differ = f"{self.differ:,} of {self.n:,} differ" + (
+            f" ({self.undecided:,} more have no majority)" if self.undecided else ""
+        )
+        lines = [f"{one_line(self.name)}: {differ}, kappa {self.kappa}, bias {self.bias}{sure}"]
         lines += [f"  {direction}" for direction in self.directions]
         return "\n".join([*lines, *(f"  {line}" for example in self.examples for line in str(example).splitlines())])
 
@@ -139,7 +154,12 @@ def shorten(text: str, characters: int = _SHOWN_CHARACTERS) -> str:
 
 
 def find_disagreements(
-    run: RunLike, labels: Iterable[LabelledJudgment], *, examples: int = 5, level: float = 0.95
+    run: RunLike,
+    labels: Iterable[LabelledJudgment],
+    *,
+    examples: int = 5,
+    cluster: Cluster | None = None,
+    level: float = 0.95,
 ) -> list[CriterionDisagreements]:
     """Find which criteria people and the judge read differently.
 
@@ -151,22 +171,26 @@ def find_disagreements(
         labels: People's labels of a part of it, drawn at random or by the judge's verdict.
         examples: The most disagreements that are shown of each criterion, at least 0: first those on which several
             raters agree, then those on which the judge is sure, then those of which the answers are far apart.
+        cluster: Which rows depend on each other: a column of the graded table, `"id"`, `"query"`, or a function of a
+            row's id. The intervals and the test are then those of rows in groups.
         level: The level of the intervals, and of the test.
 
     Raises:
         ChosenLabelsError: Labels were chosen by people.
-        ValueError: `examples` is negative.
+        ValueError: `examples` is negative, or a row does not have the column of `cluster`.
     """
     if isinstance(examples, bool) or examples < 0:
         raise ValueError(f"`examples` must be at least 0, got {examples!r}")
     rows = read_rows(run)
-    groups = group_matches(match_labels(rows, labels).matches)
-    p_values = {name: _p_value(matches) for name, matches in groups.items()}
+    groups = group_rows(rows, cluster)
+    by_criterion = group_matches(match_labels(rows, labels).matches)
+    p_values = {name: _p_value(matches, groups) for name, matches in by_criterion.items()}
     adjusted = holm({name: p_value for name, p_value in p_values.items() if p_value is not None})
     results: list[CriterionDisagreements] = []
-    for name, matches in groups.items():
+    for name, matches in by_criterion.items():
         is_random = all(match.is_random for match in matches)
-        figures = measure_criterion(matches, None if is_random else count_verdicts(rows, matches[0]), level)
+        verdicts = None if is_random else judged_rows(rows, matches[0])
+        figures = measure_criterion(matches, verdicts, level, groups=groups)
         answered = [match for match in matches if match.judged.was_judged and match.consensus is not None]
         differing = [match for match in answered if match.judge_answer != match.consensus]
         results.append(
@@ -175,6 +199,7 @@ def find_disagreements(
                 criterion=matches[0].criterion,
                 n=len(answered),
                 differ=len(differing),
+                undecided=sum(match.judged.was_judged and match.consensus is None for match in matches),
                 kappa=figures.kappa,
                 bias=figures.bias,
                 p_value=p_values[name],
@@ -192,17 +217,21 @@ def _order(row: CriterionDisagreements) -> tuple[bool, float, float]:
     return not row.is_biased, (row.adjusted or 0.0) if row.is_biased else 0.0, kappa if row.differ else 2.0
 
 
-def _p_value(matches: Sequence[Match]) -> float | None:
+def _p_value(matches: Sequence[Match], groups: Groups | None) -> float | None:
     if not all(match.is_random for match in matches):
         return None
-    differences = [
-        match.judged.value - match.people_value
-        for match in matches
-        if match.judged.value is not None and match.judge_answer is not None and match.people_value is not None
-    ]
-    if matches[0].criterion.kind == "binary":
-        return mcnemar_p_value(sum(d > 0 for d in differences), sum(d < 0 for d in differences))
-    return difference_p_value(differences)
+    decided = [match for match in matches if match.right is not None]
+    differences = [(match.judged.value or 0.0) - (match.people_value or 0.0) for match in decided]
+    of_rows = select_groups(groups, [match.row for match in decided])
+    is_binary = matches[0].criterion.kind == "binary"
+    if is_binary and of_rows is None and all(difference in (-1, 0, 1) for difference in differences):
+        return mcnemar_p_value(differences.count(1), differences.count(-1))
+    if is_binary:
+        rose, fell = ([max(0.0, sign * difference) for difference in differences] for sign in (1, -1))
+        return p_value_of(lambda level: estimate_shift(rose, fell, level, of_rows))
+    if of_rows is None:
+        return difference_p_value(differences)
+    return p_value_of(lambda level: estimate_differences(differences, level, of_rows))
 
 
 def _directions(answered: Sequence[Match]) -> list[Direction]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -13,7 +14,7 @@ from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.judgment import to_judgment
-from rubric_integrations.scoring.labels import LabelledJudgment, Sampled
+from rubric_integrations.scoring.labels import LabelledJudgment, Sampled, same_text, submission_digest
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 from rubric_integrations.submission.files import UNSUPPORTED, CsvError, read_csv
 from rubric_integrations.submission.inputs import fold
@@ -21,8 +22,8 @@ from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.trust.matching import RunLike, is_run, read_rows
 
 FIELDS = (
-    "id", "criterion", "verdict", "rater", "reason", "sampled", "judged", "blind", "requirement", "submission",
-    "response", "query",
+    "id", "criterion", "verdict", "rater", "reason", "sampled", "judged", "blind", "digest", "requirement",
+    "submission", "response", "query",
 )  # fmt: skip
 """The names of the fields of a label."""
 
@@ -32,6 +33,10 @@ _EARLIER_NAMES = {"was": "judged"}
 
 class LabelsError(ValueError):
     """Raised if labels cannot be read, or do not belong to the rubric or the run."""
+
+
+class OtherTextError(LabelsError):
+    """Raised if a label has no text, and its digest is of another text than each row of the run has."""
 
 
 class LabelLine(NamedTuple):
@@ -222,6 +227,11 @@ class LabelledRows:
             for entry in row.report.criteria if row.report else ():
                 self._entries.setdefault(entry.name, {}).setdefault(entry.requirement, entry)
 
+    @cached_property
+    def _by_digest(self) -> dict[str, Submission]:
+        submissions = (row.submission for rows in self._rows.values() for row in rows if row.submission)
+        return {submission_digest(submission): submission for submission in submissions}
+
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
         """Return the criterion of a name in a row, or in the whole run if it is the same in all rows."""
         of_row = [row.report.criteria for row in self._rows.get(row_id or "", []) if row.report]
@@ -243,19 +253,27 @@ class LabelledRows:
             raise _other_words(name, requirement, next(iter(entries)), where)
         return entry.to_criterion()
 
-    def find_submission(self, row_id: str | None, own: Submission | None) -> Submission | None:
+    def find_submission(
+        self, row_id: str | None, own: Submission | None, digest: str | None = None
+    ) -> Submission | None:
         """Return the submission of a row, as the run has it; what the label itself has if the run has another.
 
         Args:
             row_id: The id of the row; None if the label does not have it.
             own: What the label has, which may lack parts such as the context; None if it has nothing.
+            digest: The `submission_digest` of what was labelled; None if the label does not have it.
 
         Raises:
+            OtherTextError: (a LabelsError) The label has only a digest, and the run has no such text.
             LabelsError: The label has nothing, and the run has no such row, or several.
         """
+        if digest is not None:
+            if own is None and digest not in self._by_digest:
+                raise OtherTextError("is about a text that the run does not have")
+            return self._by_digest.get(digest, own)
         submissions = [row.submission for row in self._rows.get(row_id or "", []) if row.submission]
         if own is not None:
-            return next((each for each in submissions if _text_of(each) == _text_of(own)), own)
+            return next((each for each in submissions if same_text(each.response) == same_text(own.response)), own)
         if row_id is not None and not submissions:
             raise LabelsError(
                 f"is about the row {row_id!r}, which the run does not have: name the run that was labelled"
@@ -272,11 +290,6 @@ def _other_words(name: str, requirement: str | None, now: str, where: str) -> La
     )
 
 
-def _text_of(submission: Submission) -> str:
-    # Programs that edit tables change the line breaks within a cell.
-    return submission.response.replace("\r\n", "\n").strip()
-
-
 def read_labels(
     source: str | Path | RunLike,
     rubric: RubricLike | RunLike | None = None,
@@ -288,8 +301,9 @@ def read_labels(
 
     A file has one label a line, as JSON (which report pages export) or as CSV, with these fields: `criterion` (its name
     in the rubric) and `verdict`; and optionally `id` (of the row), `rater`, `reason`, `sampled`, `judged` (the judge's
-    answer at the time), `blind`, `requirement`, and what was judged: `submission`, or `response` and `query`. Names are
-    compared without regard to case. A line without a verdict is skipped, and so is a last line that was cut off.
+    answer at the time), `blind`, `requirement`, and what was judged: `submission`, or `response` and `query`, or only
+    its `digest`. Without them, the `id` decides, with a warning. Names are compared without regard to case. A line
+    without a verdict is skipped, and so is a last line that was cut off.
 
     Several raters may label one judgment. If one rater labels it twice, the later label counts, with the `sampled` of
     the earlier one if that was drawn; labels without `rater` are taken to be from one person.
@@ -334,13 +348,36 @@ def read_labels(
         raise TypeError("`rubric` is None: pass the rubric of the labels, or the run that was labelled")
     labels: dict[tuple[object, ...], LabelledJudgment] = {}
     repeated: list[str] = []
+    by_id_alone: list[str] = []
+    of_other_texts: list[str] = []
     for place, fields in lines:
-        label = _to_label(place, fields if sampled is None else {"sampled": sampled, **fields}, criteria, rows)
+        if not {"submission", "response", "digest"} & fields.keys():
+            by_id_alone.append(place)
+        try:
+            label = _to_label(place, fields if sampled is None else {"sampled": sampled, **fields}, criteria, rows)
+        except OtherTextError:
+            of_other_texts.append(place)
+            continue
         key = (label.id, label.submission.model_dump_json(), label.criterion.full_requirement, label.rater)
         earlier = labels.pop(key, None)
         if earlier is not None:
             repeated.append(place)
         labels[key] = label.replacing(earlier)
+    if of_other_texts:
+        message = (
+            f"{of_other_texts[0]}: {len(of_other_texts):,} labels, of which this is the first, are about other texts "
+            "than the run has, by their `digest`: they belong to no judgment of it and are left out"
+        )
+        if not labels:
+            raise LabelsError(f"{message}; name the run that was labelled")
+        warnings.warn(message, stacklevel=2)
+    if by_id_alone:
+        warnings.warn(
+            f"{by_id_alone[0]}: {len(by_id_alone):,} labels, of which this is the first, have no text and no `digest`, "
+            "and count for the rows with their `id`: if the responses have changed since, they say nothing about "
+            "them; keep the `submission` or the `digest` of exported labels",
+            stacklevel=2,
+        )
     if repeated:
         warnings.warn(
             f"{repeated[0]}: the same rater has labelled a judgment before, here and {len(repeated) - 1:,} times more: "
@@ -353,7 +390,9 @@ def read_labels(
 def _to_label(
     place: str, fields: Mapping[str, Any], criteria: CriteriaOfLabels, rows: LabelledRows | None
 ) -> LabelledJudgment:
-    others = {name: fields[name] for name in ("rater", "reason", "sampled", "judged", "blind") if name in fields}
+    others = {
+        name: fields[name] for name in ("rater", "reason", "sampled", "judged", "blind", "digest") if name in fields
+    }
     row_id, requirement = (str(fields[name]) if name in fields else None for name in ("id", "requirement"))
     row_id = row_id.strip() if row_id else None
     try:
@@ -361,7 +400,7 @@ def _to_label(
             raise LabelsError("is no label: it has no `criterion`")
         submission = _own_submission(fields)
         if rows is not None:
-            submission = rows.find_submission(row_id, submission)
+            submission = rows.find_submission(row_id, submission, fields.get("digest"))
         if submission is None:
             raise LabelsError(
                 "is no label: it has no `submission` and no `response`: add one, or the `id` of the row, and pass the "
@@ -370,6 +409,8 @@ def _to_label(
         criterion = criteria.find_criterion(str(fields["criterion"]).strip(), requirement, row_id)
         verdict = to_judgment(criterion, fields["verdict"]).verdict
         return LabelledJudgment(submission=submission, criterion=criterion, verdict=verdict, id=row_id, **others)
+    except OtherTextError:
+        raise
     except LabelsError as error:
         raise LabelsError(f"{place}: {error}") from None
     except (ValueError, TypeError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -19,10 +20,10 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RunFile, is_run_file, read_run
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.scoring.judgment import to_judgment
-from rubric_integrations.scoring.labels import LabelledJudgment
+from rubric_integrations.scoring.labels import LabelledJudgment, same_text, submission_digest
 from rubric_integrations.scoring.report import NOT_APPLICABLE, CriterionReport, EvaluationReport
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.trust.means import Groups, number_groups
+from rubric_integrations.trust.means import FEW_GROUPS, FEWEST_GROUPS, Groups, number_groups
 from rubric_integrations.trust.statistics import Matrix
 
 _Parts = tuple[str, ...]
@@ -37,14 +38,17 @@ def _parts_of(submission: Submission) -> _Parts:
 
 def _text_of(submission: Submission, parts: _Parts) -> tuple[object, ...]:
     values = (getattr(submission, name) for name in parts)
-    # Programs that edit tables change the line breaks within a cell.
-    return tuple(value.replace("\r\n", "\n").strip() if isinstance(value, str) else value for value in values)
+    return tuple(value if isinstance(value, tuple) else same_text(value) for value in values)
 
 
-def may_be(submission: Submission | None, labelled: Submission) -> bool:
+def may_be(submission: Submission | None, label: LabelledJudgment) -> bool:
     """Whether a row's submission is the labelled one, as far as the label has it; also if the row has none."""
-    parts = _parts_of(labelled)
-    return submission is None or _text_of(submission, parts) == _text_of(labelled, parts)
+    if submission is None:
+        return True
+    if label.digest is not None:
+        return submission_digest(submission) == label.digest
+    parts = _parts_of(label.submission)
+    return _text_of(submission, parts) == _text_of(label.submission, parts)
 
 
 class RowsByText:
@@ -55,12 +59,19 @@ class RowsByText:
         # Made for each set of parts that a label has: a few of eight.
         self._first: dict[_Parts, dict[tuple[object, ...], int | None]] = {}
 
-    def find(self, submission: Submission) -> int | None:
+    def find(self, label: LabelledJudgment) -> int | None:
         """Return the index of the first row with the same submission; None without one, or if several may be meant."""
+        submission = label.submission
+        if label.digest is not None:
+            return self._by_digest.get(label.digest)
         parts = _parts_of(submission)
         if parts not in self._first:
             self._first[parts] = self._index(parts)
         return self._first[parts].get(_text_of(submission, parts))
+
+    @cached_property
+    def _by_digest(self) -> dict[str, int]:
+        return {submission_digest(submission): index for index, submission in reversed(self._submissions)}
 
     def _index(self, parts: _Parts) -> dict[tuple[object, ...], int | None]:
         first: dict[tuple[object, ...], int | None] = {}
@@ -104,9 +115,36 @@ class Match(NamedTuple):
         return None if verdict is None or self.judged.error is not None else canonical_answer(self.criterion, verdict)
 
     @property
+    def shares(self) -> dict[str, float]:
+        """The share of each answer among the raters who could assess; empty if none could."""
+        counts = Counter(answer for answer, value in self._answers_and_values if value is not None)
+        return {answer: count / counts.total() for answer, count in counts.items()}
+
+    @property
+    def people_values(self) -> list[float]:
+        """The values of the raters' answers, in [0, 1], without abstentions."""
+        return [value for _, value in self._answers_and_values if value is not None]
+
+    @property
     def people_value(self) -> float | None:
-        """The value of the consensus, in [0, 1]; None for an abstention, and without a consensus."""
-        return None if self.consensus is None else to_judgment(self.criterion, self.consensus).value
+        """The mean of `people_values`; None if no rater could assess."""
+        values = self.people_values
+        return sum(values) / len(values) if values else None
+
+    @property
+    def assessed(self) -> float:
+        """The share of the raters who could assess."""
+        return len(self.people_values) / len(self.labels)
+
+    @property
+    def right(self) -> float | None:
+        """The share of the raters who give the judge's answer; None if no rater, or not the judge, decided."""
+        answer, shares = self.judge_answer, self.shares
+        return shares.get(answer, 0.0) if answer is not None and self.judged.value is not None and shares else None
+
+    @property
+    def _answers_and_values(self) -> list[tuple[str, float | None]]:
+        return [(answer, to_judgment(self.criterion, answer).value) for answer in self.answers]
 
     @property
     def is_random(self) -> bool:
@@ -127,12 +165,16 @@ class Matches(NamedTuple):
         unmatched: The labels of which the run has no judgment.
         chosen: Those that are about a judgment and are left out, because people chose it.
         trained_on: Those that are left out, because the judge was aligned with them.
+        copies: The number of labels without a rater that are left out, because they repeat earlier ones.
+        of_other_texts: How many of the unmatched labels have the `id` of a row, and are about another text.
     """
 
     matches: list[Match]
     unmatched: list[LabelledJudgment]
     chosen: list[LabelledJudgment]
     trained_on: list[LabelledJudgment]
+    copies: int = 0
+    of_other_texts: int = 0
 
     @property
     def labels(self) -> list[LabelledJudgment]:
@@ -147,6 +189,15 @@ class Matches(NamedTuple):
             warnings.append(
                 f"the judge was aligned with {len(self.trained_on):,} of the labels: they say nothing about it, and "
                 "are left out"
+            )
+        if self.of_other_texts:
+            warnings.append(
+                f"{self.of_other_texts:,} labels are about other texts than the rows with their ids: they do not count"
+            )
+        if self.copies:
+            warnings.append(
+                f"{self.copies:,} labels without a rater repeat earlier labels and do not count: if they are of "
+                "another person, give each label its `rater`"
             )
         labels = self.labels
         if seen := sum(not label.blind for label in labels):
@@ -185,7 +236,8 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     sample. What a label's submission lacks, such as the context, is not compared, unless rows differ in it. In a run
     without submissions, the id decides.
 
-    Of several labels of one judgment by one rater, the last counts. Labels without a rater are of different people.
+    Of several labels of one judgment by one rater, the last counts. Labels without a rater are of different people,
+    unless all of them repeat the verdicts of earlier ones, like those of a file that is read twice.
 
     Labels that are `chosen` are left out. The others are still a random part of the run, so that a file may have both,
     such as a drawn sample and the answers that a reader overruled elsewhere. Those with which the judge was aligned are
@@ -203,17 +255,20 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     by_text = RowsByText(rows)
     by_judgment: dict[tuple[int, int], list[LabelledJudgment]] = {}
     unmatched: list[LabelledJudgment] = []
+    of_other_texts = 0
     for label in labels:
         of_id = by_id.get(label.id, []) if label.id is not None else []
         if of_id:
-            place = next((index for index in of_id if may_be(rows[index].submission, label.submission)), None)
+            place = next((index for index in of_id if may_be(rows[index].submission, label)), None)
+            of_other_texts += place is None
         else:
-            place = by_text.find(label.submission)
+            place = by_text.find(label)
         entry = None if place is None else _entry_of(rows[place].report, label.criterion)
         if place is None or entry is None:
             unmatched.append(label)
             continue
         by_judgment.setdefault((place, entry), []).append(label)
+    copies = _remove_copies(by_judgment.values())
     matches: list[Match] = []
     chosen: list[LabelledJudgment] = []
     trained_on: list[LabelledJudgment] = []
@@ -231,7 +286,34 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
             f"the judge was aligned with all {len(trained_on):,} labels that belong to this run: they say nothing "
             "about it; label other judgments, which `choose_for_labels` draws"
         )
-    return Matches(matches, unmatched, chosen, trained_on)
+    return Matches(matches, unmatched, chosen, trained_on, copies, of_other_texts)
+
+
+def _remove_copies(judgments: Iterable[list[LabelledJudgment]]) -> int:
+    """Remove the labels of an unnamed rater all of whose verdicts repeat those of an earlier one; return their number.
+
+    The second label without a rater of each judgment is taken to be of a second person, and so on.
+    """
+    judgments = list(judgments)
+    unnamed = [[label for label in labels if label.rater is None] for labels in judgments]
+    copied = [
+        number
+        for number in range(1, max(map(len, unnamed), default=0))
+        if any(
+            all(_is_copy(of[number], of[earlier]) for of in unnamed if len(of) > number) for earlier in range(number)
+        )
+    ]
+    removed = 0
+    for labels, of in zip(judgments, unnamed, strict=True):
+        kept = [label for number, label in enumerate(of) if number not in copied]
+        if len(kept) < len(of):
+            labels[:] = [*(label for label in labels if label.rater is not None), *kept]
+            removed += len(of) - len(kept)
+    return removed
+
+
+def _is_copy(label: LabelledJudgment, earlier: LabelledJudgment) -> bool:
+    return (label.verdict, label.sampled) == (earlier.verdict, earlier.sampled)
 
 
 def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -256,17 +338,20 @@ def group_matches(matches: Iterable[Match]) -> dict[str, list[Match]]:
     return {keys[pair]: of_criterion for pair, of_criterion in groups.items()}
 
 
-def count_verdicts(rows: Sequence[GradedRow], match: Match) -> dict[str, int]:
-    """Count the judge's verdicts in a run on the criterion of a match.
+def judged_rows(rows: Sequence[GradedRow], match: Match) -> dict[int, str]:
+    """Return the judge's verdict in each row of a run on the criterion of a match, by the index of the row.
 
     CANNOT_ASSESS is a verdict; a failure is none, and neither is a criterion that does not apply. Judgments that the
     judge was aligned with are left out, as their labels are.
     """
     words = (match.judged.name, match.judged.requirement)
-    entries = (entry for row in rows if row.report for entry in row.report.criteria)
-    judged = (entry for entry in entries if (entry.name, entry.requirement) == words and not entry.trained_on)
-    verdicts = (entry.verdict for entry in judged if entry.verdict is not None and entry.was_judged)
-    return dict(Counter(canonical_answer(match.criterion, verdict) for verdict in verdicts))
+    return {
+        index: canonical_answer(match.criterion, entry.verdict)
+        for index, row in enumerate(rows)
+        for entry in (row.report.criteria if row.report else ())
+        if (entry.name, entry.requirement) == words and not entry.trained_on
+        if entry.verdict is not None and entry.was_judged
+    }
 
 
 def require_drawn(labels: Collection[LabelledJudgment]) -> None:
@@ -371,6 +456,19 @@ def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> l
     return []
 
 
+def group_warnings(groups: Groups | None) -> list[str]:
+    """Say if there are too few groups for an interval, or so few that it is wide."""
+    count = 0 if groups is None else len(np.unique(groups))
+    if groups is None or count >= FEW_GROUPS:
+        return []
+    if count < FEWEST_GROUPS:
+        return [
+            f"too few groups ({count:,}): the figures have no interval, which needs {FEWEST_GROUPS} groups; label rows "
+            "of more groups"
+        ]
+    return [f"few groups ({count:,}): the intervals are wide; {FEW_GROUPS} groups or more make them narrower"]
+
+
 def _cluster_key(row: GradedRow, cluster: Cluster) -> Hashable:
     if callable(cluster):
         return cluster(row.id)
@@ -454,20 +552,21 @@ def answer_levels(criterion: Criterion) -> list[str]:
     return [f"{number:g}" for number in range(int(scale.min), int(scale.max) + 1)]
 
 
-def verdict_agreement(weighted: Matrix, table: Matrix, place: int) -> VerdictAgreement:
+def verdict_agreement(weighted: Matrix, table: Matrix, place: int, support: int) -> VerdictAgreement:
     """Measure agreement on the answer in one place of the levels.
 
     Args:
         weighted: The table, weighted if its labels were drawn by the judge's verdict.
         table: The counts.
         place: The place of the answer.
+        support: How often people give this answer.
     """
     right, judge, people = weighted[place, place], weighted[:, place].sum(), weighted[place].sum()
     column = table[:, place].sum()  # all of one verdict: weights do not change the precision
     precision = float(table[place, place] / column) if column else None
     recall = float(right / people) if people else None
     f1 = float(2 * right / (judge + people)) if judge + people else None
-    return VerdictAgreement(precision, recall, f1, int(table[place].sum()))
+    return VerdictAgreement(precision, recall, f1, support)
 
 
 def phi_coefficient(table: Matrix) -> float | None:

@@ -12,7 +12,7 @@ groups' totals. Other figures have the limits of a smaller number of independent
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,11 @@ class Bounds(NamedTuple):
 UNIT = Bounds(0.0, 1.0)
 
 
+def select_groups(groups: Groups | None, rows: Sequence[int]) -> Groups | None:
+    """Return the groups of some of the rows, numbered anew; None without groups."""
+    return None if groups is None else number_groups(groups[list(rows)].tolist())
+
+
 def number_groups(keys: Sequence[Hashable]) -> Groups:
     """Number the groups of rows from 0, in the order of their first row."""
     numbers: dict[Hashable, int] = {}
@@ -66,17 +71,19 @@ def estimate_mean(
     level: float = 0.95,
     *,
     groups: Groups | None = None,
+    weights: Values | None = None,
     bounds: Bounds = UNIT,
     imaginary: float = FOR_INTERVAL,
 ) -> Estimate:
     """Estimate a mean of bounded values. One value, and values in fewer than five groups, have no interval.
 
-    Values that are all 0 or 1, and not in groups, have Wilson's interval.
+    Values that are all 0 or 1, and have neither groups nor weights, have Wilson's interval.
 
     Args:
         values: The values, within the bounds.
         level: The level of the interval.
         groups: The group of each row; None for independent rows.
+        weights: The weight of each row, above 0 and at most 1; None if each row counts once.
         bounds: The lowest and the highest possible value.
         imaginary: `FOR_INTERVAL` or `FOR_GATE`.
 
@@ -89,8 +96,9 @@ def estimate_mean(
     count = len(values)
     if count == 0:
         return Estimate(None, None, None, 0)
-    mean = min(bounds.high, max(bounds.low, math.fsum(values) / count))
-    limits = mean_limits(values, level, groups=groups, bounds=bounds, imaginary=imaginary)
+    total = math.fsum(values) / count if weights is None else float(np.average(values, weights=weights))
+    mean = min(bounds.high, max(bounds.low, total))
+    limits = mean_limits(values, level, groups=groups, weights=weights, bounds=bounds, imaginary=imaginary)
     return Estimate(mean, *(limits or (None, None)), count)
 
 
@@ -114,31 +122,33 @@ def mean_limits(
     level: float = 0.95,
     *,
     groups: Groups | None = None,
+    weights: Values | None = None,
     bounds: Bounds = UNIT,
     imaginary: float = FOR_INTERVAL,
 ) -> tuple[float, float] | None:
     """Compute the limits of `estimate_mean`; None for one value, or for fewer than five groups."""
     x = np.asarray(values, float)
+    sizes = np.ones(len(x)) if weights is None else np.asarray(weights, float)
+    totals = x * sizes
     if groups is None or len(groups) == groups.max(initial=-1) + 1:
         if len(x) < 2:
             return None
-        if bounds == UNIT and np.isin(x, (0.0, 1.0)).all():
+        if bounds == UNIT and weights is None and np.isin(x, (0.0, 1.0)).all():
             mean, count = float(x.mean()), len(x)
             size = count if mean in (0.0, 1.0) else max(count - 1, 0.9 * count)
             return wilson_limits(mean, size, student_quantile(count - 1, level))
-        totals, sizes = x, np.ones(len(x), float)
     else:
-        totals, sizes = np.bincount(groups, x).astype(float), np.bincount(groups).astype(float)
+        totals, sizes = (np.bincount(groups, each).astype(float) for each in (totals, sizes))
         if len(sizes) < FEWEST_GROUPS:
             return None
     check_level(level)
     tail = (1 - level) / 2
-    low = _low_end(totals, sizes, bounds.low, tail, imaginary)
-    high = -_low_end(-totals, sizes, -bounds.high, tail, imaginary)
+    low = low_end(totals, sizes, bounds.low, tail, imaginary)
+    high = -low_end(-totals, sizes, -bounds.high, tail, imaginary)
     return low, high
 
 
-def _low_end(totals: Floats, sizes: Floats, floor: float, tail: float, imaginary: float) -> float:
+def low_end(totals: Floats, sizes: Floats, floor: float, tail: float, imaginary: float) -> float:
     """Compute the lower limit of the mean of rows in groups; independent rows are groups of one.
 
     Args:
@@ -213,6 +223,34 @@ def estimate_change(
     return Estimate(math.fsum(changes) / count, *(limits or (None, None)), count)
 
 
+def intraclass_correlation(values: Values, groups: Groups) -> float | None:
+    """Estimate how alike the values of a group are: 0 if they are independent, and 1 if they are equal.
+
+    It is the estimate of a one-way analysis of variance, at least 0. None if all groups have one row, or there is one
+    group.
+
+    Example:
+        >>> intraclass_correlation([1.0, 1.0, 0.0, 0.0], np.array([0, 0, 1, 1]))
+        1.0
+    """
+    x, sizes = np.asarray(values, float), np.bincount(groups).astype(float)
+    count, number = len(x), len(sizes)
+    if not 1 < number < count:
+        return None
+    means = np.bincount(groups, x) / sizes
+    between = float(sizes @ (means - x.mean()) ** 2) / (number - 1)
+    within = float(((x - means[groups]) ** 2).sum()) / (count - number)
+    if between + within <= ROUNDING:
+        return 0.0
+    size = (count - float((sizes**2).sum()) / count) / (number - 1)
+    return max(0.0, (between - within) / (between + (size - 1) * within))
+
+
+def effective_groups(groups: Groups) -> float:
+    """Return how many groups of equal size have as much information as these: fewer if a few have most of the rows."""
+    return float(1 / ((np.bincount(groups) / len(groups)) ** 2).sum())
+
+
 def widening(influences: Values, groups: Groups, level: float = 0.95) -> float:
     """Return how many times fewer independent rows there are in effect, for the figures of rows in groups.
 
@@ -266,6 +304,29 @@ def in_groups(
     )
 
 
+def p_value_of(interval_at: Callable[[float], Estimate]) -> float | None:
+    """Return the two-sided p-value that follows from an interval: 1 minus the level at which one end is 0.
+
+    Args:
+        interval_at: Returns the estimate at a level.
+
+    Returns:
+        The p-value; None if the estimate has no interval.
+    """
+
+    def contains(p_value: float) -> bool | None:
+        estimate = interval_at(1 - p_value)
+        return None if estimate.low is None or estimate.high is None else estimate.low <= 0 <= estimate.high
+
+    low, high = 1e-12, 1 - 1e-12
+    if contains(low) is None:
+        return None
+    for _ in range(50):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if contains(middle) else (low, middle)
+    return high
+
+
 def kappa_influences(people: Sequence[int], judge: Sequence[int], distances: Any) -> Floats:
     """Return the influence of each judgment on kappa.
 
@@ -274,9 +335,26 @@ def kappa_influences(people: Sequence[int], judge: Sequence[int], distances: Any
         judge: The place of each answer of the judge.
         distances: The distance of each pair of levels.
     """
-    apart = np.asarray(distances, float)
-    y, f, levels = np.asarray(people), np.asarray(judge), len(apart)
-    of_people, of_judge = np.bincount(y, minlength=levels) / len(y), np.bincount(f, minlength=levels) / len(f)
-    observed, expected = float(apart[y, f].mean()), float(of_people @ apart @ of_judge)
-    by_people, by_judge = apart @ of_judge, of_people @ apart
-    return -(apart[y, f] - observed) / expected + observed / expected**2 * (by_people[y] + by_judge[f] - 2 * expected)
+    table = np.zeros_like(np.asarray(distances, float))
+    np.add.at(table, (people, judge), 1)
+    return kappa_of_cells(table, distances)[people, judge]
+
+
+def kappa_of_cells(confusion: Any, distances: Any) -> Floats:
+    """Return the influence on kappa of a judgment in each cell of a confusion table; see `widening`.
+
+    Args:
+        confusion: How often each pair of answers occurs; weights need not be whole numbers.
+        distances: The distance of each pair of levels.
+
+    Returns:
+        A table; all zeros if kappa is undefined.
+    """
+    shares, apart = np.asarray(confusion, float), np.asarray(distances, float)
+    shares = shares / shares.sum()
+    of_people, of_judge = shares.sum(axis=1), shares.sum(axis=0)
+    observed, expected = float((shares * apart).sum()), float(of_people @ apart @ of_judge)
+    if expected <= ROUNDING:
+        return np.zeros_like(shares)
+    by_chance = np.add.outer(apart @ of_judge, of_people @ apart)
+    return -(apart - observed) / expected + observed / expected**2 * (by_chance - 2 * expected)

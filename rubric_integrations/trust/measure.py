@@ -2,49 +2,67 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from rubric_integrations._util.records import Record, data_frame, html_table
 from rubric_integrations.rubric.criterion import Criterion, Kind
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.trust.calibration import (
-    ScorePair,
-    Stratum,
+    LabelledScore,
+    RatedRow,
     UnexplainedScoreError,
-    corrected_rate,
-    rate_bias,
-    score_pairs,
+    estimate_share,
+    labelled_scores,
+    recall_by_verdict,
     verdict_weights,
     weight_table,
 )
 from rubric_integrations.trust.matching import (
+    Cluster,
     Match,
     RunLike,
     VerdictAgreement,
     adjacent_share,
     answer_levels,
     chance_agreement,
-    count_verdicts,
+    dependence_warnings,
     group_matches,
+    group_rows,
+    group_warnings,
+    judged_rows,
     match_labels,
     phi_coefficient,
     read_rows,
     verdict_agreement,
 )
-from rubric_integrations.trust.means import estimate_mean
+from rubric_integrations.trust.means import (
+    FEWEST_GROUPS,
+    Floats,
+    Groups,
+    estimate_mean,
+    in_groups,
+    kappa_of_cells,
+    p_value_of,
+    select_groups,
+    widening,
+)
 from rubric_integrations.trust.statistics import (
     Matrix,
     OrderedAgreement,
+    alpha_of_pairs,
     cohen_kappa,
     compare_values,
     difference_p_value,
     effect_size,
+    estimate_clustered_difference,
     estimate_difference,
     estimate_rate,
     estimate_rate_difference,
@@ -60,8 +78,9 @@ if TYPE_CHECKING:
 class CriterionAgreement(Record):
     """How far the judge agrees with people on one criterion.
 
-    Rows of the `confusion` are people's answers and columns the judge's, in the order of `levels`. Where several people
-    labelled a judgment, the answer that most of them gave counts; without one, the judgment is left out.
+    Rows of the `confusion` are people's answers and columns the judge's, in the order of `levels`. A judgment with
+    several raters counts once: each answer counts as the share of its raters who gave it. The figures are therefore
+    about the mean rater, however many raters there are. Raters who could not assess a judgment are left out.
 
     Labels that were drawn by the judge's verdict are weighted by how often the run has that verdict. If the run has a
     verdict without a label, the figures that need it are None.
@@ -74,14 +93,14 @@ class CriterionAgreement(Record):
         coverage: The share of the labelled judgments that both decided; None without labels.
         judge_abstained: How many of the labelled judgments the judge could not assess: CANNOT_ASSESS, or an option that
             is marked `na`.
-        people_abstained: How many people could not assess.
+        people_abstained: How many no rater could assess.
         both_abstained: How many neither could assess. The judge abstains without reason on `judge_abstained -
             both_abstained`, and answers what people cannot on `people_abstained - both_abstained`.
-        undecided: How many labelled judgments have no answer that most raters gave.
+        undecided: How many labelled judgments have no answer that most raters gave. They count in the figures.
         failed: How many labelled judgments the judge failed at.
         abstention_kappa: Agreement on what cannot be assessed; None if neither ever abstains.
         levels: The answers, from the criterion; empty for a scale with more than 21 numbers.
-        confusion: How often each pair of answers occurs.
+        confusion: How often each pair of answers occurs; the answer of each rater is counted.
         accuracy: The share of equal answers.
         chance_agreement: The share of equal answers that would occur by chance, if both gave each answer as often as
             they do.
@@ -99,8 +118,8 @@ class CriterionAgreement(Record):
             for labels that were drawn by the judge's verdict.
         per_verdict: Precision, recall and F1 of each answer.
         adjacent_accuracy: For ordered answers, the share that differs by one level at most.
-        ordered: For ordered answers, errors and correlations of the values; None for labels that were drawn by the
-            judge's verdict.
+        ordered: For ordered answers, errors and correlations of the values, where the values of several raters are one
+            by `consensus`; None for labels that were drawn by the judge's verdict.
     """
 
     name: str
@@ -132,48 +151,87 @@ class CriterionAgreement(Record):
     ordered: OrderedAgreement | None
 
 
-class _Pair(NamedTuple):
-    """What people and the judge answered; None for an abstention."""
+Consensus = Literal["mean", "median", "mode"]
+"""How the values that several raters give on a scale become one. Of several modes, their mean counts."""
 
-    people: str | None
-    judge: str | None
+_CONSENSUS: dict[Consensus, Callable[[Sequence[float]], float]] = {
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "mode": lambda values: statistics.fmean(statistics.multimode(values)),
+}
+# With fewer judgments, the answers of several raters do not show how much more they tell than one.
+_FEWEST_RATED = 50
+
+
+class _Pair(NamedTuple):
+    """The answers of the raters and of the judge to one judgment.
+
+    Attributes:
+        row: The index of the row.
+        shares: The share of each answer among the raters who could assess.
+        abstained: The share of the raters who could not.
+        raters: The number of raters who could.
+        people_value: The value of their answers; None if none could.
+        judge: The judge's answer.
+        judge_value: Its value; None for an abstention.
+        weight: How many judgments of the run it stands for.
+    """
+
+    row: int
+    shares: Mapping[str, float]
+    abstained: float
+    raters: int
     people_value: float | None
+    judge: str
     judge_value: float | None
     weight: float = 1.0
 
+    @property
+    def right(self) -> float:
+        return self.shares.get(self.judge, 0.0)
+
+    @property
+    def difference(self) -> float:
+        return (self.judge_value or 0.0) - (self.people_value or 0.0)
+
 
 def measure_criterion(
-    matches: Sequence[Match], judged: Mapping[str, int] | None = None, level: float = 0.95
+    matches: Sequence[Match],
+    judged: Mapping[int, str] | None = None,
+    level: float = 0.95,
+    *,
+    groups: Groups | None = None,
+    consensus: Consensus = "mean",
 ) -> CriterionAgreement:
     """Measure agreement on one criterion.
 
     Args:
         matches: The labelled judgments of the criterion, at least one.
-        judged: How often the judge gave each verdict in the whole run. Labels that were drawn by the judge's verdict
-            are weighted by it; None for labels that were drawn at random.
+        judged: The judge's verdict in each row of the whole run. Labels that were drawn by the judge's verdict are
+            weighted by it; None for labels that were drawn at random.
         level: The level of the intervals.
+        groups: The group of each row of the run; None for independent rows.
+        consensus: How the values of several raters on a scale become one.
     """
     criterion, name = matches[0].criterion, matches[0].judged.name
     matches = [match for match in matches if match.judged.was_asked and not match.judged.not_applicable]
     weights = verdict_weights(matches, judged)
-    answered = [match for match in matches if match.judge_answer is not None and match.consensus is not None]
-    pairs = [_pair(match, weights) for match in answered]
+    pairs = [_pair(match, weights, consensus) for match in matches if match.judge_answer is not None]
     decided = [pair for pair in pairs if pair.people_value is not None and pair.judge_value is not None]
     levels = answer_levels(criterion)
-    places = {answer: place for place, answer in enumerate(levels)}
-    table = np.zeros((len(levels), len(levels)))
-    for pair in decided if levels else ():
-        table[places[pair.people or ""], places[pair.judge or ""]] += 1
-    weighted = weight_table(table, levels, judged) if judged else table
+    table = _table(decided, levels)
+    counts = _table(decided, levels, lambda pair: pair.raters)
     values = [_value(criterion, answer) for answer in levels]
     apart = level_distances(values, "nominal" if criterion.kind == "nominal" else "quadratic") if levels else None
     ordered = criterion.kind in ("ordinal", "scaled")
     people_values = [pair.people_value or 0.0 for pair in decided]
     judge_values = [pair.judge_value or 0.0 for pair in decided]
-    nothing = Estimate(None, None, None, len(decided))
     is_binary = criterion.kind == "binary"
     if judged is not None:  # what the judge could not assess has no part in the figures below
-        judged = {verdict: n for verdict, n in judged.items() if to_judgment(criterion, verdict).value is not None}
+        is_answer = {verdict: to_judgment(criterion, verdict).value is not None for verdict in set(judged.values())}
+        judged = {row: verdict for row, verdict in judged.items() if is_answer[verdict]}
+    weighted = weight_table(table, levels, Counter(judged.values())) if judged is not None else table
+    sample = _Sample(decided, judged, level, groups)
     return CriterionAgreement(
         name=name,
         requirement=criterion.requirement,
@@ -187,28 +245,42 @@ def measure_criterion(
         failed=sum(match.judged.error is not None for match in matches),
         abstention_kappa=_abstention_kappa(pairs),
         levels=tuple(levels),
-        confusion=tuple(tuple(int(count) for count in row) for row in table),
-        accuracy=_accuracy(decided, judged, level),
+        confusion=tuple(tuple(round(count) for count in row) for row in counts),
+        accuracy=sample.accuracy(),
         chance_agreement=chance_agreement(weighted) if levels else None,
-        sensitivity=_recall(table, weighted, 1, level) if is_binary else None,
-        specificity=_recall(table, weighted, 0, level) if is_binary else None,
+        sensitivity=sample.recall("MET") if is_binary else None,
+        specificity=sample.recall("UNMET") if is_binary else None,
         phi=phi_coefficient(weighted) if is_binary else None,
-        kappa=cohen_kappa(weighted, apart, level)._replace(n=len(decided)) if levels else nothing,
+        kappa=sample.kappa(weighted, levels, apart),
         ac1=gwet_ac1(weighted) if levels else None,
-        people_alpha=_people_alpha(matches, places, apart) if judged is None else None,
-        judge_alpha=_judge_alpha(decided, places, apart) if judged is None else None,
-        bias=_bias(decided, is_binary, level) if judged is None else _weighted_bias(decided, judged, is_binary, level),
-        effect_size=effect_size(_differences(decided)) if judged is None else None,
-        per_verdict={answer: verdict_agreement(weighted, table, place) for answer, place in places.items()},
+        people_alpha=_people_alpha(matches, levels, apart) if judged is None else None,
+        judge_alpha=alpha_of_pairs(table + table.T, apart) if judged is None and apart is not None else None,
+        bias=sample.bias(is_binary=is_binary),
+        effect_size=effect_size([pair.difference for pair in decided]) if judged is None else None,
+        per_verdict={
+            answer: verdict_agreement(weighted, table, place, round(counts[place].sum()))
+            for place, answer in enumerate(levels)
+        },
         adjacent_accuracy=adjacent_share(weighted) if ordered and levels else None,
         ordered=compare_values(people_values, judge_values) if ordered and judged is None else None,
     )
 
 
-def _pair(match: Match, weights: Mapping[str, float] | None) -> _Pair:
-    judge = match.judge_answer or ""
+def _pair(match: Match, weights: Mapping[str, float] | None, consensus: Consensus) -> _Pair:
+    judge, values = match.judge_answer or "", match.people_values
+    value = _CONSENSUS[consensus](values) if values else None
     weight = 1.0 if weights is None else weights.get(judge, 0.0)
-    return _Pair(match.consensus, judge, match.people_value, match.judged.value, weight)
+    return _Pair(match.row, match.shares, 1 - match.assessed, len(values), value, judge, match.judged.value, weight)
+
+
+def _table(pairs: Sequence[_Pair], levels: Sequence[str], times: Callable[[_Pair], float] = lambda _: 1.0) -> Matrix:
+    """Make the confusion table, in which each judgment counts once, or so many times."""
+    places = {answer: place for place, answer in enumerate(levels)}
+    table = np.zeros((len(levels), len(levels)))
+    for pair in pairs if levels else ():
+        for answer, share in pair.shares.items():
+            table[places[answer], places[pair.judge]] += share * times(pair)
+    return table
 
 
 def _coverage(matches: Sequence[Match], decided: Sequence[_Pair], weights: Mapping[str, float] | None) -> float | None:
@@ -222,67 +294,171 @@ def _value(criterion: Criterion, answer: str) -> float:
     return to_judgment(criterion, answer).value or 0.0
 
 
-def _accuracy(pairs: Sequence[_Pair], judged: Mapping[str, int] | None, level: float) -> Estimate:
-    if judged is None:
-        return estimate_rate(sum(pair.people == pair.judge for pair in pairs), len(pairs), level)
-    strata: list[Stratum] = []
-    for verdict, count in judged.items():
-        same = [pair for pair in pairs if pair.judge == verdict]
-        strata.append(Stratum(count, len(same), sum(pair.people == verdict for pair in same)))
-    return corrected_rate(strata, level)
+class _Sample(NamedTuple):
+    """The judgments of a criterion that people and the judge both decided, with what their intervals depend on.
+
+    Attributes:
+        pairs: The judgments.
+        judged: The judge's verdict in each row of the run, for labels that were drawn by it; None for others.
+        level: The level of the intervals.
+        groups: The group of each row of the run; None for independent rows.
+    """
+
+    pairs: Sequence[_Pair]
+    judged: Mapping[int, str] | None
+    level: float
+    groups: Groups | None
+
+    def _groups_of(self, pairs: Sequence[_Pair]) -> Groups | None:
+        return select_groups(self.groups, [pair.row for pair in pairs])
+
+    def _has_too_few_groups(self) -> bool:
+        groups = self._groups_of(self.pairs)
+        return groups is not None and groups.max(initial=-1) + 1 < FEWEST_GROUPS
+
+    def _rated(self, shares: Sequence[float]) -> list[RatedRow]:
+        rows = zip(self.pairs, shares, strict=True)
+        return [RatedRow(pair.row, pair.judge, share, raters=pair.raters) for pair, share in rows]
+
+    def accuracy(self) -> Estimate:
+        right = [pair.right for pair in self.pairs]
+        if self.judged is None:
+            return estimate_shares(right, self.level, self._groups_of(self.pairs))
+        return estimate_share(self.judged, self._rated(right), self.level, self.groups)
+
+    def recall(self, answer: str) -> Estimate:
+        """Estimate the share of people's answers of one kind on which the judge agrees."""
+        if self.judged is not None:
+            shares = [pair.shares.get(answer, 0.0) for pair in self.pairs]
+            return recall_by_verdict(self.judged, self._rated(shares), answer, self.level, self.groups)
+        pairs = [pair for pair in self.pairs if answer in pair.shares]
+        shares = [pair.shares[answer] for pair in pairs]
+        weights = None if all(share == 1 for share in shares) else shares
+        agreed = [float(pair.judge == answer) for pair in pairs]
+        return estimate_shares(agreed, self.level, self._groups_of(pairs), weights)
+
+    def kappa(self, weighted: Matrix, levels: Sequence[str], apart: Matrix | None) -> Estimate:
+        count = len(self.pairs)
+        if apart is None or not weighted.any():
+            return Estimate(None, None, None, count)
+        # In effect, there are this many times fewer judgments.
+        times, cells = 1.0, kappa_of_cells(weighted, apart)
+        influences = pair_influences(self.pairs, levels, cells)
+        raters = sum(pair.raters for pair in self.pairs) / count
+        variance = float((weighted * cells**2).sum() / weighted.sum())
+        if raters > 1 and count >= _FEWEST_RATED and variance > 0:
+            times = min(1.0, max(1 / raters, float((influences**2).mean()) / variance))
+        groups = self._groups_of(self.pairs)
+        if groups is not None and not self._has_too_few_groups():
+            times *= widening(influences, groups, self.level)
+        estimate = cohen_kappa(weighted / times, apart, self.level)._replace(n=count)
+        return estimate._replace(low=None, high=None) if self._has_too_few_groups() else estimate
+
+    def bias(self, *, is_binary: bool) -> Estimate:
+        if self.judged is not None:
+            return self._weighted_bias(self.judged, is_binary=is_binary)
+        differences = [pair.difference for pair in self.pairs]
+        if not is_binary:
+            return estimate_differences(differences, self.level, self._groups_of(self.pairs))
+        rose = [float(pair.judge == "MET") * pair.shares.get("UNMET", 0.0) for pair in self.pairs]
+        fell = [float(pair.judge == "UNMET") * pair.shares.get("MET", 0.0) for pair in self.pairs]
+        return estimate_shift(rose, fell, self.level, self._groups_of(self.pairs))
+
+    def _weighted_bias(self, judged: Mapping[int, str], *, is_binary: bool) -> Estimate:
+        """Estimate the bias by labels drawn by the judge's verdict; only that of a binary criterion has limits."""
+        if not self.pairs or {pair.judge for pair in self.pairs} != set(judged.values()):
+            return Estimate(None, None, None, len(self.pairs))
+        if is_binary:
+            rated = self._rated([pair.shares.get("MET", 0.0) for pair in self.pairs])
+            people = estimate_share(judged, rated, self.level, self.groups)
+            judge = Counter(judged.values())["MET"] / len(judged)
+            return _less(judge, people)
+        differences = sum(pair.weight * pair.difference for pair in self.pairs)
+        return Estimate(differences / sum(pair.weight for pair in self.pairs), None, None, len(self.pairs))
 
 
-def _recall(table: Matrix, weighted: Matrix, place: int, level: float) -> Estimate:
-    """Estimate the share of people's answers of one kind on which the judge agrees; weighted, it has no interval."""
-    right, support = int(table[place, place]), int(table[place].sum())
-    if weighted is table:
-        return estimate_rate(right, support, level)
-    if not weighted[place].sum():
-        return Estimate(None, None, None, support)
-    return Estimate(float(weighted[place, place] / weighted[place].sum()), None, None, support)
+def pair_influences(pairs: Sequence[_Pair], levels: Sequence[str], cells: Matrix) -> Floats:
+    """Return the influence of each judgment on a figure, as the mean over its raters.
+
+    Args:
+        pairs: The judgments.
+        levels: The answers.
+        cells: The influence of a judgment in each cell of the confusion table.
+    """
+    places = {answer: place for place, answer in enumerate(levels)}
+    weight = sum(pair.weight for pair in pairs) / len(pairs)
+    return np.array(
+        [
+            pair.weight / weight * sum(share * cells[places[a], places[pair.judge]] for a, share in pair.shares.items())
+            for pair in pairs
+        ]
+    )
 
 
-def _bias(pairs: Sequence[_Pair], is_binary: bool, level: float) -> Estimate:
-    differences = _differences(pairs)
-    if not is_binary:
-        return estimate_difference(differences, level)
-    rose, fell = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    return estimate_rate_difference(rose=rose, fell=fell, pairs=len(pairs), level=level)
+def _less(judge: float, people: Estimate) -> Estimate:
+    """Return a known figure less an estimate."""
+    if people.value is None:
+        return people
+    low = None if people.high is None else judge - people.high
+    return Estimate(judge - people.value, low, None if people.low is None else judge - people.low, people.n)
 
 
-def _weighted_bias(pairs: Sequence[_Pair], judged: Mapping[str, int], is_binary: bool, level: float) -> Estimate:
-    """Estimate the bias by labels drawn by the judge's verdict; only that of a binary criterion has limits."""
-    if not pairs or {pair.judge for pair in pairs} != set(judged):
-        return Estimate(None, None, None, len(pairs))
-    if is_binary:
-        met = Counter(pair.judge or "" for pair in pairs if pair.people == "MET")
-        return rate_bias(judged, Counter(pair.judge or "" for pair in pairs), met, level)
-    differences = [pair.weight * apart for pair, apart in zip(pairs, _differences(pairs), strict=True)]
-    return Estimate(sum(differences) / sum(pair.weight for pair in pairs), None, None, len(pairs))
+def estimate_shares(
+    shares: Sequence[float], level: float, groups: Groups | None, weights: Sequence[float] | None = None
+) -> Estimate:
+    """Estimate a mean of shares in [0, 1]: with Jeffreys limits if all are 0 or 1, and independent."""
+    if groups is None and weights is None and all(share in (0, 1) for share in shares):
+        return estimate_rate(round(sum(shares)), len(shares), level)
+    return estimate_mean(shares, level, groups=groups, weights=weights)
 
 
-def _differences(pairs: Sequence[_Pair]) -> list[float]:
-    return [(pair.judge_value or 0.0) - (pair.people_value or 0.0) for pair in pairs]
+def estimate_differences(differences: Sequence[float], level: float, groups: Groups | None) -> Estimate:
+    """Estimate the mean of differences without bounds, of rows that may be in groups."""
+    estimate = estimate_difference(differences, level)
+    if groups is None:
+        return estimate
+    return in_groups(estimate, np.asarray(differences, float) - (estimate.value or 0.0), groups, level)
+
+
+def estimate_shift(
+    rose: Sequence[float], fell: Sequence[float], level: float, groups: Groups | None, *, clustered: bool = False
+) -> Estimate:
+    """Estimate the difference of two paired rates.
+
+    Args:
+        rose: Of each row, the share of its raters for whom only the second rate counts it.
+        fell: The share for whom only the first one counts it.
+        level: The level of the interval.
+        groups: The group of each row; None for independent rows.
+        clustered: Whether a row may have several judgments, even if all shares are 0 or 1.
+    """
+    times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
+    differences = np.subtract(rose, fell)
+    has_interval = groups is None or groups.max(initial=-1) + 1 >= FEWEST_GROUPS
+    if groups is not None and has_interval and len(rose):
+        times = widening(differences - differences.mean(), groups, level)
+    if is_whole:
+        estimate = estimate_rate_difference(
+            rose=round(sum(rose)), fell=round(sum(fell)), pairs=len(rose), level=level, widening=times
+        )
+    else:
+        estimate = estimate_clustered_difference(rose, fell, level, widening=times)
+    return estimate if has_interval else estimate._replace(low=None, high=None)
 
 
 def _abstention_kappa(pairs: Sequence[_Pair]) -> float | None:
     table = np.zeros((2, 2))
     for pair in pairs:
-        table[int(pair.people_value is None), int(pair.judge_value is None)] += pair.weight
+        table[:, int(pair.judge_value is None)] += pair.weight * np.array([1 - pair.abstained, pair.abstained])
     return cohen_kappa(table, level_distances([0, 1])).value if table.sum() else None
 
 
-def _people_alpha(matches: Sequence[Match], places: Mapping[str, int], apart: Matrix | None) -> float | None:
+def _people_alpha(matches: Sequence[Match], levels: Sequence[str], apart: Matrix | None) -> float | None:
     if apart is None or all(len(match.labels) < 2 for match in matches):
         return None
+    places = {answer: place for place, answer in enumerate(levels)}
     units = [[places[answer] for answer in match.answers if answer in places] for match in matches]
     return krippendorff_alpha(units, apart)
-
-
-def _judge_alpha(pairs: Sequence[_Pair], places: Mapping[str, int], apart: Matrix | None) -> float | None:
-    if apart is None:
-        return None
-    return krippendorff_alpha([[places[pair.people or ""], places[pair.judge or ""]] for pair in pairs], apart)
 
 
 _COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "people's alpha", "judge's alpha")
@@ -295,7 +471,8 @@ class ScoreAgreement(NamedTuple):
         n: The number of submissions of which people answered every criterion.
         bias: The mean of the judge's score minus people's.
         values: Errors, correlations and distances of the distributions; None without such a submission.
-        p_value: The p-value of the bias, by the paired t-test, two-sided; None if the differences are all equal.
+        p_value: The p-value of the bias, by the paired t-test, two-sided, and with `cluster` the one of the interval;
+            None if the differences are all equal.
         effect_size: The bias by the standard deviation of the differences (Cohen's d); None if they are all equal.
     """
 
@@ -318,9 +495,12 @@ class Agreement(Record):
         macro_accuracy: The mean accuracy of the criteria; None without one.
         mean_kappa: The mean kappa of the criteria that have one.
         micro_kappa: How far `micro_accuracy` exceeds chance: 1 is perfect, and 0 is the `chance_agreement` of the
-            criteria. (The pooled kappa of De Vries et al. 2008. Cohen's kappa of all answers in one table would be
-            high for a judge that knows only which criteria are mostly MET.) Scales with more than 21 numbers have no
-            part in it; None if only one answer occurs on each criterion.
+            criteria. (The pooled kappa of De Vries et al. 2008.) Scales with more than 21 numbers have no part in it.
+            None if only one answer occurs on each criterion.
+        pooled_kappa: Cohen's kappa of all judgments in one table, as it is usually published. It is high even for a
+            judge that knows only which criteria are mostly MET, for which `micro_kappa` is 0. The judgments of a
+            submission depend on each other, and the interval allows for that; labels that were drawn by the judge's
+            verdict give none. It is about all criteria if they have the same answers, or else about the binary ones.
         scores: Agreement on the scores; undefined if labels were drawn by the judge's verdict.
         raters: The names of the people.
         labels: The number of labels that belong to a judgment of the run, without those that people chose.
@@ -335,6 +515,7 @@ class Agreement(Record):
     macro_accuracy: float | None
     mean_kappa: float | None
     micro_kappa: float | None
+    pooled_kappa: Estimate
     scores: ScoreAgreement
     raters: tuple[str, ...]
     labels: int
@@ -351,8 +532,17 @@ class Agreement(Record):
         unmatched = f"; {self.unmatched:,} labels belong to no judgment of the run" if self.unmatched else ""
         kappa = "undefined" if self.micro_kappa is None else f"{self.micro_kappa:.3f}"
         lines.append(f"all: accuracy {self.accuracy}, kappa {kappa}, bias of the scores {self.scores.bias}{unmatched}")
+        lines += [f"{self.kappa_text}."] if len(self.criteria) > 1 else []
         lines.append(f"{self.labels:,} labels, {self.blind:,} of them blind")
         return "\n".join([*lines, *self.warnings])
+
+    @property
+    def kappa_text(self) -> str:
+        """The pooled kappa, with its difference from `micro_kappa`."""
+        return (
+            f"Kappa of all judgments in one table is {self.pooled_kappa}: it is also high for a judge that only knows "
+            "which criteria are mostly MET, for which the kappa over all is 0"
+        )
 
     def to_dataframe(self) -> DataFrame:
         """Return a pandas DataFrame with one row for each criterion.
@@ -374,7 +564,13 @@ class Agreement(Record):
 
 
 def agreement(
-    judged: RunLike, labels: Iterable[LabelledJudgment], *, rubric: Rubric | None = None, level: float = 0.95
+    judged: RunLike,
+    labels: Iterable[LabelledJudgment],
+    *,
+    rubric: Rubric | None = None,
+    cluster: Cluster | None = None,
+    consensus: Consensus = "mean",
+    level: float = 0.95,
 ) -> Agreement:
     """Measure how far a judge agrees with people.
 
@@ -384,36 +580,45 @@ def agreement(
         labels: People's labels of a part of it, drawn at random or by the judge's verdict; several raters may have
             labelled the same judgment.
         rubric: The run's rubric, for the agreement of scores, if groups make them.
+        cluster: Which rows depend on each other, such as the questions about one document: a column of the graded
+            table, `"id"`, `"query"`, or a function of a row's id. The intervals are then those of rows in groups.
+        consensus: How the values that several raters give on a scale become one, for `ordered` and `bias`: their
+            `mean`, their `median`, or their `mode`.
         level: The level of the intervals.
 
     Raises:
         ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
             these are left out, with a warning.
         ValueError: The judge was aligned with all labels that belong to the run. Those of a part of the run are left
-            out, with a warning.
+            out, with a warning. Or a row does not have the column of `cluster`.
     """
     rows = read_rows(judged)
+    groups = group_rows(rows, cluster)
     matched = match_labels(rows, labels)
     matches = matched.matches
     criteria: dict[str, CriterionAgreement] = {}
     weights: dict[str, int] = {}
     for key, of_criterion in group_matches(matches).items():
-        judged_verdicts = count_verdicts(rows, of_criterion[0])
-        drawn_by = None if all(match.is_random for match in of_criterion) else judged_verdicts
-        criteria[key] = measure_criterion(of_criterion, drawn_by, level)
-        weights[key] = sum(judged_verdicts.values())
+        verdicts = judged_rows(rows, of_criterion[0])
+        drawn_by = None if all(match.is_random for match in of_criterion) else verdicts
+        criteria[key] = measure_criterion(of_criterion, drawn_by, level, groups=groups, consensus=consensus)
+        weights[key] = len(verdicts)
     kappas = [row.kappa.value for row in criteria.values() if row.kappa.value is not None]
     accuracies = {key: row.accuracy.value for key, row in criteria.items() if row.accuracy.value is not None}
-    equal = _equal_answers(matches)
-    accuracy = estimate_mean([sum(of_row) / len(of_row) for of_row in equal.values()], level)
-    micro_accuracy = _mean([float(answer) for of_row in equal.values() for answer in of_row])
+    accuracy = estimate_accuracy(matches, level, groups)
+    micro_accuracy = _mean([right for match in matches if (right := match.right) is not None])
     is_random = all(match.is_random for match in matches)
-    micro_kappa = _pooled_kappa(criteria, None if is_random else weights)
-    pairs: list[ScorePair] = []
+    micro_kappa = _micro_kappa(criteria, None if is_random else weights)
+    scores: list[LabelledScore] = []
     warnings: list[str] = []
     if is_random:
         try:
-            pairs = score_pairs(rows, matches, rubric)
+            scores, partly = labelled_scores(rows, matches, rubric)
+            if partly:
+                warnings.append(
+                    f"{partly:,} labelled submissions lack a label on some criterion: they have no part in the "
+                    "agreement of the scores"
+                )
         except UnexplainedScoreError as error:
             warnings.append(str(error))
     else:
@@ -428,31 +633,82 @@ def agreement(
         macro_accuracy=_mean(list(accuracies.values())),
         mean_kappa=_mean(kappas),
         micro_kappa=micro_kappa,
-        scores=_score_agreement(pairs, level),
+        pooled_kappa=pool_kappa(rows, matches, is_random=is_random, level=level, groups=groups),
+        scores=_score_agreement(scores, level, groups),
         raters=tuple(sorted({label.rater for label in matched.labels if label.rater})),
         labels=len(matched.labels),
         blind=sum(label.blind for label in matched.labels),
         unmatched=len(matched.unmatched),
-        warnings=(*warnings, *matched.warnings),
+        warnings=(
+            *warnings,
+            *dependence_warnings(rows, cluster),
+            *group_warnings(select_groups(groups, [match.row for match in matches])),
+            *matched.warnings,
+        ),
     )
 
 
-def _equal_answers(matches: Sequence[Match]) -> dict[int, list[bool]]:
-    """Return, for each row, whether each answer that both decided is the same."""
-    equal: dict[int, list[bool]] = {}
+def estimate_accuracy(matches: Sequence[Match], level: float = 0.95, groups: Groups | None = None) -> Estimate:
+    """Estimate the mean over the labelled submissions of the share of equal answers.
+
+    Args:
+        matches: The labelled judgments.
+        level: The level of the interval.
+        groups: The group of each row of the run; None for independent rows.
+    """
+    of_rows: dict[int, list[float]] = {}
     for match in matches:
-        people, judge = match.consensus, match.judge_answer
-        if (
-            people is not None
-            and judge is not None
-            and match.judged.value is not None
-            and match.people_value is not None
-        ):
-            equal.setdefault(match.row, []).append(people == judge)
-    return equal
+        if (right := match.right) is not None:
+            of_rows.setdefault(match.row, []).append(right)
+    shares = [sum(of_row) / len(of_row) for of_row in of_rows.values()]
+    return estimate_mean(shares, level, groups=select_groups(groups, list(of_rows)))
 
 
-def _pooled_kappa(criteria: Mapping[str, CriterionAgreement], weights: Mapping[str, int] | None) -> float | None:
+def pool_kappa(
+    rows: Sequence[GradedRow],
+    matches: Sequence[Match],
+    *,
+    is_random: bool = True,
+    level: float = 0.95,
+    groups: Groups | None = None,
+) -> Estimate:
+    """Estimate kappa of all judgments in one table; those of a submission are a group.
+
+    Args:
+        rows: The rows of the run.
+        matches: The labelled judgments.
+        is_random: Whether they were drawn at random, and not by the judge's verdict.
+        level: The level of the interval.
+        groups: The group of each row of the run; None for independent rows.
+    """
+    by_answers: dict[tuple[object, ...], list[Match]] = {}
+    for match in matches:
+        levels = answer_levels(match.criterion)
+        values = [_value(match.criterion, answer) for answer in levels]
+        by_answers.setdefault((match.criterion.kind, *levels, *values), []).append(match)
+    binary = ("binary", "UNMET", "MET", 0.0, 1.0)
+    pooled = next(iter(by_answers.values())) if len(by_answers) == 1 else by_answers.get(binary, [])
+    criterion = pooled[0].criterion if pooled else None
+    pairs: list[_Pair] = []
+    for of_criterion in group_matches(pooled).values():
+        verdicts = None if is_random else judged_rows(rows, of_criterion[0])
+        weights = verdict_weights(of_criterion, verdicts)
+        if weights is not None and verdicts is not None and set(verdicts.values()) - weights.keys():
+            return Estimate(None, None, None, 0)  # nothing is known of a verdict without a label
+        decided = [match for match in of_criterion if match.right is not None]
+        pairs += [_pair(match, weights, "mean") for match in decided]
+    if criterion is None or not pairs:
+        return Estimate(None, None, None, 0)
+    levels = answer_levels(criterion)
+    values = [_value(criterion, answer) for answer in levels]
+    apart = level_distances(values, "nominal" if criterion.kind == "nominal" else "quadratic") if levels else None
+    of_rows = np.arange(len(rows)) if groups is None else groups
+    table = _table(pairs, levels, lambda pair: pair.weight)
+    estimate = _Sample(pairs, None, level, of_rows).kappa(table, levels, apart)
+    return estimate if is_random else estimate._replace(low=None, high=None)
+
+
+def _micro_kappa(criteria: Mapping[str, CriterionAgreement], weights: Mapping[str, int] | None) -> float | None:
     """Compute kappa from the mean accuracy and the mean chance agreement of criteria, by their number of answers."""
     above = possible = 0.0
     for key, row in criteria.items():
@@ -463,13 +719,18 @@ def _pooled_kappa(criteria: Mapping[str, CriterionAgreement], weights: Mapping[s
     return above / possible if possible else None
 
 
-def _score_agreement(pairs: Sequence[ScorePair], level: float) -> ScoreAgreement:
-    differences = [pair.judge - pair.people for pair in pairs]
+def _score_agreement(scores: Sequence[LabelledScore], level: float, groups: Groups | None) -> ScoreAgreement:
+    pairs = [(score.row, score.people, score.judge) for score in scores]
+    rated = [(row, people, judge) for row, people, judge in pairs if people is not None and judge is not None]
+    differences = [judge - people for _, people, judge in rated]
+    of_rows = select_groups(groups, [row for row, _, _ in rated])
     return ScoreAgreement(
-        len(pairs),
-        estimate_difference(differences, level),
-        compare_values([pair.people for pair in pairs], [pair.judge for pair in pairs]),
-        difference_p_value(differences),
+        len(rated),
+        estimate_differences(differences, level, of_rows),
+        compare_values([people for _, people, _ in rated], [judge for _, _, judge in rated]),
+        difference_p_value(differences)
+        if of_rows is None
+        else p_value_of(lambda level: estimate_differences(differences, level, of_rows)),
         effect_size(differences),
     )
 

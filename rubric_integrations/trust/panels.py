@@ -24,22 +24,21 @@ from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.scoring.voting import VoteResult, count_votes
 from rubric_integrations.trust.matching import (
+    Cluster,
     Match,
     RunLike,
     answer_levels,
     criterion_keys,
+    dependence_warnings,
     group_matches,
+    group_rows,
+    group_warnings,
     match_labels,
     read_rows,
 )
-from rubric_integrations.trust.means import estimate_mean
-from rubric_integrations.trust.measure import CriterionAgreement, measure_criterion
-from rubric_integrations.trust.statistics import (
-    estimate_clustered_difference,
-    fleiss_kappa,
-    krippendorff_alpha,
-    level_distances,
-)
+from rubric_integrations.trust.means import Groups, estimate_mean, select_groups
+from rubric_integrations.trust.measure import CriterionAgreement, estimate_accuracy, estimate_shift, measure_criterion
+from rubric_integrations.trust.statistics import fleiss_kappa, krippendorff_alpha, level_distances
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -179,6 +178,7 @@ def measure_judge(
     adds: Estimate = UNDEFINED,
     panel_gain: Estimate = UNDEFINED,
     level: float = 0.95,
+    groups: Groups | None = None,
 ) -> JudgeOnPanel:
     """Measure one judge.
 
@@ -188,9 +188,12 @@ def measure_judge(
         adds: What the judge adds.
         panel_gain: What the panel has before the judge alone.
         level: The level of the intervals.
+        groups: The group of each row of the run; None for independent rows.
     """
     valid = [(own, panel) for own, panel in answers if own.verdict is not None and own.error is None]
-    criteria = {key: measure_criterion(group, None, level) for key, group in group_matches(matches).items()}
+    criteria = {
+        key: measure_criterion(group, None, level, groups=groups) for key, group in group_matches(matches).items()
+    }
     kappas = [row.kappa.value for row in criteria.values() if row.kappa.value is not None]
     return JudgeOnPanel(
         votes=len(answers),
@@ -198,7 +201,7 @@ def measure_judge(
         abstained=sum(own.abstained for own, _ in answers),
         agrees=sum(own.verdict == panel.verdict for own, panel in valid) / len(valid) if valid else None,
         coverage=sum(row.n for row in criteria.values()) / len(matches) if matches else None,
-        accuracy=accuracy_by_submission(matches, level),
+        accuracy=estimate_accuracy(matches, level, groups),
         mean_kappa=sum(kappas) / len(kappas) if kappas else None,
         adds=adds,
         panel_gain=panel_gain,
@@ -206,72 +209,81 @@ def measure_judge(
     )
 
 
-def is_right(match: Match) -> bool | None:
-    """Whether the judge's answer equals people's; None if one of them did not decide."""
-    if match.people_value is None or match.judge_answer is None or match.judged.value is None:
-        return None
-    return match.judge_answer == match.consensus
+class Discordance(NamedTuple):
+    """A judgment that two panels answered.
+
+    Attributes:
+        row: The index of its row.
+        rose: The share of the raters who give only the first panel's answer.
+        fell: The share of the raters who give only the second panel's answer.
+    """
+
+    row: int
+    rose: float
+    fell: float
 
 
-def accuracy_by_submission(matches: Sequence[Match], level: float = 0.95) -> Estimate:
-    """Estimate the mean over the labelled submissions of the share of equal answers."""
-    shares: dict[int, list[bool]] = {}
-    for match in matches:
-        if (right := is_right(match)) is not None:
-            shares.setdefault(match.row, []).append(right)
-    return estimate_mean([sum(of_row) / len(of_row) for of_row in shares.values()], level)
-
-
-def compare_panels(pairs: Sequence[tuple[int, bool, bool]], level: float = 0.95) -> Estimate:
+def compare_panels(pairs: Sequence[Discordance], level: float = 0.95, groups: Groups | None = None) -> Estimate:
     """Estimate how much larger the share of right answers of one panel is than that of another, in pairs.
 
     Args:
-        pairs: For each judgment, the index of its submission, and whether the one and the other panel is right.
+        pairs: The judgments.
         level: The level of the interval.
+        groups: The group of each row of the run; None for independent rows.
     """
-    of_rows: dict[int, list[tuple[bool, bool]]] = {}
-    for row, one, other in pairs:
-        of_rows.setdefault(row, []).append((one, other))
-    rose = [sum(one and not other for one, other in of_row) / len(of_row) for of_row in of_rows.values()]
-    fell = [sum(other and not one for one, other in of_row) / len(of_row) for of_row in of_rows.values()]
-    return estimate_clustered_difference(rose, fell, level)
+    of_rows: dict[int, list[Discordance]] = {}
+    for pair in pairs:
+        of_rows.setdefault(pair.row, []).append(pair)
+    rose = [sum(pair.rose for pair in of_row) / len(of_row) for of_row in of_rows.values()]
+    fell = [sum(pair.fell for pair in of_row) / len(of_row) for of_row in of_rows.values()]
+    return estimate_shift(rose, fell, level, select_groups(groups, list(of_rows)), clustered=True)
 
 
-def is_right_by_votes(match: Match, result: VoteResult | None) -> bool:
-    """Whether the result of other votes equals people's answer; no result is not right."""
+def discordance(match: Match, one: Match | None, other: Match | None) -> Discordance:
+    """Compare two answers to a labelled judgment; None is no answer, which is not right."""
+    answers = [None if each is None else each.judge_answer for each in (one, other)]
+    if answers[0] == answers[1]:
+        return Discordance(match.row, 0.0, 0.0)
+    return Discordance(match.row, *(0.0 if each is None else each.right or 0.0 for each in (one, other)))
+
+
+def with_result(match: Match, result: VoteResult | None) -> Match | None:
+    """Return a judgment with the result of other votes; None without a result."""
     if result is None:
-        return False
-    judged = match.judged.model_copy(update={"verdict": result.verdict, "value": result.value, "error": None})
-    return match._replace(judged=judged).judge_answer == match.consensus
+        return None
+    update = {"verdict": result.verdict, "value": result.value, "error": None}
+    return match._replace(judged=match.judged.model_copy(update=update))
 
 
-def what_judge_adds(voted: Sequence[VotedMatch], judge: str, level: float = 0.95) -> Estimate:
+def what_judge_adds(
+    voted: Sequence[VotedMatch], judge: str, level: float = 0.95, groups: Groups | None = None
+) -> Estimate:
     """Estimate how much larger the panel's share of right answers is with a judge than without it.
 
     Undefined if it depends on votes that were not requested, because the panel was already decided.
     """
-    pairs: list[tuple[int, bool, bool]] = []
+    pairs: list[Discordance] = []
     for match, criterion, strategy in voted:
-        entry, right = match.judged, match.judge_answer == match.consensus
+        entry = match.judged
         if any(name != judge for name in entry.not_asked):
             return UNDEFINED
         others = [vote for vote in entry.votes if vote.judge != judge]
-        if len(others) == len(entry.votes):
-            pairs.append((match.row, right, right))
-        else:
-            pairs.append((match.row, right, is_right_by_votes(match, vote_again(criterion, others, strategy))))
-    return compare_panels(pairs, level)
+        is_same = len(others) == len(entry.votes)
+        without = match if is_same else with_result(match, vote_again(criterion, others, strategy))
+        pairs.append(discordance(match, match, without))
+    return compare_panels(pairs, level, groups)
 
 
-def panel_before_judge(matches: Sequence[Match], judge: str, level: float = 0.95) -> Estimate:
+def panel_before_judge(
+    matches: Sequence[Match], judge: str, level: float = 0.95, groups: Groups | None = None
+) -> Estimate:
     """Estimate how much larger the panel's share of right answers is than that of one judge, where it was asked."""
-    pairs: list[tuple[int, bool, bool]] = []
+    pairs: list[Discordance] = []
     for match in matches:
         answer = answer_of(match.judged, judge)
         if answer is not None and match.people_value is not None:
-            alone = match._replace(judged=answer)
-            pairs.append((match.row, match.judge_answer == match.consensus, alone.judge_answer == match.consensus))
-    return compare_panels(pairs, level)
+            pairs.append(discordance(match, match, match._replace(judged=answer)))
+    return compare_panels(pairs, level, groups)
 
 
 def correlate_errors(
@@ -285,9 +297,9 @@ def correlate_errors(
     for number, match in enumerate(matches):
         for judge in judges:
             answer = answer_of(match.judged, judge)
-            right = is_right(match._replace(judged=answer)) if answer else None
+            right = match._replace(judged=answer).right if answer else None
             if right is not None:
-                errors[judge][number] = float(not right)
+                errors[judge][number] = 1 - right
     table: dict[str, dict[str, float | None]] = {judge: {} for judge in judges}
     for one, other in combinations(judges, 2):
         both = [(errors[one][number], errors[other][number]) for number in errors[one].keys() & errors[other].keys()]
@@ -414,6 +426,7 @@ def panel_report(
     labels: Iterable[LabelledJudgment] | None = None,
     *,
     rubric: Rubric | None = None,
+    cluster: Cluster | None = None,
     level: float = 0.95,
 ) -> PanelReport:
     """Measure what each judge of a panel is worth.
@@ -426,13 +439,16 @@ def panel_report(
             `grade_many`, or reports.
         labels: People's labels of a part of it, drawn at random.
         rubric: The run's rubric, for reports of earlier versions, which lack the possible answers.
+        cluster: Which rows depend on each other: a column of the graded table, `"id"`, `"query"`, or a function of a
+            row's id. The intervals are then those of rows in groups.
         level: The level of the intervals.
 
     Raises:
         ChosenLabelsError: Labels were chosen by people.
-        ValueError: No panel graded the run, or the rubric is needed.
+        ValueError: No panel graded the run, or the rubric is needed, or a row does not have the column of `cluster`.
     """
     rows = read_rows(run)
+    groups = group_rows(rows, cluster)
     by_criterion = voted_entries(rows)
     if not by_criterion:
         raise ValueError("the run has no votes: pass one that a panel graded (`judges=[...]`)")
@@ -460,17 +476,21 @@ def panel_report(
         name: measure_judge(
             [(answer, entry) for entry in entries if (answer := answer_of(entry, name))],
             [match._replace(judged=answer) for match in matches if (answer := answer_of(match.judged, name))],
-            what_judge_adds(voted, name, level),
-            panel_before_judge(matches, name, level),
+            what_judge_adds(voted, name, level, groups),
+            panel_before_judge(matches, name, level, groups),
             level,
+            groups,
         )
         for name in names
     }
+    if matches:
+        warnings += dependence_warnings(rows, cluster)
+        warnings += group_warnings(select_groups(groups, [match.row for match in matches]))
     correlations, mean = correlate_errors(matches, names)
     divisor = None if mean is None else 1 + (len(names) - 1) * mean
     return PanelReport(
         judges=judges,
-        panel=measure_judge([(entry, entry) for entry in entries], matches, level=level),
+        panel=measure_judge([(entry, entry) for entry in entries], matches, level=level, groups=groups),
         criteria={
             keys[pair]: compare_judges(of_criterion, criteria[pair], strategies[pair], len(names))
             for pair, of_criterion in by_criterion.items()
@@ -600,16 +620,16 @@ def suggest_weights(
     if len(train) < _FEW:
         warnings.append(f"weights of {len(train)} submissions depend on chance: label at least {2 * _FEW}")
     pairs = [
-        (match.row, _is_right(match, weights, rubric), _is_right(match, dict.fromkeys(names, 1.0), rubric))
+        (match, _vote(match, weights, rubric), _vote(match, dict.fromkeys(names, 1.0), rubric))
         for match in matches
         if _submission_key(match) not in train
     ]
-    gain = compare_panels(pairs, level)
+    gain = compare_panels([discordance(*pair) for pair in pairs], level)
     return PanelWeights(
         weights=weights,
         accuracies=accuracies,
-        weighted=_mean_by_row([(row, weighted) for row, weighted, _ in pairs], level),
-        equal=_mean_by_row([(row, equal) for row, _, equal in pairs], level),
+        weighted=_mean_by_row([(match.row, weighted) for match, weighted, _ in pairs], level),
+        equal=_mean_by_row([(match.row, equal) for match, _, equal in pairs], level),
         gain=gain,
         is_better=gain.low is not None and gain.low > 0,
         trained_on=len(train),
@@ -629,19 +649,20 @@ def _accuracy(matches: Sequence[Match], judge: str, train: set[tuple[str, str]])
         right
         for match in matches
         if _submission_key(match) in train and (answer := answer_of(match.judged, judge))
-        if (right := is_right(match._replace(judged=answer))) is not None
+        if (right := match._replace(judged=answer).right) is not None
     ]
     return (sum(own) + 0.5) / (len(own) + 1)
 
 
-def _is_right(match: Match, weights: dict[str, float], rubric: Rubric | None) -> bool:
+def _vote(match: Match, weights: dict[str, float], rubric: Rubric | None) -> Match | None:
+    """Return a judgment with the result of weighted votes; None without a vote."""
     criterion = criterion_of(match.judged, rubric)
     votes = [vote.model_copy(update={"weight": weights[vote.judge]}) for vote in match.judged.votes]
-    return is_right_by_votes(match, vote_again(criterion, votes, voting_with([1.0]).strategies[criterion.kind]))
+    return with_result(match, vote_again(criterion, votes, voting_with([1.0]).strategies[criterion.kind]))
 
 
-def _mean_by_row(answers: Sequence[tuple[int, bool]], level: float) -> Estimate:
-    of_rows: dict[int, list[bool]] = {}
-    for row, right in answers:
-        of_rows.setdefault(row, []).append(right)
+def _mean_by_row(answers: Sequence[tuple[int, Match | None]], level: float) -> Estimate:
+    of_rows: dict[int, list[float]] = {}
+    for row, match in answers:
+        of_rows.setdefault(row, []).append(0.0 if match is None else match.right or 0.0)
     return estimate_mean([sum(of_row) / len(of_row) for of_row in of_rows.values()], level)

@@ -104,7 +104,9 @@ def effect_size(differences: Sequence[float]) -> float | None:
     return None if error is None else mean / (error * math.sqrt(len(differences)))
 
 
-def estimate_rate_difference(*, rose: int, fell: int, pairs: int, level: float = 0.95) -> Estimate:
+def estimate_rate_difference(
+    *, rose: int, fell: int, pairs: int, level: float = 0.95, widening: float = 1.0
+) -> Estimate:
     """Estimate the difference of two paired rates (Bonnett and Price 2012); undefined without pairs.
 
     Args:
@@ -112,6 +114,7 @@ def estimate_rate_difference(*, rose: int, fell: int, pairs: int, level: float =
         fell: The number of pairs in which only the first one is true.
         pairs: The number of all pairs.
         level: The level of the interval.
+        widening: How many times fewer independent pairs there are in effect, for pairs in groups.
 
     Example:
         >>> print(estimate_rate_difference(rose=9, fell=3, pairs=60))
@@ -119,7 +122,7 @@ def estimate_rate_difference(*, rose: int, fell: int, pairs: int, level: float =
     """
     if pairs == 0:
         return Estimate(None, None, None, 0)
-    low, high = rate_difference_limits(rose, fell, pairs, normal_quantile(level))
+    low, high = rate_difference_limits(rose / widening, fell / widening, pairs / widening, normal_quantile(level))
     return Estimate((rose - fell) / pairs, low, high, pairs)
 
 
@@ -146,7 +149,7 @@ def normal_quantile(level: float) -> float:
     return float(special().ndtri((1 + level) / 2))
 
 
-def student_quantile(freedom: int, level: float) -> float:
+def student_quantile(freedom: float, level: float) -> float:
     """Return the two-sided quantile of Student's distribution."""
     check_level(level)
     return float(special().stdtrit(freedom, (1 + level) / 2))
@@ -227,13 +230,16 @@ def effective_size(counts: Sequence[Count], level: float = 0.95) -> float:
     return size * (normal_quantile(level) / student_quantile(submissions - 1, level)) ** 2
 
 
-def estimate_clustered_difference(rose: Sequence[float], fell: Sequence[float], level: float = 0.95) -> Estimate:
+def estimate_clustered_difference(
+    rose: Sequence[float], fell: Sequence[float], level: float = 0.95, *, widening: float = 1.0
+) -> Estimate:
     """Estimate the mean difference of two paired shares of right judgments (Bonnett and Price 2012).
 
     Args:
         rose: For each submission, the share of its judgments of which only the second one is right.
         fell: For each submission, the share of which only the first one is right.
         level: The level of the interval.
+        widening: How many times fewer independent submissions there are in effect, for submissions in groups.
 
     Example:
         >>> print(estimate_clustered_difference([1, 1, 1, 1] + [0] * 26, [0] * 29 + [1]))
@@ -248,7 +254,7 @@ def estimate_clustered_difference(rose: Sequence[float], fell: Sequence[float], 
     variance = float(np.var(np.subtract(rose, fell), ddof=1))
     spread = up + down - (up - down) ** 2
     size = float(submissions) if variance <= ROUNDING else max(spread * submissions / variance, 0.9 * submissions)
-    quantile = student_quantile(submissions - 1, level)
+    size, quantile = size / widening, student_quantile(submissions - 1, level)
     low, high = rate_difference_limits(up * size, down * size, size, quantile)
     return Estimate(up - down, low, high, submissions)
 
@@ -348,6 +354,11 @@ def krippendorff_alpha(units: Sequence[Sequence[int]], distances: Any) -> float 
         if len(unit) >= 2:
             counts = np.bincount(unit, minlength=len(apart)).astype(float)
             pairs += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
+    return alpha_of_pairs(pairs, apart)
+
+
+def alpha_of_pairs(pairs: Matrix, apart: Matrix) -> float | None:
+    """Compute Krippendorff's alpha from how often each ordered pair of levels occurs; None if it is undefined."""
     totals = pairs.sum(axis=1)
     by_chance = float((np.outer(totals, totals) * apart).sum())
     return None if by_chance == 0 else 1 - (float(totals.sum()) - 1) * float((pairs * apart).sum()) / by_chance

@@ -181,3 +181,22 @@ def test_wrong_input_exits_with_2_and_one_line(
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_rows_in_groups_have_wide_intervals_in_the_shell(tmp_path: Path) -> None:
+    answers = [["MET", "MET"], ["MET", "UNMET"], ["UNMET", "MET"]] * 20
+    rows = [row._replace(metadata={"topic": int(row.id) % 6}) for row in run_of(RUBRIC, answers)]
+    path, labels = write_run(tmp_path / "run.jsonl", rows), labels_of(RUBRIC, [["MET", "UNMET"]] * 60)
+    files = (path, write_labels(tmp_path / "labels.jsonl", labels))
+    for command, expected in (("agree", agreement), ("calibrate", calibrate)):
+        result = run(command, *files, "--cluster", "topic", "--json")
+        figures = json.loads(result.stdout)
+        assert figures["warnings"] == list(expected(rows, labels, cluster="topic").warnings)
+        assert "warning: few groups (6)" in " ".join(result.stderr.split())
+        refused = run(command, *files, "--cluster", "document")
+        assert (refused.exit_code, "it has `id`, `query`, `topic`" in " ".join(refused.stderr.split())) == (2, True)
+    assert "Kappa of all judgments in one table is" in " ".join(run("agree", *files).stdout.split())
+    plan = json.loads(run("plan", path, "--half-width", 0.1, "--cluster", "topic", "--json").stdout)
+    assert [(entry["groups"], entry["labels"]) for entry in plan["labels"]][-1] == (pytest.approx(6), None)
+    needs_run = run("plan", "--half-width", 0.1, "--judged", 9, "--rate", 0.5, "--cluster", "topic")
+    assert (needs_run.exit_code, "needs a run" in needs_run.stderr) == (2, True)

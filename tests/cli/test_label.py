@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from rubric_integrations.cli import app
 from rubric_integrations.runs import read_run
+from rubric_integrations.scoring.labels import submission_digest
 from rubric_integrations.trust import agreement, read_labels
 from tests.cli.commands import grade, read_lines, run
 from tests.cli.trust_files import write_run
@@ -60,6 +61,9 @@ def test_label_in_the_terminal_is_blind_resumed_and_measures_the_judge(graded: P
     lines = read_lines(path)
     assert [(line["verdict"], line["reason"]) for line in lines] == [("MET", "unclear"), ("UNMET", "")]
     assert {(line["rater"], line["sampled"], line["blind"]) for line in lines} == {("Ann", "random", True)}
+    assert {line["digest"] for line in lines} <= {
+        submission_digest(row.submission) for row in read_run(graded).rows if row.submission
+    }
     assert ask(graded, "1\n1\n1\n1\n").exit_code == 0
     assert ask(graded, "1\n" * 6, rater="Ben").exit_code == 0
     assert read_lines(path)[:2] == lines

@@ -16,6 +16,7 @@ def write_run(path: Path, rows: Sequence[GradedRow]) -> Path:
         {
             "id": row.id,
             "submission": row.submission.model_dump(mode="json", exclude_none=True) if row.submission else None,
+            "metadata": row.metadata,
             **(row.report.model_dump(mode="json") if row.report else {"score": None, "passed": False}),
         }
         for row in rows

@@ -98,10 +98,15 @@ def test_chosen_labels_and_labels_of_another_run_are_refused() -> None:
         calibrate(run, other)
 
 
-def test_few_differences_between_people_and_judge_are_a_warning() -> None:
+def test_few_differences_between_people_and_judge_are_a_warning_for_scores_without_bounds() -> None:
     answers = [["MET", "UNMET", "MET"]] * 5 + [["UNMET", "MET", "MET"]] * 5
-    result = calibrate(run_of(RUBRIC, answers), labels_of(RUBRIC, answers))
-    assert any("differ on fewer than 5" in warning for warning in result.warnings)
+    rows = run_of(RUBRIC, answers)
+    raw = [
+        row._replace(report=row.report.model_copy(update={"score": row.report.raw_score})) for row in rows if row.report
+    ]
+    for run, expected in ((rows, False), (raw, True)):
+        result = calibrate(run, labels_of(RUBRIC, answers))
+        assert any("differ on fewer than 5" in warning for warning in result.warnings) is expected
 
 
 @pytest.mark.parametrize("confusion", [[[5, 5], [5, 5]], [[1, 9], [9, 1]], [[0, 0], [5, 45]]])

@@ -86,8 +86,8 @@ def test_numbers_on_a_scale_differ_by_direction_and_options_by_label() -> None:
 def test_failures_and_labels_without_consensus_are_no_disagreements() -> None:
     labels = labels_of(ONE, [["MET"], ["MET"]], rater="ann") + labels_of(ONE, [[None], ["UNMET"]], rater="bo")
     (row,) = find_disagreements(run_of(ONE, [[None], ["MET"]]), labels)
-    assert (row.n, row.differ, row.kappa.value) == (0, 0, None)
-    assert row.summary().startswith("c0: 0 of 0 differ")
+    assert (row.n, row.differ, row.undecided, row.bias.value) == (0, 0, 1, 0.5)
+    assert row.summary().startswith("c0: 0 of 0 differ (1 more have no majority)")
 
 
 def test_labels_by_verdict_have_no_p_value() -> None:

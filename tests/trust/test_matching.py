@@ -37,14 +37,15 @@ def test_label_without_the_query_and_the_documents_of_its_row_is_matched_by_its_
     assert unmatched == [other]
 
 
-def test_later_label_of_one_rater_counts_and_unnamed_raters_are_different_people() -> None:
+def test_later_label_of_one_rater_counts_and_unnamed_raters_who_differ_are_different_people() -> None:
     rubric = binary_rubric()
-    rows = run_of(rubric, [["MET"]])
+    rows = run_of(rubric, [["MET"], ["MET"]])
     submission, criterion = Submission(response="response 1"), rubric.criteria[0]
     answers = [("Ana", "MET"), ("Ben", "MET"), ("Ana", "UNMET")]
     labels = [label_of(submission, criterion, verdict, rater=rater) for rater, verdict in answers]
     unnamed = [label_of(submission, criterion)] * 2
-    (match,) = match_labels(rows, [*labels, *unnamed]).matches
+    others = [label_of(Submission(response="response 2"), criterion, verdict) for verdict in ("MET", "UNMET")]
+    match, _ = match_labels(rows, [*labels, *unnamed, *others]).matches
     assert [(label.rater, label.verdict) for label in match.labels] == [
         ("Ben", "MET"),
         ("Ana", "UNMET"),

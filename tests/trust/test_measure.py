@@ -72,7 +72,7 @@ def test_alpha_among_people_is_perfect_only_if_they_agree() -> None:
     assert same.criteria["c0"].people_alpha == 1.0
     assert same.raters == ("ana", "bo")
     assert other.criteria["c0"].people_alpha == pytest.approx(0.125)
-    assert (other.criteria["c0"].undecided, other.criteria["c0"].n) == (2, 2)
+    assert (other.criteria["c0"].undecided, other.criteria["c0"].n) == (2, 4)
 
 
 def test_unused_level_and_order_of_options_change_no_figure() -> None:

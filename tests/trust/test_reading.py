@@ -12,9 +12,10 @@ import pytest
 from rubric_integrations import Criterion, Option, Rubric, Submission
 from rubric_integrations.runs import Graded, GradedRow
 from rubric_integrations.scoring import LabelledJudgment
+from rubric_integrations.scoring.labels import submission_digest
 from rubric_integrations.submission import Row
 from rubric_integrations.trust import LabelsError, agreement, read_labels
-from tests.trust.runs import report_of
+from tests.trust.runs import binary_rubric, report_of, run_of
 
 RUBRIC = Rubric(
     [
@@ -63,6 +64,36 @@ def test_read_labels_of_another_rubric_are_refused(tmp_path: Path, line: str, wo
     path.write_text(line + "\n")
     with pytest.raises(LabelsError, match=words):
         read_labels(path, RUBRIC)
+
+
+def test_label_with_the_digest_of_another_text_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    run = run_of(binary_rubric(), [["MET"]] * 3)
+    later = [row._replace(submission=Submission(response=f"new {row.id}")) for row in run[:2]]
+    moved = [*later, run[2]._replace(id="9")]
+    path = tmp_path / "labels.jsonl"
+    base = {"criterion": "c0", "verdict": "UNMET", "sampled": "random"}
+    lines = [base | {"id": row.id, "digest": submission_digest(row.submission)} for row in run if row.submission]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    labels = read_labels(path, run)
+    assert [label.submission.response for label in labels] == ["response 1", "response 2", "response 3"]
+    assert agreement(run, labels).labels == 3
+    with pytest.warns(UserWarning, match=r":1: 2 labels, of which this is the first, are about other texts") as caught:
+        (label,) = read_labels(path, moved)
+    assert len(caught) == 1
+    assert label.submission.response == "response 3"
+    with pytest.raises(LabelsError, match=r"3 labels.*name the run that was labelled"):
+        read_labels(path, later)
+    # The labels themselves do not count for other texts, and are counted.
+    measured = agreement(later, labels)
+    assert (measured.labels, measured.unmatched) == (0, 3)
+    assert any(text.startswith("2 labels are about other texts than the rows") for text in measured.warnings)
+
+
+def test_label_with_neither_text_nor_digest_counts_by_its_id_with_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("id,criterion,verdict\n1,c0,MET\n2,c0,MET\n")
+    with pytest.warns(UserWarning, match=r":2: 2 labels, of which this is the first, have no text and no `digest`"):
+        assert len(read_labels(path, run_of(binary_rubric(), [["MET"]] * 2))) == 2
 
 
 def own_rubric_run() -> list[GradedRow]:

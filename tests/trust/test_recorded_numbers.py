@@ -8,11 +8,26 @@ import pytest
 
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust import SequentialGate
-from rubric_integrations.trust.calibration import Stratum, corrected_mean, corrected_rate, rogan_gladen_rate
+from rubric_integrations.trust.calibration import (
+    RatedRow,
+    Stratum,
+    corrected_mean,
+    corrected_rate,
+    estimate_share,
+    labelled_mean,
+    rogan_gladen_rate,
+)
 from rubric_integrations.trust.statistics import cohen_kappa, estimate_rate_difference, gwet_ac1, level_distances
 
 PEOPLE = [1, 0.8, 0.8, 0.6, 1, 0.4, 0.2, 1, 0.8, 0.6, 0.4, 1, 0.8, 0.2, 0.6, 1, 0.4, 0.8, 0.6, 1]
 JUDGE = [1, 1, 0.8, 0.8, 1, 0.6, 0.2, 1, 1, 0.6, 0.6, 1, 0.8, 0.4, 0.8, 1, 0.2, 1, 0.6, 0.8]
+RUN = JUDGE * 18 + [0, 0.2, 0.4, 0.6, 0.8, 1, 0.4, 0.6] * 5
+# The share of two raters who say MET of ten submissions, of which the judge calls the first four and three others MET.
+SHARES, MET = [1, 0.5, 1, 0, 0.5, 1, 1, 0, 0.5, 1], "1110101001"
+TWO_RATERS = [
+    RatedRow(row if judged == "1" else 60 + row, "MET" if judged == "1" else "UNMET", share, raters=2)
+    for row, (share, judged) in enumerate(zip(SHARES, MET, strict=True))
+]
 BINARY = level_distances([0, 1])
 FOUR_LEVELS = [[6, 2, 0, 0], [1, 9, 3, 0], [0, 2, 8, 2], [0, 0, 1, 6]]
 
@@ -34,21 +49,40 @@ CASES: dict[str, tuple[Callable[[], Estimate | None], tuple[float, float, float]
         lambda: corrected_rate([Stratum(700, 35, 35), Stratum(300, 15, 0)]),
         (0.7, 0.644102682, 0.753675444),
     ),
+    "rate where people abstain": (
+        lambda: corrected_rate([Stratum(620, 31, 27, 30), Stratum(380, 19, 2, 8)]),
+        (0.763157895, 0.628906567, 0.872034278),
+    ),
+    "rate where all is labelled and people abstain": (
+        lambda: corrected_rate([Stratum(500, 500, 450), Stratum(500, 500, 50, 100)]),
+        (0.833333333, 0.802169751, 0.861665598),
+    ),
+    "rate of two raters": (
+        lambda: estimate_share(dict(enumerate(["MET"] * 60 + ["UNMET"] * 40)), TWO_RATERS),
+        (0.65, 0.442455414, 0.843151593),
+    ),
     "mean": (
-        lambda: corrected_mean(PEOPLE, JUDGE, 0.71, 400).estimate,
-        (0.654819277, 0.570165270, 0.730676363),
+        lambda: labelled_mean(PEOPLE, range(20), RUN).estimate,
+        (0.676506024, 0.553030821, 0.807574439),
+    ),
+    "mean where people abstain": (
+        lambda: labelled_mean(PEOPLE, range(20), RUN, assessed=[1] * 14 + [0] * 6).estimate,
+        (0.660027663, 0.484369011, 0.852678571),
+    ),
+    "mean where all is labelled and people abstain": (
+        lambda: (
+            labelled_mean(
+                [1] * 450 + [0] * 50 + [1] * 50 + [0] * 450,
+                range(1000),
+                [1.0] * 500 + [0.0] * 500,
+                assessed=[1] * 600 + [0] * 400,
+            ).estimate
+        ),
+        (0.833333333, 0.801752492, 0.862201323),
     ),
     "mean without bounds": (
-        lambda: corrected_mean(PEOPLE, JUDGE, 0.71, 400, bounded=False).estimate,
+        lambda: corrected_mean(PEOPLE, JUDGE, 0.71, 400).estimate,
         (0.654819277, 0.573521179, 0.736117375),
-    ),
-    "mean of a perfect judge": (
-        lambda: corrected_mean(PEOPLE, PEOPLE, 0.65, 400).estimate,
-        (0.65, 0.608738947, 0.689131881),
-    ),
-    "mean where people always say 1": (
-        lambda: corrected_mean([1.0] * 20, JUDGE, 0.71, 400).estimate,
-        (1, 0.819206345, 1),
     ),
     "rate by labels from elsewhere": (
         lambda: rogan_gladen_rate(met=620, judged=1000, sensitivity=(45, 50), specificity=(40, 50)),

@@ -9,7 +9,7 @@ import pytest
 from rubric_integrations import Criterion, Rubric, Submission
 from rubric_integrations.runs import GradedRow
 from rubric_integrations.trust import agreement, calibrate, calibrate_rate, compare_runs, gate
-from rubric_integrations.trust.calibration import corrected_mean, rogan_gladen_rate
+from rubric_integrations.trust.calibration import corrected_mean, labelled_mean, rogan_gladen_rate
 from rubric_integrations.trust.means import estimate_mean
 from rubric_integrations.trust.statistics import estimate_rate, estimate_rate_difference
 from tests.trust.runs import binary_rubric, labels_of, run_of
@@ -70,13 +70,14 @@ def test_more_occurrences_than_count_are_the_highest_level() -> None:
     assert (row.accuracy.value, row.confusion[3][3], row.confusion[3][1]) == (0.5, 1, 1)
 
 
-def test_row_that_lost_a_vote_counts_and_one_with_a_fallback_does_not() -> None:
+def test_row_that_lost_a_vote_counts_and_one_with_a_fallback_counts_as_the_mean_of_the_others() -> None:
     rows = run_of(TWO, [["MET", "UNMET"], ["MET", None], ["MET", "MET"]])
     assert rows[0].report is not None
     lost = rows[0]._replace(report=rows[0].report.model_copy(update={"error": "a vote was lost", "complete": False}))
     result = calibrate([lost, *rows[1:]], labels_of(TWO, [["MET", "UNMET"], ["MET", "MET"], ["MET", "MET"]]))
     assert result.judge_score == pytest.approx(0.75)
-    assert result.score.n == 2
+    assert (result.score.value, result.score.n) == (pytest.approx(2.5 / 3), 3)  # people's own, as all is labelled
+    assert any(warning.startswith("1 submissions have no score by the judge") for warning in result.warnings)
 
 
 def test_judge_failures_are_neither_gains_nor_losses() -> None:
@@ -190,8 +191,12 @@ def test_level_out_of_range_is_refused(level: float) -> None:
 @pytest.mark.parametrize("level", [0.8, 0.95])
 def test_mean_of_few_labels_is_never_nan(n: int, level: float, bounded: bool) -> None:
     for people, judge in (([0.5] * n, [0.5] * n), ([0.0, 1.0, 0.5][:n], [1.0] * n), ([1.0] * n, [0.1, 0.2, 0.9][:n])):
-        for judged in (n, 100):
-            estimate = corrected_mean(people, judge, 0.6, judged, level=level, bounded=bounded).estimate
+        for others in (0, 100 - n):
+            run = [*judge, *[0.6] * others]
+            if bounded:
+                estimate = labelled_mean(people, range(n), run, level=level).estimate
+            else:
+                estimate = corrected_mean(people, judge, sum(run) / len(run), len(run), level=level).estimate
             assert estimate.value is not None
             assert all(figure is None or math.isfinite(figure) for figure in estimate[:3])
             # Equal labels of scores without bounds do not tell how much others would vary.
@@ -210,7 +215,7 @@ def test_people_who_cannot_tell_leave_the_judgment_out() -> None:
     assert (row.n, row.people_abstained, row.judge_abstained, row.coverage) == (3, 1, 0, 0.75)
     rate = calibrate(run_of(ONE, judge), labels).criteria["c0"].rate
     assert rate is not None
-    assert (rate.value, rate.n) == (0.5 * 1.0 + 0.5 * 0.5, 3)
+    assert (rate.value, rate.n) == (pytest.approx(2 / 3), 3)  # people's own, as all is labelled
 
 
 def test_met_on_a_penalty_is_the_error_and_lowers_the_corrected_score() -> None:

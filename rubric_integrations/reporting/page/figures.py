@@ -484,8 +484,8 @@ def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -
     warnings = list(dict.fromkeys([*measured.warnings, *corrected.warnings]))
     if undecided := sum(criterion.undecided for criterion in measured.criteria.values()):
         warnings.append(
-            f"{undecided:,} of {len(matches):,} labelled judgments are left out: their raters disagree, and no answer "
-            "has a majority"
+            f"{undecided:,} of {len(matches):,} labelled judgments are not in the list of differences: their raters "
+            "disagree, and no answer has a majority"
         )
     if measured.unmatched:
         warnings.append(f"{measured.unmatched:,} labels belong to no judgment of this run")
