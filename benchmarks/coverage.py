@@ -35,9 +35,12 @@ from rubric_integrations.scoring import CriterionReport, EvaluationReport, Label
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust import agreement, calibrate, certify, compare_runs, gate, gates, panel_report
 from rubric_integrations.trust.calibration import (
+    RatedRow,
     Stratum,
     corrected_mean,
     corrected_rate,
+    estimate_share,
+    labelled_mean,
     rogan_gladen_rate,
     weight_table,
 )
@@ -53,26 +56,19 @@ from rubric_integrations.trust.gates import SequentialGate
 from rubric_integrations.trust.means import (
     FEW_GROUPS,
     FOR_GATE,
-    UNIT,
-    Bounds,
     Groups,
     estimate_change,
     estimate_mean,
-    in_groups,
-    kappa_influences,
+    kappa_of_cells,
     widening,
 )
+from rubric_integrations.trust.measure import estimate_shares, estimate_shift
 from rubric_integrations.trust.statistics import (
     Count,
     cohen_kappa,
-    estimate_clustered_difference,
     estimate_clustered_rate,
     estimate_difference,
-    estimate_rate,
-    estimate_rate_difference,
     level_distances,
-    normal_quantile,
-    rate_difference_limits,
 )
 
 Array = Any
@@ -254,17 +250,14 @@ def _true_kappa(shares: Array) -> float:
 def draw_accuracy(sample: Sample, shape: str) -> Outcome | None:
     """Estimate the share of equal answers."""
     people, judge = _answers(sample, shape)
-    right = people == judge
-    if sample.groups is None:
-        return contains(estimate_rate(int(right.sum()), len(right)), JUDGES[shape][1])
-    return contains(estimate_mean(right.astype(float), groups=sample.groups), JUDGES[shape][1])
+    return contains(estimate_shares((people == judge).tolist(), 0.95, sample.groups), JUDGES[shape][1])
 
 
 def _kappa(people: Array, judge: Array, groups: Groups | None) -> Estimate:
     table, apart = _table(people, judge), level_distances([0, 1])
-    if groups is not None and cohen_kappa(table, apart).value is not None:
-        table /= widening(kappa_influences(people.astype(int), judge.astype(int), apart), groups)
-    return cohen_kappa(table, apart)
+    cells = kappa_of_cells(table, apart)
+    times = 1.0 if groups is None else widening(cells[people.astype(int), judge.astype(int)], groups)
+    return cohen_kappa(table / times, apart)
 
 
 def draw_kappa(sample: Sample, shape: str) -> Outcome | None:
@@ -300,13 +293,8 @@ def draw_bias(sample: Sample, shape: str) -> Outcome | None:
 
 
 def _rate_change(before: Array, after: Array, groups: Groups | None) -> Estimate:
-    rose, fell, pairs = int((after & ~before).sum()), int((before & ~after).sum()), len(before)
-    if groups is None:
-        return estimate_rate_difference(rose=rose, fell=fell, pairs=pairs)
-    differences = after.astype(float) - before
-    times = widening(differences - differences.mean(), groups)
-    limits = rate_difference_limits(rose / times, fell / times, pairs / times, normal_quantile(0.95))
-    return Estimate((rose - fell) / pairs, *limits, pairs)
+    rose, fell = (after & ~before).astype(float), (before & ~after).astype(float)
+    return estimate_shift(rose.tolist(), fell.tolist(), 0.95, groups)
 
 
 def draw_weighted_kappa(sample: Sample, shape: str) -> Outcome | None:
@@ -342,17 +330,23 @@ def draw_rate(sample: Sample, shape: str) -> Outcome | None:
     """Correct a rate by labels at random."""
     run, is_labelled = _labelled(sample)
     people, judge = _answers(run, shape)
+    verdicts = dict(enumerate(judge.tolist()))
+    rated = [RatedRow(row, verdicts[row], float(people[row])) for row in np.flatnonzero(is_labelled).tolist()]
+    return contains(estimate_share(verdicts, rated, groups=run.groups), JUDGES[shape][0])
+
+
+def draw_rate_with_abstentions(sample: Sample, shape: str) -> Outcome | None:
+    """Correct a rate by labels of people who cannot assess 80 % of the UNMET submissions."""
+    run, is_labelled = _labelled(sample)
+    people, judge = _answers(run, shape)
+    is_assessed = (people | (run.rng.random(run.count) < 0.2)) & is_labelled
     strata = [
-        Stratum(int(of.sum()), int((of & is_labelled).sum()), int((of & is_labelled & people).sum()))
+        Stratum(int(of.sum()), int((of & is_labelled).sum()), int((of & is_assessed & people).sum()),
+                int((of & is_assessed).sum()))
         for of in (~judge, judge)
-    ]
-    estimate = corrected_rate(strata)
-    if run.groups is not None and estimate.value is not None:
-        rates = np.array([s.true / s.labelled if s.labelled else 0.5 for s in strata])[judge.astype(int)]
-        weights = np.array([s.judged / s.labelled if s.labelled else 0.0 for s in strata])[judge.astype(int)]
-        influences = is_labelled * weights * (people - rates) + rates - estimate.value
-        estimate = in_groups(estimate, influences, run.groups, bounds=UNIT)
-    return contains(estimate, JUDGES[shape][0])
+    ]  # fmt: skip
+    rate = JUDGES[shape][0]
+    return contains(corrected_rate(strata), rate / (rate + 0.2 * (1 - rate)))
 
 
 def draw_rate_by_verdict(sample: Sample, shape: str) -> Outcome | None:
@@ -380,14 +374,9 @@ def draw_corrected_mean(sample: Sample, shape: str, check: Check = contains) -> 
     draw, truth = SCORES[shape]
     people = draw(run)
     judge = np.where(run.happens(0.8), people, draw(run))
-    y, f = people[is_labelled], judge[is_labelled]
-    level = 0.9 if check is passes else 0.95
-    estimate, weight = corrected_mean(y, f, float(judge.mean()), len(judge), level=level)
-    if run.groups is not None:
-        influences = weight * (judge - judge.mean())
-        influences[is_labelled] += len(judge) / len(y) * (y - y.mean() - weight * (f - f.mean()))
-        estimate = in_groups(estimate, influences, run.groups, level, bounds=UNIT)
-    return check(estimate, truth)
+    places = np.flatnonzero(is_labelled).tolist()
+    settings: dict[str, Any] = {"level": 0.9, "imaginary": FOR_GATE} if check is passes else {}
+    return check(labelled_mean(people[places], places, judge, groups=run.groups, **settings).estimate, truth)
 
 
 def draw_labelled_gate(sample: Sample, shape: str) -> Outcome | None:
@@ -445,7 +434,7 @@ def draw_corrected_change(sample: Sample, _shape: str) -> Outcome | None:
         scores.append(np.where(agreed, answers, ~answers).mean(axis=1))
     y, f = np.subtract(*people.mean(axis=2)[::-1]), scores[1] - scores[0]
     labels = slice(sample.count)
-    corrected = corrected_mean(y[labels], f[labels], float(f.mean()), len(f), bounded=False)
+    corrected = corrected_mean(y[labels], f[labels], float(f.mean()), len(f))
     return contains(corrected.estimate, 0.0)
 
 
@@ -465,11 +454,7 @@ def draw_panel(sample: Sample, shape: str) -> Outcome | None:
     """Compare a panel with and without one of its judges."""
     drawn = _alike(sample, shape)
     rose, fell = (drawn < 0.1).mean(axis=1), (drawn > 0.95).mean(axis=1)
-    estimate = estimate_clustered_difference(rose, fell)
-    if sample.groups is not None:
-        differences = rose - fell
-        estimate = in_groups(estimate, differences - differences.mean(), sample.groups, bounds=Bounds(-1.0, 1.0))
-    return contains(estimate, 0.05)
+    return contains(estimate_shift(rose.tolist(), fell.tolist(), 0.95, sample.groups, clustered=True), 0.05)
 
 
 def draw_accuracy_by_row(sample: Sample, shape: str) -> Outcome | None:
@@ -480,7 +465,9 @@ def draw_accuracy_by_row(sample: Sample, shape: str) -> Outcome | None:
 def draw_stated_accuracy(sample: Sample, shape: str) -> Outcome | None:
     """Estimate the accuracy of answers with a confidence: the share over all of them."""
     right = _alike(sample, shape) < 0.9
-    return contains(estimate_clustered_rate([Count(int(row.sum()), row.size) for row in right]), 0.9)
+    groups = np.arange(sample.count) if sample.groups is None else sample.groups
+    of_groups = zip(np.bincount(groups, right.sum(axis=1)), np.bincount(groups) * right.shape[1], strict=True)
+    return contains(estimate_clustered_rate([Count(int(count), int(total)) for count, total in of_groups]), 0.9)
 
 
 def draw_brier(sample: Sample, shape: str) -> Outcome | None:
@@ -683,6 +670,7 @@ FIGURES = (
     Figure("agreement: pooled kappa", draw_pooled_kappa, ("5 criteria",), ("5 criteria",)),
     Figure("agreement: bias", draw_bias, _JUDGES, _JUDGES[:2]),
     Figure("calibrate: rate", draw_rate, _JUDGES, _JUDGES[1:]),
+    Figure("calibrate: rate, abstentions", draw_rate_with_abstentions, _JUDGES),
     Figure("calibrate: rate by verdict", draw_rate_by_verdict, _JUDGES),
     Figure("calibrate_rate", draw_rate_from_elsewhere, _JUDGES),
     Figure("calibrate: mean score", draw_corrected_mean, _SCORES, _SCORES[1:3]),
@@ -690,17 +678,17 @@ FIGURES = (
     Figure("compare_runs: criterion", draw_criterion_change, (*BINARY_PAIRS,), (*BINARY_PAIRS,)),
     Figure("compare_runs: corrected", draw_corrected_change, ("lenient to one",), designs=ALONE[1:]),
     Figure("panel_report: adds", draw_panel, (*JUDGMENTS,), (*JUDGMENTS,)),
-    Figure("reliability: accuracy", draw_stated_accuracy, (*JUDGMENTS,)),
+    Figure("reliability: accuracy", draw_stated_accuracy, (*JUDGMENTS,), ("5 judgments a row",)),
     Figure("reliability: brier", draw_brier, (*JUDGMENTS,), designs=ALONE[:3]),
     Figure("gate", draw_mean_gate, _SCORES, _SCORES[:3], promise=0.05),
     Figure("gate with labels", draw_labelled_gate, _SCORES, _SCORES[1:3], ALONE[2:], 0.05),
     Figure("gate with a baseline", draw_baseline_gate, (*PAIRS,), (*PAIRS,), promise=0.05),
     Figure("SequentialGate", draw_sequential_gate, _SCORES[1:3], designs=ALONE[1:], promise=0.05),
     Figure("certify", draw_certificate, ("alpha .1",), ("alpha .1",), promise=_DELTA),
-    Figure("agreement(...)", public_agreement, (*PUBLIC_AGREEMENT,), designs=REAL_ROWS[:1]),
-    Figure("calibrate(...)", public_calibration, ("rate", "score"), designs=REAL_ROWS[:1]),
+    Figure("agreement(...)", public_agreement, (*PUBLIC_AGREEMENT,), designs=REAL_ROWS),
+    Figure("calibrate(...)", public_calibration, ("rate", "score"), designs=REAL_ROWS),
     Figure("compare_runs(...)", public_comparison, ("score", "criterion"), designs=REAL_ROWS[:1]),
-    Figure("panel_report(...)", public_panel, ("adds",), designs=REAL_ROWS[:1]),
+    Figure("panel_report(...)", public_panel, ("adds",), designs=REAL_ROWS),
     Figure("gate(...)", public_gate, _SCORES[2:3], designs=REAL_ROWS[:1], promise=0.05),
     Figure("certify(...)", public_certificate, ("alpha .1",), designs=REAL_ROWS, promise=_DELTA),
 )

@@ -470,14 +470,7 @@ def certify(
     ],
     alpha: Annotated[float, typer.Option(help="The highest rate of wrong answers among those that are kept.")] = 0.1,
     delta: Annotated[float, typer.Option(help="The probability that this promise does not hold.")] = 0.1,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Rows with one value of this column, or of `query` or `id`, depend on each other, such as questions "
-            "about one document: one judgment of each such group counts.",
-        ),
-    ] = None,
+    cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the confidence from which on a cheap judge may be trusted, for `grade --escalate-below`.
