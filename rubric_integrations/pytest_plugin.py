@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.scoring.labels import LabelledJudgment
     from rubric_integrations.trust import GateResult
-    from rubric_integrations.trust.matching import RunLike
+    from rubric_integrations.trust.matching import Cluster, RunLike
 
 _MARKER = "rubric_gate"
-_SETTINGS = ("min_score", "alpha", "margin", "allow_inconclusive")
+_SETTINGS = ("min_score", "alpha", "margin", "floor", "allow_inconclusive")
 
 
 class RubricGate:
@@ -40,9 +40,12 @@ class RubricGate:
         labels: Iterable[LabelledJudgment] | None = None,
         baseline: RunLike | None = None,
         margin: float | None = None,
+        cluster: Cluster | None = None,
+        floor: float | None = None,
         rubric: Rubric | None = None,
         alpha: float | None = None,
         allow_inconclusive: bool | None = None,
+        anyway: bool = False,
     ) -> GateResult:
         """Decide as `rubric_integrations.trust.gate` does, and fail unless the decision is `pass`.
 
@@ -52,9 +55,12 @@ class RubricGate:
             labels: People's labels of a random part of the run, by which the mean is corrected.
             baseline: An earlier run over the same inputs, than which the run must not be worse.
             margin: How much worse than the baseline the run may be, at least 0 (default 0).
+            cluster: Which rows depend on each other: `"id"`, `"query"`, a key of `metadata`, or a function of the id.
+            floor: A score below which the rubric lets no row be (default 0).
             rubric: The run's rubric, for labels, if groups make its score.
             alpha: The probability of a wrong decision, at each side (default 0.05).
             allow_inconclusive: Whether a run that does not decide passes too (default False).
+            anyway: Whether the baseline may have another rubric or other inputs; the result is marked.
 
         Returns:
             The decision with the mean score and its interval.
@@ -62,12 +68,16 @@ class RubricGate:
         Raises:
             AssertionError: The run fails, or is inconclusive. The message says how many submissions a pass needs.
             ImportError: scipy is not installed.
-            ValueError: There is no threshold, a setting is out of range, the run is empty, or labels are too few.
+            ValueError: There is no threshold, a setting is out of range, the run is empty, labels are too few, or the
+                run and the baseline cannot be compared.
         """
         __tracebackhide__ = True  # pytest then shows the line of the test as the place of the failure.
         from rubric_integrations.trust import fewest_to_pass, gate
 
-        values = {"min_score": min_score, "margin": margin, "alpha": alpha, "allow_inconclusive": allow_inconclusive}
+        values = {
+            "min_score": min_score, "margin": margin, "floor": floor, "alpha": alpha,
+            "allow_inconclusive": allow_inconclusive,
+        }  # fmt: skip
         settings: dict[str, Any] = {**self._settings, **{name: v for name, v in values.items() if v is not None}}
         if "min_score" not in settings:
             raise ValueError(
@@ -77,12 +87,12 @@ class RubricGate:
         level: float = settings.get("alpha", 0.05)
         result = gate(
             run, settings["min_score"], labels=labels, baseline=baseline, margin=settings.get("margin", 0.0),
-            rubric=rubric, alpha=level,
+            cluster=cluster, floor=settings.get("floor", 0.0), rubric=rubric, alpha=level, anyway=anyway,
         )  # fmt: skip
         self.results.append(result)
         is_allowed = result.decision == "inconclusive" and settings.get("allow_inconclusive", False)
         if result.decision != "pass" and not is_allowed:
-            fewest = fewest_to_pass(result.min_score, level)
+            fewest = fewest_to_pass(result.min_score, level, floor=settings.get("floor", 0.0))
             raise AssertionError(
                 f"a pass at {result.min_score:g} needs at least {fewest:,} submissions (alpha {level:g})\n"
                 f"rubric gate: {result}"
@@ -103,8 +113,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     config.addinivalue_line(
         "markers",
-        "rubric_gate(min_score, alpha=0.05, margin=0.0, allow_inconclusive=False): the settings of the fixture "
-        "`rubric_gate`, which fails a test unless a run's true mean score is surely above `min_score`",
+        "rubric_gate(min_score, alpha=0.05, margin=0.0, floor=0.0, allow_inconclusive=False): the settings of the "
+        "fixture `rubric_gate`, which fails a test unless a run's true mean score is surely above `min_score`",
     )
 
 

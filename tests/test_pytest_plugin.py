@@ -101,7 +101,7 @@ def test_allowed(rubric_gate):
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["E *a pass at 0.9 needs at least 27 submissions*", "E *inconclusive: 0.950 *: about * more submissions*"]
+        ["E *a pass at 0.9 needs at least 27 submissions*", "E *inconclusive: 0.950 *; about * more submissions*"]
     )
 
 
@@ -122,9 +122,10 @@ def test_closer(rubric_gate):
 @pytest.mark.rubric_gate(margin=0.5)
 def test_baseline(rubric_gate):
     rubric_gate("good.jsonl", baseline="before.jsonl", min_score=0.75)
-    rubric_gate("before.jsonl", baseline="good.jsonl", min_score=0.75)
-    with pytest.raises(AssertionError, match="against the baseline"):
-        rubric_gate("before.jsonl", baseline="good.jsonl", min_score=0.75, margin=0.01)
+    assert rubric_gate("before.jsonl", baseline="good.jsonl", min_score=0.7, cluster="id").change == "not worse"
+    with pytest.raises(AssertionError, match=r"unclear: .* against the baseline; `margin=` 0.23 is the smallest"):
+        rubric_gate("before.jsonl", baseline="good.jsonl", min_score=0.7, margin=0.01)
+    assert rubric_gate("good.jsonl", min_score=0.8, floor=0.5).decision == "pass"
 """,
         "--strict-markers",
     )

@@ -31,9 +31,10 @@ from rubric_integrations.reporting.grades import (
 )
 from rubric_integrations.runs.files import GradedRow, RunFile, read_run, run_line
 from rubric_integrations.scoring.formula import reaches_mark
+from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust import Estimate, GateResult, SequentialGate, fewest_to_pass, gate
-from rubric_integrations.trust.comparison import rubric_mismatch
 from rubric_integrations.trust.gates import decide_mean
+from rubric_integrations.trust.matching import dependence_warnings
 from rubric_integrations.trust.planning import FEWEST_LABELS
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class _WorstRows:
 class MeanGate:
     """Decides by the scores of a run whether its true mean is above the threshold, below it, or not yet known.
 
-    Memory holds one number for each row. With labels or a baseline, which are matched with rows, it holds the rows.
+    Memory holds a few numbers for each row. With labels, a baseline or a cluster, which need the rows, it holds them.
 
     Args:
         min_score: The threshold, above 0 and below 1.
@@ -205,18 +206,23 @@ class MeanGate:
         margin: How much worse than the baseline the run may be.
         rubric: The rubric of the run, which labels need.
         stop_early: Whether the run ends as soon as the gate is decided.
+        cluster: The column by which rows depend on each other; None if they are independent.
+        floor: A score below which no row can be.
+        anyway: Whether the baseline may have another rubric or other inputs.
     """
 
     def __init__(
         self, min_score: float, alpha: float, *, labels: Path | None, baseline: Path | None, margin: float,
-        rubric: Rubric | None, stop_early: bool,
+        rubric: Rubric | None, stop_early: bool, cluster: str | None = None, floor: float = 0.0, anyway: bool = False,
     ):  # fmt: skip
         self.min_score, self.alpha = min_score, alpha
+        self._cluster, self._floor, self._anyway = cluster, floor, anyway
+        self._queries = _Queries()
         self._labels_path, self._baseline_path, self._margin, self._rubric = labels, baseline, margin, rubric
         self._scores, self._missing = array("d"), 0
         self._rows: list[GradedRow] = []
         with refuse_bad_input(*(path for path in (labels, baseline) if path)):
-            self.fewest = fewest_to_pass(min_score, alpha, sequential=stop_early)
+            self.fewest = fewest_to_pass(min_score, alpha, sequential=stop_early, floor=floor)
             self.sequential = SequentialGate(min_score, alpha) if stop_early else None
             self._baseline = read_run(baseline) if baseline else None
             if labels and rubric is None:
@@ -258,30 +264,35 @@ class MeanGate:
     def add(self, graded: Graded) -> None:
         """Add the next row."""
         score = graded.gate_score
-        if self._labels is not None or self._baseline is not None:
+        if self._keeps_rows:
             self._rows.extend(RunFile.of("run", [graded]).rows)
         elif score is None:
             self._missing += 1
         else:
             self._scores.append(score)
+        if not self._keeps_rows:
+            self._queries.add(graded)
+
+    @property
+    def _keeps_rows(self) -> bool:
+        return any(part is not None for part in (self._labels, self._baseline, self._cluster))
 
     @cached_property
     def result(self) -> GateResult:
         """The decision on the rows so far; made once."""
+        if not self._keeps_rows:
+            print_warnings(self._queries.warnings)
         if self.sequential:
             # The interval of a run that stopped by its own scores would be too narrow.
             unknown = Estimate(None, None, None, self.sequential.count)
             return GateResult(self.sequential.decision, unknown, self.min_score, None, self.sequential.missing)
-        if self._labels is None and self._baseline is None:
-            return decide_mean([*self._scores, *[None] * self._missing], self.min_score, self.alpha)
         with refuse_bad_input():
-            if self._baseline and (
-                mismatch := rubric_mismatch([self._baseline, RunFile("run", None, None, self._rows)])
-            ):
-                raise ValueError(f"--baseline: the runs are of different rubrics: {mismatch}")
+            if not self._keeps_rows:
+                scores = [*self._scores, *[None] * self._missing]
+                return decide_mean(scores, self.min_score, self.alpha, floor=self._floor)
             result = gate(
                 self._rows, self.min_score, labels=self._labels, baseline=self._baseline, margin=self._margin,
-                rubric=self._rubric, alpha=self.alpha,
+                rubric=self._rubric, alpha=self.alpha, cluster=self._cluster, floor=self._floor, anyway=self._anyway,
             )  # fmt: skip
         print_warnings(result.warnings)
         return result
@@ -302,19 +313,29 @@ class MeanGate:
             parts.append(f"{result.missing:,} rows without a score may be anything from 0 to 1")
         if result.baseline is not None:
             change = with_limits(result.baseline, signed=True)
-            parts.append(f"the change from {self._baseline_path} is {change}, and it may be {self._margin:g} worse")
+            parts.append(
+                f"{result.change}: the change from {self._baseline_path} is {change}, and it may be {self._margin:g} "
+                "worse"
+            )
+        if result.unmatched:
+            rows = "1 row is" if result.unmatched == 1 else f"{result.unmatched:,} rows are"
+            parts.append(f"{rows} in only one of the runs")
         return "; ".join([*parts, *self._advice(result)])
 
-    def print_if_passed(self) -> None:
-        """Print the decision if the gate passes; a gate that does not is printed with those that failed."""
-        if self.result.decision == "pass":
+    def print_decision(self, *, quiet: bool) -> None:
+        """Print the decision as the last line; of a gate that does not pass, the figures are printed before."""
+        decision, change = self.result.decision, self.result.change
+        if decision != "pass":
+            against = f" (against the baseline: {change})" if change else ""
+            err.print(plain(f"gate decision: {decision}{against}"), style="red", soft_wrap=True)
+        elif not quiet:
             print_lines([f"gate passed: {self.message()}"])
 
     def _advice(self, result: GateResult) -> Sequence[str]:
         if result.decision != "inconclusive":
             return ()
-        if result.more:
-            return (f"about {result.more:,} more submissions would decide",)
+        if advice := list(result.advice("--floor", "--margin")):
+            return advice
         if result.score.n < self.fewest:
             return (f"a pass needs at least {self.fewest:,} submissions",)
         if result.score.low is not None and result.score.low > self.min_score and result.baseline is not None:
@@ -322,6 +343,32 @@ class MeanGate:
         if self._labels is not None:
             return ("more labels would decide",)
         return ("the mean is too close to the threshold to decide",)
+
+
+class _Queries:
+    """Counts the rows of each query in little memory: only texts that repeat are kept."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[int]()
+        self._repeated: dict[int, str] = {}
+
+    def add(self, graded: Graded) -> None:
+        query = graded.row.submission.query if graded.row.submission else None
+        if query is not None:
+            key = hash(query)
+            self._counts[key] += 1
+            if self._counts[key] == 2:
+                self._repeated[key] = query
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warn of rows with one query, which depend on each other."""
+        queries = (self._repeated.get(key, str(key)) for key in self._counts.elements())
+        rows = [
+            GradedRow(str(number), Submission(response="-", query=query), None, None)
+            for number, query in enumerate(queries)
+        ]
+        return dependence_warnings(rows, None) if self._repeated else []
 
 
 def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, count: int, file: Path) -> MeanGate | None:
@@ -337,7 +384,10 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, count: int, f
     """
     labels, baseline, margin, stop_early = options.labels, options.baseline, options.margin, options.stop_early
     if options.alpha is None:
-        needless = {"--labels": labels, "--baseline": baseline, "--margin": margin, "--stop-early": stop_early or None}
+        needless = {
+            "--labels": labels, "--baseline": baseline, "--margin": margin, "--stop-early": stop_early or None,
+            "--cluster": options.cluster, "--floor": options.floor,
+        }  # fmt: skip
         for option, value in needless.items():
             if value is not None:
                 refuse(f"{option}: is for a gate with --alpha, and would have no effect: add --alpha 0.05")
@@ -348,9 +398,16 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, count: int, f
         refuse("--margin: is how much worse than --baseline the run may be: name the baseline, too")
     if stop_early and (labels is not None or baseline is not None):
         refuse("--stop-early: decides by the scores alone: leave out --labels and --baseline, which need the whole run")
+    if stop_early and options.cluster is not None:
+        refuse(
+            "--stop-early: cannot take --cluster: after each row it bets on an independent one, and rows of one group "
+            "would pass too often: leave out one of them"
+        )
+    if stop_early and options.floor is not None:
+        refuse("--stop-early: cannot use --floor, which would have no effect: leave out one of them")
     mean_gate = MeanGate(
         options.min_score, options.alpha, labels=labels, baseline=baseline, margin=margin or 0.0, rubric=rubric,
-        stop_early=stop_early,
+        stop_early=stop_early, cluster=options.cluster, floor=options.floor or 0.0, anyway=options.anyway,
     )  # fmt: skip
     mean_gate.warn_of_few(count, file)
     return mean_gate
@@ -450,8 +507,8 @@ def end_run(
         print_how_to_resume(f"Stopped: {summary.stopped}.", summary, files.ledger, results.partial)
         return Exit.JUDGE_FAILED if summary.judge_is_unusable else Exit.STOPPED
     has_failed_gate = print_failed_gates(results.tally.failures(summary))
-    if gates.mean and not quiet:
-        gates.mean.print_if_passed()
+    if gates.mean:
+        gates.mean.print_decision(quiet=quiet)
     return _exit_code(summary, has_failed_gate, gates.max_failed or 0)
 
 

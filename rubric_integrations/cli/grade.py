@@ -387,6 +387,26 @@ class GateOptions:
     margin: Annotated[
         float | None, typer.Option(min=0, help="How much worse than --baseline the run may be; by default 0.")
     ] = None
+    anyway: Annotated[
+        bool,
+        typer.Option(
+            "--anyway", help="Compare with a --baseline that has another rubric or other inputs; the result is marked."
+        ),
+    ] = False
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="With --alpha: rows with an equal value of this column depend on each other (id, query, or a column "
+            "of the responses).",
+        ),
+    ] = None
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="With --alpha: a score below which the rubric lets no row be. Fewer rows then decide."
+        ),
+    ] = None
     stop_early: Annotated[
         bool,
         typer.Option(

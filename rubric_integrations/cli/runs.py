@@ -46,10 +46,12 @@ if TYPE_CHECKING:
     from rubric_integrations.trust import RunComparison
 
 
-MixedOption = Annotated[
+AnywayOption = Annotated[
     bool,
     typer.Option(
-        "--mixed", help="Allow rows that the runs grade by different rubrics, whose scores measure different things."
+        "--anyway",
+        "--mixed",
+        help="Compare runs with different rubrics or inputs nevertheless; the result is marked as not comparable.",
     ),
 ]
 
@@ -65,6 +67,14 @@ def compare(
         ),
     ] = None,
     margin: Annotated[float, typer.Option(min=0, help="How much lower the second run's mean score may be.")] = 0.0,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Rows with an equal value of this column depend on each other: id, query, or a column of the graded "
+            "table.",
+        ),
+    ] = None,
     cluster_by: Annotated[
         str | None,
         typer.Option(
@@ -73,37 +83,36 @@ def compare(
             "q1/1 and q1/2.",
         ),
     ] = None,
-    gate: Annotated[bool, typer.Option("--gate", help="Exit with 1 if the second run is worse.")] = False,
-    mixed: MixedOption = False,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Exit with 1 if the second run is worse, or if nothing can show it.")
+    ] = False,
+    anyway: AnywayOption = False,
     rubric: RubricOption = None,
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two runs over the same inputs: the scores, the passed rows, and each criterion.
 
-    The second run is better if its mean score is surely higher, worse if it is surely lower by more than --margin, and
-    otherwise the comparison is unclear.
+    The second run is better if its mean score is surely higher, worse if it is surely lower by more than --margin,
+    unchanged if every answer and score is the same, and otherwise the comparison is unclear.
 
-    Exit codes: 0 done; 1 the second run is worse (--gate); 2 bad usage or bad input.
+    Exit codes: 0 done; 1 the second run is worse, or the change has no interval (--gate); 2 bad usage or bad input.
     """
     from rubric_integrations.trust import compare_runs
-    from rubric_integrations.trust.comparison import rubric_mismatch
 
     require_level(level)
+    if cluster is not None and cluster_by is not None:
+        refuse("--cluster and --cluster-by are two ways to say which rows belong together: name one")
     require_different([before, after], "two runs")
     if labels and len(labels) > 2:
         refuse(f"--labels are {len(labels)} files: name one, or one for each run")
     with refuse_bad_input(before, after):
         first, second, run_rubric = load_run(before), load_run(after), load_rubric(rubric)
-        if not mixed and (mismatch := rubric_mismatch([first, second])):
-            raise ValueError(
-                f"the runs are of different rubrics: {mismatch}: pass --mixed to compare them nevertheless"
-            )
         if cluster_by is not None:
             _require_separator(cluster_by, first)
         result = compare_runs(
             first, second, labels=_load_labels(labels, first, second, run_rubric), rubric=run_rubric, level=level,
-            cluster=_input_of(cluster_by) if cluster_by else None, margin=margin,
+            cluster=_input_of(cluster_by) if cluster_by else cluster, margin=margin, anyway=anyway,
         )  # fmt: skip
     if result.corrected is not None and not result.corrected.n:
         refuse("--labels: no input has labels of each criterion in both runs: label the same inputs in both")
@@ -112,9 +121,21 @@ def compare(
         print_json(result)
     else:
         _print(result, margin, level)
-    if gate and result.decision == "worse":
-        err.print(plain(f"gate failed: --gate: {after} is worse than {before}"), style="red", soft_wrap=True)
-        raise typer.Exit(Exit.NOT_PASSED)
+    if gate:
+        _end_gate(result, before, after, as_json=as_json)
+
+
+def _end_gate(result: RunComparison, before: Path, after: Path, *, as_json: bool) -> None:
+    """Print the decision of the gate as the last line, on stderr if it does not pass, and exit."""
+    if result.decision != "worse" and result.has_interval:
+        if not as_json:
+            print_lines([f"gate passed: --gate: {result.verdict}: {after} is not shown to be worse than {before}"])
+        return
+    text = f"gate failed: --gate: {result.verdict}: {after} is worse than {before}"
+    if result.decision != "worse":
+        text = f"gate inconclusive: --gate: {result.verdict}: the change has no interval, so that it may be any"
+    err.print(plain(text), style="red", soft_wrap=True)
+    raise typer.Exit(Exit.NOT_PASSED)
 
 
 def _load_labels(
@@ -141,12 +162,18 @@ def _input_of(separator: str) -> Callable[[str], str]:
 
 def _print(result: RunComparison, margin: float, level: float) -> None:
     p_value = "" if result.p_value is None else f", p = {result.p_value:.3g}"
+    counts = f"{result.inputs:,} inputs"
+    if result.in_groups:
+        counts = f"{result.score.n:,} rows in {result.inputs:,} groups"
     lines = [
-        f"{result.decision}: the mean score changed by {with_limits(result.score, signed=True)} over "
-        f"{result.inputs:,} inputs ({level:.0%} interval{p_value})."
+        f"{result.verdict}: the mean score{' of the rows' if result.in_groups else ''} changed by "
+        f"{with_limits(result.score, signed=True)} over {counts} ({level:.0%} interval{p_value})."
     ]
+    lines += [f"Not comparable: {reason}." for reason in result.not_comparable]
+    if result.caveat and result.cautious is not None:
+        lines.append(f"With the interval that allows for them: {with_limits(result.cautious, signed=True)}.")
     if result.score.low is None:
-        lines.append("All inputs changed alike, so that the change has no interval.")
+        lines.append("The change has no interval: there are too few inputs or groups, or all raw scores changed alike.")
     if result.corrected is not None:
         labelled = f"{result.corrected.n:,} labelled inputs, which decide"
         lines.append(f"Corrected by {labelled}: {with_limits(result.corrected, signed=True)}.")
@@ -174,7 +201,7 @@ def report(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file of --output if it exists and is no report page.")
     ] = False,
-    mixed: MixedOption = False,
+    anyway: AnywayOption = False,
     labels: Annotated[
         list[Path] | None,
         typer.Option(
@@ -191,7 +218,7 @@ def report(
     from rubric_integrations.reporting.page.render import page_parts
     from rubric_integrations.runs.files import RunFileError, read_run
     from rubric_integrations.trust import LabelsError, read_labels
-    from rubric_integrations.trust.comparison import rubric_mismatch
+    from rubric_integrations.trust.comparable_runs import comparability
 
     if len(runs) > 2:
         refuse(f"`runs` are {len(runs)} files: name one, or two to compare")
@@ -204,10 +231,10 @@ def report(
             of_people = [label for path in labels for label in read_labels(path, loaded[-1])] if labels else None
         for warning in caught:
             err.print(plain(str(warning.message)), style="yellow", soft_wrap=True)
-        if not mixed and (mismatch := rubric_mismatch(loaded)):
-            refuse(f"`runs` are of different rubrics: {mismatch}: pass --mixed to show them nevertheless")
-        parts = page_parts(loaded, title, labels=of_people)
-    except (RunFileError, LabelsError, ImportError) as error:
+        comparable = comparability(*loaded).require(anyway)
+        print_warnings(comparable.all_warnings)
+        parts = page_parts(loaded, title, labels=of_people, comparable=comparable)
+    except (RunFileError, LabelsError, ImportError, ValueError) as error:
         refuse(str(error))
     size = 0
     with file:

@@ -371,6 +371,20 @@ class Grader(ABC):
             "cannot_assess": self.policies.cannot_assess,
         }
 
+    def scoring_record(self) -> dict[str, Any]:
+        """Describe as JSON what the scores depend on, beside the rubric, for run files, by which runs are compared.
+
+        Limits on calls, retries and the failure policy are not in it: rows at which a judge failed are not compared.
+        """
+        settings = self.settings()
+        if len(self.panel) == 1:
+            settings.pop("voting", None)
+        if self.length_penalty is not None:
+            settings["length_penalty"] = self.length_penalty.model_dump(mode="json", exclude={"count_fn"})
+            settings["length_penalty"]["count_fn"] = getattr(self.length_penalty.count_fn, "__qualname__", "")
+        judges, names = list(map(describe_judge, self.judges)), [member.model for member in self.panel]
+        return {"strategy": type(self).__name__, "judges": judges, "names": names, **settings}
+
     async def _grade_in_rounds(
         self, rubric: Rubric, to_grade: ToGradeInput, query: str | None, reference: str | None
     ) -> EvaluationReport:

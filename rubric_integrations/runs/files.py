@@ -60,6 +60,8 @@ class GradedRow(NamedTuple):
         attachments: The submission's attachments, as the line has them.
         labels: People's answers, by the name of the criterion; None if the row brought none.
         metadata: What else the row says about itself, such as the step of a training run; None if it says nothing.
+        scoring: What the score depends on beyond the report: `rubric`, `criteria` and `grader` (see `record_rubric`
+            and `Grader.scoring_record`); None in runs of earlier versions.
     """
 
     id: str
@@ -71,6 +73,7 @@ class GradedRow(NamedTuple):
     attachments: tuple[StoredAttachment, ...] = ()
     labels: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] | None = None
+    scoring: Mapping[str, Any] | None = None
 
     @property
     def is_graded(self) -> bool:
@@ -118,9 +121,12 @@ class RunFile(NamedTuple):
             name: The run's name on the page.
             graded: The results, as `grade_many` yields them.
             rubric: The rubric's name.
-            judge: The judge's name.
+            judge: The judge's name; by default the one that all results name.
         """
-        return cls(name, rubric, judge, tuple(_row(result.to_dict()) for result in graded))
+        lines = [result.to_dict() for result in graded]
+        judges = {_text(line.get("judge")) for line in lines}
+        judge = judge or (judges.pop() if len(judges) == 1 else None)
+        return cls(name, rubric, judge, tuple(map(_row, lines)))
 
 
 class _RowsOfFile(Sequence[GradedRow]):
@@ -280,7 +286,7 @@ def _row(fields: dict[str, Any]) -> GradedRow:
     criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
     return GradedRow(
         str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments,
-        _mapping(fields.get("labels")), _mapping(fields.get("metadata")),
+        _mapping(fields.get("labels")), _mapping(fields.get("metadata")), _mapping(fields.get("scoring")),
     )  # fmt: skip
 
 

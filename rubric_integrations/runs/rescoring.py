@@ -16,6 +16,7 @@ from rubric_integrations.judges.protocol import Judge
 from rubric_integrations.judges.store import Lease
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.ledger import LedgerError, LedgerLike, RunLedger, use_ledger
+from rubric_integrations.runs.summary import record_rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.scoring.report import EvaluationReport
@@ -30,12 +31,14 @@ class Rescored(NamedTuple):
         report: Its report, from the judgments in the ledger; incomplete unless `missing` is 0.
         missing: The number of judgments that the new rubric needs and the ledger lacks.
         rubric: The new rubric.
+        grader: What the scores of the run's grader depend on (`Grader.scoring_record`).
     """
 
     row: Row
     report: EvaluationReport
     missing: int
     rubric: Rubric
+    grader: Mapping[str, Any]
 
     @property
     def score(self) -> float | None:
@@ -46,7 +49,8 @@ class Rescored(NamedTuple):
         """Return the row and the fields of its report as JSON values, as `rescore --out` writes them."""
         fields = {"id": self.row.id, "missing": self.missing, **self.report.model_dump(mode="json")}
         passed = self.report.passed and not self.missing
-        return fields | {"score": self.score, "passed": passed, "rubric": self.rubric.name}
+        scoring = {**record_rubric(self.rubric, self.report), "grader": self.grader}
+        return fields | {"score": self.score, "passed": passed, "rubric": self.rubric.name, "scoring": scoring}
 
 
 def rescore(
@@ -105,6 +109,8 @@ def _rescore(
     judges = [_recorded_judge(description) for description in configuration["judges"]]
     final = [_final_judge(judge) for judge in judges]
     grader = _grader(configuration, judges, cannot_assess).with_store(_ReadOnlyStore(ledger))
+    # The judges are known by their fingerprints alone.
+    record = {name: value for name, value in grader.scoring_record().items() if name != "names"}
     rubrics = RowRubrics(rubric)
     for row, submission in ledger.submissions():
         try:
@@ -114,7 +120,7 @@ def _rescore(
         missing_before = sum(judge.missing for judge in final)
         report = run_sync(grader.grade(new_rubric, submission))
         missing = sum(judge.missing for judge in final) - missing_before
-        yield Rescored(row, report, missing, new_rubric)
+        yield Rescored(row, report, missing, new_rubric, record)
 
 
 def _grader(configuration: Mapping[str, Any], judges: Sequence[Judge], cannot_assess: CannotAssess | None) -> Grader:

@@ -443,6 +443,7 @@ class Run:
         self._max_under_way = 2 * self._grader.call_limiter.limits.concurrency
         self._ordered, self._progress, self._early_stop = ordered, progress, EarlyStop(stop_when)
         self._highest_row_spend: Spend | None = None
+        self._scoring_record: dict[str, Any] = {}
         self.summary = RunSummary()
 
     def __iter__(self) -> Generator[Graded]:
@@ -487,6 +488,7 @@ class Run:
             store = stack.enter_context(open_store(self._ledger))
             store.share_limits(self._run, self._spend_limit)
             grader = store.attach(self._grader)
+            self._scoring_record = self._grader.scoring_record()
             show = (
                 stack.enter_context(progress_bar(self._submissions, self._outage_seconds)) if self._progress else None
             )
@@ -588,9 +590,9 @@ class Run:
         if row.submission is None or rubric is None:
             return Graded(row, None)
         try:
-            return Graded(row, await grader.grade(rubric, row.submission), rubric=rubric)
+            return Graded(row, await grader.grade(rubric, row.submission), None, rubric, self._scoring_record)
         except JudgeError as error:
-            return Graded(row, error.report, str(error), rubric)
+            return Graded(row, error.report, str(error), rubric, self._scoring_record)
 
     def _outage_seconds(self) -> float | None:
         down_since = self._grader.call_limiter.down_since

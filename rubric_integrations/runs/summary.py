@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Generator, Mapping, Sized
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -10,7 +12,7 @@ from pydantic import Field
 
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations._util.terminal import spend_text
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.rubric import Node, Rubric
 from rubric_integrations.scoring.judgment import Spend
 from rubric_integrations.scoring.report import NO_ESCALATIONS, Escalations, EvaluationReport, tag_key
 from rubric_integrations.submission.attachments import store_attachments
@@ -141,12 +143,14 @@ class Graded(NamedTuple):
         report: The row's report; incomplete if `judge_error` is set, None if the row had nothing to grade.
         judge_error: Why the grade is incomplete: the first failure of a judge; None if no judge failed.
         rubric: What the row was graded by; None if there was nothing to grade.
+        grader: What the scores of the grader depend on (`Grader.scoring_record`); None if there was nothing to grade.
     """
 
     row: Row
     report: EvaluationReport | None
     judge_error: str | None = None
     rubric: Rubric | None = None
+    grader: Mapping[str, Any] | None = None
 
     @property
     def score(self) -> float | None:
@@ -168,6 +172,10 @@ class Graded(NamedTuple):
             # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
             line |= {"score": None, "passed": False, "error": self.judge_error}
         line |= {name: value for name in ("labels", "metadata") if (value := getattr(row, name)) is not None}
+        if self.grader:
+            line["judge"] = ", ".join(self.grader["names"])
+        if self.rubric and self.grader:
+            line["scoring"] = {**record_rubric(self.rubric, report), "grader": self.grader}
         return line | {"rubric": self.rubric.name if self.rubric else None}
 
     def to_record(self) -> dict[str, Any]:
@@ -185,6 +193,58 @@ class Graded(NamedTuple):
             **{tag_key(tag): score for tag, score in (report.tags if report else {}).items()},
             **{criterion.name: criterion.verdict for criterion in (report.criteria if report else ())},
         }
+
+
+# What a criterion's answer depends on and its entry in the report does not have.
+_NOT_IN_REPORT = frozenset(
+    ("min_score", "check", "applies_when", "context", "aspects", "examples", "aggregation", "needs", "judge")
+)
+# Longer settings, such as a document, are recorded by their digest.
+_MAX_SETTING = 200
+
+
+def record_rubric(rubric: Rubric, report: EvaluationReport | None) -> dict[str, Any]:
+    """Describe as JSON what a score depends on and its report does not have, for run files.
+
+    Args:
+        rubric: The rubric of the score.
+        report: The report; the record of a report without entries has a digest of the criteria.
+
+    Returns:
+        `criteria`, the further fields of each criterion that has some, and `rubric`, the settings of the rubric. Notes
+        for people, such as tags and metadata, are not in it.
+    """
+    criteria = {
+        key: {name: _brief(value) for name, value in fields.items()}
+        for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)
+        if (fields := criterion.model_dump(mode="json", include=set(_NOT_IN_REPORT), exclude_defaults=True))
+    }
+    settings: dict[str, Any] = {"pass_mark": rubric.pass_mark, "min_coverage": rubric.min_coverage}
+    if rubric.instructions:
+        settings["instructions"] = _brief(rubric.instructions)
+    if rubric.hybrid_metrics:
+        metrics = [metric.model_dump(mode="json", exclude_defaults=True) for metric in rubric.hybrid_metrics]
+        settings["hybrid_metrics"] = _brief([rubric.blend, *metrics])
+    if rubric.tree is not None:
+        settings["groups"] = _brief(sorted(_group_text(node, rubric) for node in rubric.tree))
+    if report is None or not report.criteria:
+        fields = [criterion.model_dump_json(exclude={"tags", "metadata", "name"}) for criterion in rubric.criteria]
+        settings["criteria"] = _brief(sorted(fields))
+    return {"rubric": settings, **({"criteria": criteria} if criteria else {})}
+
+
+def _group_text(node: Node, rubric: Rubric) -> str:
+    """Describe a group with everything in it, whatever the order of its children."""
+    if node.leaf is not None:
+        return json.dumps([node.weight, rubric.criteria[node.leaf].full_requirement])
+    return json.dumps([node.weight, node.penalty_cap, sorted(_group_text(child, rubric) for child in node.children)])
+
+
+def _brief(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    if len(text) <= _MAX_SETTING:
+        return text
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
 def _stored(submission: Submission) -> dict[str, Any]:

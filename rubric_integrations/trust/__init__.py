@@ -15,6 +15,7 @@ from rubric_integrations._util.lazy import lazy_names
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust.calibration import Calibration, CriterionCalibration, calibrate, calibrate_rate
 from rubric_integrations.trust.certification import Certificate, CertificateStep, certify
+from rubric_integrations.trust.comparable_runs import Comparability, comparability
 from rubric_integrations.trust.comparison import CriterionChange, RunComparison, compare_runs
 from rubric_integrations.trust.confidence import ConfidenceBin, Reliability, SelectivePoint, reliability
 from rubric_integrations.trust.disagreements import CriterionDisagreements, Direction, Disagreement, find_disagreements
@@ -71,6 +72,7 @@ __all__ = [
     "Certificate",
     "CertificateStep",
     "ChosenLabelsError",
+    "Comparability",
     "ConfidenceBin",
     "CriterionAgreement",
     "CriterionCalibration",
@@ -106,6 +108,7 @@ __all__ = [
     "calibrate_rate",
     "certify",
     "choose_for_labels",
+    "comparability",
     "compare_runs",
     "fewest_to_pass",
     "find_disagreements",

@@ -5,7 +5,8 @@ A mean above the threshold is not enough: a program that is exactly at it would 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,17 +14,32 @@ import numpy as np
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.trust.calibration import calibrate
-from rubric_integrations.trust.comparison import compare_runs
-from rubric_integrations.trust.matching import RunLike, is_trained_on, read_rows
-from rubric_integrations.trust.means import FOR_GATE, Values, estimate_mean, mean_limits
+from rubric_integrations.trust.comparable_runs import as_run
+from rubric_integrations.trust.comparison import (
+    RunChanges,
+    RunPair,
+    few_groups_warnings,
+    left_out_warnings,
+    pair_runs,
+)
+from rubric_integrations.trust.matching import Cluster, RunLike, dependence_warnings, group_rows, is_trained_on
+from rubric_integrations.trust.means import FOR_GATE, Bounds, Groups, estimate_mean, mean_limits
 from rubric_integrations.trust.planning import FEWEST_LABELS
+from rubric_integrations.trust.statistics import ROUNDING
 
 Decision = Literal["pass", "fail", "inconclusive"]
 """Whether the true mean is above the threshold, below it, or not yet known."""
 
+Change = Literal["unchanged", "not worse", "worse", "unclear"]
+"""Whether a run is worse than its baseline by more than the margin."""
+
+# The quantile of a power of 80 %.
+_POWER = 0.8416
 _BETS = 20
 # If as many submissions would not decide, a gate says only that the mean is too close to the threshold.
 _MOST = 1_000_000
+# As many are looked at one by one to find how many decide.
+_MANY = 10_000
 
 
 class GateResult(NamedTuple):
@@ -37,7 +53,12 @@ class GateResult(NamedTuple):
         missing: How many submissions have no score that counts (`EvaluationReport.gate_score`): a criterion failed, or
             too little was assessed. A pass holds with each of them as 0, and a failure as 1.
         baseline: The difference from the baseline; None without one.
-        warnings: What limits the correction by labels.
+        warnings: What limits the figures, and how the run and the baseline differ in more than their answers.
+        change: What the baseline says: `unchanged` if every answer and score is the same, which passes, `not worse`,
+            `worse`, or `unclear`; None without a baseline.
+        least_margin: If the change is `unclear`, the smallest `margin` that so many rows could show.
+        unmatched: How many rows only one of the run and the baseline has.
+        needs_floor: Whether a `floor` would need fewer submissions.
     """
 
     decision: Decision
@@ -47,13 +68,35 @@ class GateResult(NamedTuple):
     missing: int = 0
     baseline: Estimate | None = None
     warnings: tuple[str, ...] = ()
+    change: Change | None = None
+    least_margin: float | None = None
+    unmatched: int = 0
+    needs_floor: bool = False
 
     def __str__(self) -> str:
-        about = f": about {self.more:,} more submissions would decide" if self.more else ""
-        missing = f"; {self.missing:,} without a score" if self.missing else ""
-        change = f"; {self.baseline} against the baseline" if self.baseline else ""
-        warnings = "".join(f"; {warning}" for warning in self.warnings)
-        return f"{self.decision}: {self.score} against {self.min_score:g}{change}{missing}{about}{warnings}"
+        parts = [f"{self.decision}: {self.score} against {self.min_score:g}"]
+        if self.baseline is not None:
+            parts.append(f"{self.change}: {self.baseline} against the baseline")
+        if self.unmatched:
+            parts.append(f"{self.unmatched:,} rows in only one of the runs")
+        if self.missing:
+            parts.append(f"{self.missing:,} without a score")
+        return "; ".join([*parts, *self.advice("`floor=`", "`margin=`"), *self.warnings])
+
+    def advice(self, floor: str, margin: str) -> Iterator[str]:
+        """Yield what would decide an inconclusive gate.
+
+        Args:
+            floor: How a user sets the floor.
+            margin: How a user sets the margin.
+        """
+        if self.decision != "inconclusive":
+            return
+        if self.more:
+            fewer = f" (fewer with {floor}, if the rubric lets no row score 0)" if self.needs_floor else ""
+            yield f"about {self.more:,} more submissions would decide{fewer}"
+        if self.least_margin is not None:
+            yield f"{margin} {self.least_margin:.2f} is the smallest that so many rows could show"
 
 
 def gate(
@@ -63,8 +106,11 @@ def gate(
     labels: Iterable[LabelledJudgment] | None = None,
     baseline: RunLike | None = None,
     margin: float = 0.0,
+    cluster: Cluster | None = None,
+    floor: float = 0.0,
     rubric: Rubric | None = None,
     alpha: float = 0.05,
+    anyway: bool = False,
 ) -> GateResult:
     """Decide whether a run's true mean score reaches a threshold, and whether it is not worse than another run.
 
@@ -73,45 +119,100 @@ def gate(
         min_score: The threshold, above 0 and below 1.
         labels: People's labels of a random part of the run, by which the mean is corrected: of 50 submissions at least.
         baseline: An earlier run over the same inputs. The gate then passes only if the run is also not worse than it.
-        margin: How much worse than the baseline the run may be, at least 0.
+            A run with the same answers and scores is `unchanged`, which passes.
+        margin: How much worse than the baseline the run may be, at least 0. At 0, most gates on equally good programs
+            are inconclusive: `GateResult.least_margin` is the smallest margin that the rows could show.
+        cluster: Which rows depend on each other: `"id"`, `"query"`, a key of `metadata`, or a function of the row's id.
+        floor: A score below which no row can be, from 0 and below the threshold. Set it only if the rubric makes a
+            lower score impossible, never by the scores of a run: rare failures may not be in it.
         rubric: The run's rubric, for labels, if groups make its score.
         alpha: The probability of a wrong decision, at each side.
+        anyway: Whether the run is compared with a baseline that it cannot be compared with (see `comparability`).
 
     Raises:
         ChosenLabelsError: All labels were chosen by people.
-        ValueError: A setting is out of range, the run is empty, or there are too few labels.
+        ValueError: A setting is out of range, the run is empty, there are too few labels, or the run and the baseline
+            cannot be compared.
     """
-    _check_settings(min_score, alpha)
-    rows = read_rows(run)
+    _check_settings(min_score, alpha, floor)
+    if margin < 0:
+        raise ValueError(f"`margin` must be at least 0, got {margin!r}: it is how much worse the run may be")
+    run = as_run(run, "the run", in_memory=True)
+    rows = run.rows
     if not rows:
         raise ValueError("the run is empty: there is nothing to decide on")
-    score, warnings = None, ()
+    score, warnings = None, dependence_warnings(rows, cluster)
     if labels is not None:
+        if cluster is not None or floor:
+            raise ValueError("`labels` cannot be combined with `cluster` or `floor` in a gate: leave one of them out")
         calibration = calibrate(rows, labels, rubric=rubric, level=1 - 2 * alpha)
-        score, warnings = calibration.score, calibration.warnings
+        score = calibration.score
+        warnings += calibration.warnings
         if score.n < FEWEST_LABELS:
-            reasons = "".join(f"; {warning}" for warning in warnings)
+            reasons = "".join(f"; {warning}" for warning in calibration.warnings)
             raise ValueError(
                 f"people have answered every criterion of {score.n} submissions, and a gate needs {FEWEST_LABELS}: "
                 f"label more of them, drawn at random{reasons}"
             )
-    scores = [
-        None if row.report is None else row.report.gate_score
-        for row in rows
-        if labels is None or not is_trained_on(row)
-    ]
-    result = decide_mean(scores, min_score, alpha, score=score)._replace(warnings=warnings)
-    if baseline is None or result.decision == "fail":
+        rows_of_mean = [row for row in rows if not is_trained_on(row)]
+    else:
+        rows_of_mean = rows
+    scores = [None if row.report is None else row.report.gate_score for row in rows_of_mean]
+    groups = group_rows(rows_of_mean, cluster)
+    result = decide_mean(scores, min_score, alpha, score=score, groups=groups, floor=floor)
+    result = result._replace(warnings=(*result.warnings, *warnings))
+    if baseline is None:
         return result
-    change = compare_runs(baseline, rows, margin=margin, level=1 - 2 * alpha)
-    if change.score.high is not None and change.score.high < -margin:
-        return result._replace(decision="fail", baseline=change.score, more=None)
-    decision = result.decision if change.is_not_worse else "inconclusive"
-    return result._replace(decision=decision, baseline=change.score)
+    pair = pair_runs(as_run(baseline, "the baseline"), run, cluster=cluster, anyway=anyway)
+    return _with_baseline(result, pair, margin, alpha)
+
+
+def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: float) -> GateResult:
+    """Add to the decision on the mean whether the run is not worse than the baseline."""
+    changes, level = pair.changes, 1 - 2 * alpha
+    score = changes.require_scores()
+    estimate = score.bounded_change(level, FOR_GATE) if score.are_bounded else score.mean_change(level)
+    change: Change = "unclear"
+    if changes.are_unchanged:
+        change = "unchanged"
+    elif estimate.low is not None and estimate.low > -margin:
+        change = "not worse"
+    elif estimate.high is not None and estimate.high < -margin:
+        change = "worse"
+    decision = result.decision
+    if change == "worse":
+        decision = "fail"
+    elif change == "unclear" and decision == "pass":
+        decision = "inconclusive"
+    few = few_groups_warnings(score.inputs) if changes.in_groups else ()
+    warnings = dict.fromkeys((*result.warnings, *pair.comparable.all_warnings, *few, *left_out_warnings(changes)))
+    return result._replace(
+        decision=decision,
+        more=None if decision == "fail" else result.more,
+        baseline=estimate,
+        warnings=tuple(warnings),
+        change=change,
+        least_margin=_least_margin(changes, estimate) if change == "unclear" else None,
+        unmatched=changes.unmatched,
+    )
+
+
+def _least_margin(changes: RunChanges, estimate: Estimate) -> float | None:
+    """Return the margin at which an equally good program would pass in 80 % of cases, rounded up."""
+    error = changes.score.standard_error()
+    if estimate.value is None or estimate.low is None or error is None:
+        return None
+    return max(0.01, math.ceil(100 * (estimate.value - estimate.low + _POWER * error) - 1e-9) / 100)
 
 
 def decide_mean(
-    scores: Sequence[float | None], min_score: float, alpha: float = 0.05, *, score: Estimate | None = None
+    scores: Sequence[float | None],
+    min_score: float,
+    alpha: float = 0.05,
+    *,
+    score: Estimate | None = None,
+    groups: Groups | None = None,
+    floor: float = 0.0,
 ) -> GateResult:
     """Decide whether the true mean of scores in [0, 1] reaches a threshold.
 
@@ -123,12 +224,16 @@ def decide_mean(
         min_score: The threshold, above 0 and below 1.
         alpha: The probability of a wrong decision, at each side.
         score: The mean with its interval at the level `1 - 2 alpha`, if labels have corrected it.
+        groups: The group of each submission; None for independent ones. Fewer than five are inconclusive.
+        floor: A score below which no submission can be.
 
     Raises:
-        ValueError: A score is not in [0, 1].
+        ValueError: A score is not in [0, 1], or below the floor.
 
     Example:
         >>> decide_mean([1.0] * 8, 0.7).decision, decide_mean([1.0] * 9, 0.7).decision
+        ('inconclusive', 'pass')
+        >>> decide_mean([0.8] * 9, 0.7).decision, decide_mean([0.8] * 9, 0.7, floor=0.6).decision
         ('inconclusive', 'pass')
     """
     present = [value for value in scores if value is not None]
@@ -138,27 +243,47 @@ def decide_mean(
             f"scores must be in [0, 1], got {outside!r}: grade with `normalize=True`, as a threshold between 0 and 1 "
             "would mean nothing for raw points"
         )
+    if (lowest_score := min(present, default=1.0)) < floor:
+        raise ValueError(
+            f"`floor` is {floor!r}, and a submission has the score {lowest_score!r}: it is a score below which none "
+            "can be; leave it out, or the gate would pass too often"
+        )
     missing = len(scores) - len(present)
-    level = 1 - 2 * alpha
-    estimate = score or _estimate(present, level)
-    if missing:
+    level, bounds = 1 - 2 * alpha, Bounds(floor, 1.0)
+
+    def estimate_with(missing_score: float) -> Estimate:
+        values = [missing_score if value is None else value for value in scores]
+        return estimate_mean(values, level, groups=groups, bounds=bounds, imaginary=FOR_GATE)
+
+    groups_present = None if groups is None else groups[[value is not None for value in scores]]
+    if groups_present is not None:
+        groups_present = np.unique(groups_present, return_inverse=True)[1]
+    estimate = score or estimate_mean(present, level, groups=groups_present, bounds=bounds, imaginary=FOR_GATE)
+    low, high = estimate.low, estimate.high
+    if missing and score:
         share = missing / len(scores)
-        lowest = score or _estimate([0.0 if value is None else value for value in scores], level)
-        highest = score or _estimate([1.0 if value is None else value for value in scores], level)
-        low = None if lowest.low is None else lowest.low * (1 - share if score else 1)
-        high = None if highest.high is None else highest.high * (1 - share) + share if score else highest.high
-    else:
-        low, high = estimate.low, estimate.high
+        low, high = low and low * (1 - share), high and high * (1 - share) + share
+    elif missing:
+        low, high = estimate_with(floor).low, estimate_with(1.0).high
+    warnings = tuple(few_groups_warnings(len(set(groups.tolist())))) if groups is not None else ()
+    result = GateResult("inconclusive", estimate, min_score, None, missing, warnings=warnings)
     if low is not None and low > min_score:
-        return GateResult("pass", estimate, min_score, None, missing)
+        return result._replace(decision="pass")
     if high is not None and high < min_score:
-        return GateResult("fail", estimate, min_score, None, missing)
-    more = None if score else _more_needed(present, min_score, level)
-    return GateResult("inconclusive", estimate, min_score, more, missing)
+        return result._replace(decision="fail")
+    more = None if score else _more_needed(present, min_score, level, groups_present, bounds)
+    needs_floor = more is not None and floor == 0 and min(present) > 0 and (estimate.value or 0) > min_score
+    return result._replace(more=more, needs_floor=needs_floor)
 
 
-def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = False) -> int:
+def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = False, floor: float = 0.0) -> int:
     """Return how many submissions a gate needs at least: as many as a run of perfect scores needs to pass.
+
+    Args:
+        min_score: The threshold, above 0 and below 1.
+        alpha: The probability of a wrong decision, at each side.
+        sequential: Whether it is a `SequentialGate`.
+        floor: A score below which no submission can be.
 
     Raises:
         ValueError: A setting is out of range.
@@ -169,13 +294,19 @@ def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = 
         >>> [fewest_to_pass(threshold, sequential=True) for threshold in (0.7, 0.8, 0.9, 0.95, 0.99)]
         [13, 20, 43, 88, 450]
     """
-    _check_settings(min_score, alpha)
+    _check_settings(min_score, alpha, floor)
     if sequential:
         gate, count = SequentialGate(min_score, alpha), 1
         while gate.add(1.0) != "pass":
             count += 1
         return count
-    return _first(lambda count: (_estimate([1.0] * count, 1 - 2 * alpha).low or 0.0) > min_score, 2)
+    bounds = Bounds(floor, 1.0)
+
+    def passes(count: int) -> bool:
+        estimate = estimate_mean([1.0] * count, 1 - 2 * alpha, bounds=bounds, imaginary=FOR_GATE)
+        return estimate.low is not None and estimate.low > min_score
+
+    return _first(passes, 2)
 
 
 class SequentialGate:
@@ -183,7 +314,8 @@ class SequentialGate:
 
     It bets against the threshold (Waudby-Smith and Ramdas 2024): the capital `mean_k prod_i (1 + l_k (x_i - m))`, with
     `l_k = (k - 1/2) / (20 m)` for k from 1 to 20, exceeds `1 / alpha` with probability `alpha` at most if the true mean
-    is `m`, whenever one looks. With `grade_many(..., stop_when=SequentialGate(0.8))`, it ends the run.
+    is `m`, whenever one looks. With `grade_many(..., stop_when=SequentialGate(0.8))`, it ends the run. Submissions must
+    be independent: for rows in groups, grade all of them and use `gate(cluster=...)`.
 
     **The submissions must come in random order**: shuffle them first (`random.Random(0).shuffle(rows)`), because a file
     that begins with the easy ones would pass. Each run needs a new gate: one that has seen scores counts them twice.
@@ -256,29 +388,48 @@ class SequentialGate:
         return float(np.exp(np.minimum(logs, 700.0)).mean())
 
 
-def _check_settings(min_score: float, alpha: float) -> None:
+def _check_settings(min_score: float, alpha: float, floor: float = 0.0) -> None:
     if not 0 < min_score < 1:
         raise ValueError(
             f"`min_score` must be above 0 and below 1, got {min_score!r}: no run could be above or below it"
         )
     if not 0 < alpha < 0.5:
         raise ValueError(f"`alpha` must be above 0 and below 0.5, got {alpha!r}")
+    if not 0 <= floor < min_score:
+        raise ValueError(
+            f"`floor` must be at least 0 and below `min_score` {min_score:g}, got {floor!r}: it is a score below which "
+            "no submission can be"
+        )
 
 
-def _estimate(scores: Values, level: float) -> Estimate:
-    return estimate_mean(scores, level, imaginary=FOR_GATE)
-
-
-def _more_needed(scores: Sequence[float], min_score: float, level: float) -> int | None:
-    """Estimate how many more submissions would decide, if they are like these."""
+def _more_needed(
+    scores: Sequence[float], min_score: float, level: float, groups: Groups | None, bounds: Bounds
+) -> int | None:
+    """Estimate how many more submissions would decide, if they are like these, and in groups like theirs."""
     if len(scores) < 2:
         return None
 
+    def limits_of(count: int) -> tuple[float, float]:
+        repeated = None
+        if groups is not None:
+            # Each repetition of the rows is of new groups.
+            repeated = np.resize(groups, count) + (np.arange(count) // len(scores)) * (int(groups.max()) + 1)
+        values = np.resize(scores, count)
+        return mean_limits(values, level, groups=repeated, bounds=bounds, imaginary=FOR_GATE) or bounds
+
     def is_decided(count: int) -> bool:
-        low, high = mean_limits(np.resize(scores, count), level, imaginary=FOR_GATE) or (0.0, 1.0)
+        low, high = limits_of(count)
         return low > min_score or high < min_score
 
-    return _first(is_decided, len(scores)) - len(scores) if is_decided(_MOST) else None
+    many = max(_MANY, len(scores))
+    if is_decided(many):
+        return _first(is_decided, len(scores)) - len(scores)
+    # From here on, an interval is narrower by the root of the number.
+    mean, (low, high) = math.fsum(scores) / len(scores), limits_of(many)
+    if abs(mean - min_score) <= ROUNDING:
+        return None
+    needed = many * ((mean - low if mean > min_score else high - mean) / (mean - min_score)) ** 2
+    return math.ceil(needed) - len(scores) if needed <= _MOST else None
 
 
 def _first(holds: Callable[[int], bool], start: int) -> int:

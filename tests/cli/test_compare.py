@@ -58,9 +58,8 @@ def test_compare_counts_samples_of_one_input_once(runs: Path) -> None:
         renamed = [{**line, "id": f"q{place // 3}/{place % 3}"} for place, line in enumerate(lines)]
         (runs / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in renamed))
     result = run("compare", runs / "good.jsonl", runs / "bad.jsonl", "--cluster-by", "/")
-    assert (result.exit_code, "over 20 inputs" in result.stdout) == (0, True), result.output
-    assert "All inputs changed alike, so that the change has no interval" in result.stdout
-    assert "warning: fewer than 50 inputs" in result.stderr
+    assert (result.exit_code, "over 60 rows in 20 groups" in result.stdout) == (0, True), result.output
+    assert "worse: the mean score of the rows changed by -0.333 [-0." in result.stdout
     refused = run("compare", runs / "good.jsonl", runs / "bad.jsonl", "--cluster-by", "#")
     assert (refused.exit_code, "no id of the first run has it" in refused.stderr) == (2, True)
 
@@ -73,11 +72,57 @@ def test_compare_of_runs_that_cannot_be_compared_exits_with_2_and_one_line(runs:
         "is the same file": (good, good),
         "No such file": (good, runs / "missing.jsonl"),
         "no scored row in common": (good, apart),
-        "pass --mixed": (good, runs / "wider.jsonl"),
+        "pass anyway=True (in the shell --anyway)": (good, runs / "wider.jsonl"),
+        "two ways to say": (good, runs / "bad.jsonl", "--cluster", "id", "--cluster-by", "/"),
+        "`cluster` is 'topic', and the row '1' has no such column": (good, runs / "bad.jsonl", "--cluster", "topic"),
         "--labels are 3 files": (good, runs / "bad.jsonl", *["--labels", "labels.jsonl"] * 3),
     }
     for words, arguments in cases.items():
         result = run("compare", *arguments)
         assert (result.exit_code, result.stdout, words in result.stderr) == (2, "", True), result.output
         assert len(result.stderr.splitlines()) == 1
-    assert run("compare", good, runs / "wider.jsonl", "--mixed").exit_code == 0
+    for option in ("--anyway", "--mixed"):
+        marked = run("compare", good, runs / "wider.jsonl", option)
+        assert (marked.exit_code, marked.stdout.startswith("NOT COMPARABLE, and better: ")) == (0, True), marked.output
+        assert "warning: not comparable: the row '1' has the criterion `c2`" in marked.stderr
+
+
+def test_gate_of_compare_does_not_pass_a_total_collapse(tmp_path: Path) -> None:
+    cases = {
+        "one": (binary_rubric(1), ["MET"], ["UNMET"], "worse: the mean score changed by -1.000 [-1.000, -0.984]"),
+        "two": (RUBRIC, ["MET", "MET"], ["MET", "UNMET"], "worse: the mean score changed by -0.500 [-0.508, -0.492]"),
+    }
+    for name, (rubric, before, after, words) in cases.items():
+        first = write_run(tmp_path / f"{name}-before.jsonl", run_of(rubric, [before] * 200))
+        second = write_run(tmp_path / f"{name}-after.jsonl", run_of(rubric, [after] * 200))
+        result = run("compare", first, second, "--gate")
+        assert (result.exit_code, words in result.stdout) == (1, True), result.output
+        assert result.stderr.splitlines()[-1].startswith("gate failed: --gate: worse: ")
+
+
+def test_gate_of_compare_does_not_pass_a_change_without_an_interval(tmp_path: Path) -> None:
+    files = [write_run(tmp_path / f"{answer}.jsonl", run_of(RUBRIC, [[answer, "MET"]])) for answer in ("MET", "UNMET")]
+    result = run("compare", *files, "--gate")
+    assert (result.exit_code, "The change has no interval" in result.stdout) == (1, True), result.output
+    assert result.stderr.splitlines()[-1].startswith("gate inconclusive: --gate: unclear: the change has no interval")
+
+
+def test_gate_of_compare_names_its_decision_in_the_last_line(runs: Path) -> None:
+    write_run(runs / "same.jsonl", run_of(RUBRIC, GOOD, "same"))
+    same = run("compare", runs / "good.jsonl", runs / "same.jsonl", "--gate")
+    assert (same.exit_code, same.stdout.splitlines()[-1].split(": /")[0]) == (0, "gate passed: --gate: unchanged")
+    as_json = run("compare", runs / "good.jsonl", runs / "same.jsonl", "--gate", "--json")
+    assert (as_json.exit_code, json.loads(as_json.stdout)["decision"]) == (0, "unchanged")
+
+
+def test_compare_of_rows_in_groups_is_of_the_mean_of_the_rows(tmp_path: Path) -> None:
+    rows = [row._replace(metadata={"topic": int(row.id) % 6}) for row in run_of(RUBRIC, BAD)]
+    files = [tmp_path / name for name in ("before.jsonl", "after.jsonl")]
+    write_run(files[0], run_of(RUBRIC, GOOD))
+    lines = [json.loads(line) for line in write_run(files[1], rows).read_text().splitlines()]
+    topics = [{**line, "metadata": row.metadata} for line, row in zip(lines, rows, strict=True)]
+    files[1].write_text("".join(json.dumps(line) + "\n" for line in topics))
+    result = run("compare", *files, "--cluster", "topic")
+    assert "the mean score of the rows changed by -0.333 [-0." in result.stdout
+    assert "over 60 rows in 6 groups" in result.stdout
+    assert "warning: only 6 groups: the interval is wide" in result.stderr

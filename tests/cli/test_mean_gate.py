@@ -102,6 +102,50 @@ def test_mean_gate_with_a_baseline_fails_if_the_run_is_worse(tmp_path: Path) -> 
     assert own.exit_code == 2, own.output
 
 
+def test_mean_gate_with_a_baseline_names_its_decision(tmp_path: Path) -> None:
+    folder = write_responses(tmp_path, 90, 10)
+    assert grade(folder, "--out", folder / "old.jsonl").exit_code == 0
+    options = ("--min-score", 0.5, "--alpha", 0.05, "--baseline", folder / "old.jsonl")
+    same = grade(folder, *options)
+    assert (same.exit_code, "; unchanged: the change from" in same.stdout.splitlines()[-1]) == (0, True), same.output
+    lines = [json.loads(line) for line in (folder / "responses.jsonl").read_text().splitlines()]
+    lines[0]["response"], lines[-2]["response"] = "It is 41.", "It is 42."
+    (folder / "responses.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
+    other = grade(folder, *options)
+    assert other.exit_code == 1
+    assert "; unclear: the change from" in other.stderr
+    assert "1 row is in only one of the runs" in other.stderr
+    assert "; --margin 0.0" in other.stderr
+    assert other.stderr.splitlines()[-1] == "gate decision: inconclusive (against the baseline: unclear)"
+    (folder / "rubric.yaml").write_text(RUBRIC.replace("number: 42", "number: 41"))
+    refused = grade(folder, *options)
+    assert (refused.exit_code, 'the check {"number": {"value": 42.0}} in old and {' in refused.stderr) == (2, True), (
+        refused.output
+    )
+    marked = grade(folder, *options, "--anyway")
+    assert (marked.exit_code, "warning: not comparable: " in marked.stderr) == (1, True), marked.output
+
+
+def test_mean_gate_of_rows_in_groups_needs_their_column(tmp_path: Path) -> None:
+    folder = write_responses(tmp_path, 60, 0)
+    lines = [json.loads(line) for line in (folder / "responses.jsonl").read_text().splitlines()]
+    (folder / "responses.jsonl").write_text(
+        "".join(
+            json.dumps({**line, "query": f"Q{number % 12}", "metadata": {"topic": number % 4}}) + "\n"
+            for number, line in enumerate(lines)
+        )
+    )
+    options = ("--gate", "--min-score", 0.7, "--alpha", 0.05)
+    alone = grade(folder, *options)
+    assert (alone.exit_code, "pass cluster='query' (in the shell --cluster query)" in alone.stderr) == (0, True)
+    by_query = grade(folder, *options, "--cluster", "query")
+    assert (by_query.exit_code, "warning" in by_query.stderr) == (0, False), by_query.output
+    by_topic = grade(folder, *options, "--cluster", "topic")
+    assert (by_topic.exit_code, "too few groups (4)" in by_topic.stderr) == (1, True), by_topic.output
+    unknown = grade(folder, *options, "--cluster", "document")
+    assert (unknown.exit_code, "has no such column: it has `id`, `query`, `topic`" in unknown.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -112,6 +156,11 @@ def test_mean_gate_with_a_baseline_fails_if_the_run_is_worse(tmp_path: Path) -> 
         (("--alpha", 0.05, "--min-score", 0.8, "--stop-early", "--baseline", "b.jsonl"), "decides by the scores alone"),
         (("--margin", 0.1), "--margin: is for a gate with --alpha"),
         (("--labels", "labels.jsonl"), "--labels: is for a gate with --alpha"),
+        (("--cluster", "topic"), "--cluster: is for a gate with --alpha"),
+        (("--floor", 0.5), "--floor: is for a gate with --alpha"),
+        (("--alpha", 0.05, "--min-score", 0.8, "--floor", 0.9), "`floor` must be at least 0 and below `min_score`"),
+        (("--alpha", 0.05, "--min-score", 0.8, "--stop-early", "--cluster", "topic"), "rows of one group would pass"),
+        (("--alpha", 0.05, "--min-score", 0.8, "--stop-early", "--floor", 0.5), "would have no effect"),
         (("--alpha", 0.05, "--min-score", 0.8, "--margin", 0.1), "name the baseline, too"),
         (("--alpha", 0.05, "--min-score", 0.8, "--baseline", "none.jsonl"), "none.jsonl: cannot be read"),
     ],

@@ -43,26 +43,29 @@ def test_report_of_a_file_of_responses_exits_with_2(files: Path) -> None:
     assert not (files / "page.html").exists()
 
 
-def test_report_of_runs_of_different_rubrics_needs_mixed(files: Path) -> None:
+def test_report_of_runs_of_different_rubrics_needs_anyway(files: Path) -> None:
     (files / "other.yaml").write_text("- {name: answer, weight: 3, requirement: Says 7, check: {number: 7}}\n")
     assert grade(files, "--out", files / "a.jsonl").exit_code == 0
     assert grade(files, "--out", files / "b.jsonl", rubric="other.yaml").exit_code == 0
     refused = run("report", files / "a.jsonl", files / "b.jsonl", "--output", files / "page.html")
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1), refused.output
-    assert "--mixed" in refused.stderr
+    assert "--anyway" in refused.stderr
     assert "'Says 42'" in refused.stderr
-    mixed = run("report", files / "a.jsonl", files / "b.jsonl", "--mixed", "--output", files / "page.html")
-    assert mixed.exit_code == 0, mixed.output
+    for option in ("--anyway", "--mixed"):
+        marked = run("report", files / "a.jsonl", files / "b.jsonl", option, "--output", files / "page.html")
+        assert (marked.exit_code, "warning: not comparable: " in marked.stderr) == (0, True), marked.output
+    assert "NOT COMPARABLE" in (files / "page.html").read_text()
 
 
-def test_report_of_one_file_with_two_rubrics_for_a_row_needs_mixed(files: Path) -> None:
+def test_report_of_one_file_with_two_rubrics_for_a_row_needs_anyway(files: Path) -> None:
     (files / "other.yaml").write_text("- {name: answer, weight: 4, requirement: Says 42, check: {number: 42}}\n")
     assert grade(files, "--out", files / "a.jsonl").exit_code == 0
     assert grade(files, "--out", files / "b.jsonl", rubric="other.yaml").exit_code == 0
     (files / "both.jsonl").write_text((files / "a.jsonl").read_text() + (files / "b.jsonl").read_text())
     refused = run("report", files / "both.jsonl", "--output", files / "page.html")
-    assert (refused.exit_code, "the row 'a' has the criterion" in refused.stderr) == (2, True), refused.output
-    assert run("report", files / "both.jsonl", "--mixed", "--output", files / "page.html").exit_code == 0
+    words = "the row 'a' has the criterion `c2` 'Is kind' (weight 1) in only one of its rows in both"
+    assert (refused.exit_code, words in refused.stderr) == (2, True), refused.output
+    assert run("report", files / "both.jsonl", "--anyway", "--output", files / "page.html").exit_code == 0
 
 
 def write_own(path: Path, count: int, words: str = "") -> Path:
@@ -77,12 +80,12 @@ def test_report_of_rows_with_their_own_rubrics_compares_them_row_by_row(tmp_path
     assert run("report", before, after, "--output", tmp_path / "page.html").exit_code == 0
 
 
-def test_report_of_a_row_whose_rubric_changed_needs_mixed(tmp_path: Path) -> None:
+def test_report_of_a_row_whose_rubric_changed_needs_anyway(tmp_path: Path) -> None:
     before, after = write_own(tmp_path / "before.jsonl", 3), write_own(tmp_path / "after.jsonl", 3, "Clearly: ")
     refused = run("report", before, after, "--output", tmp_path / "page.html")
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1), refused.output
     assert "the row 's2' has the criterion `c1`" in refused.stderr
-    assert "(weight 3) in only one of before and after: pass --mixed" in refused.stderr
+    assert "(weight 3) in only one of before and after: grade both alike, or pass" in refused.stderr
 
 
 def test_report_of_two_runs_of_one_rubric_compares_them(files: Path) -> None:

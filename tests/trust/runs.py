@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from rubric_integrations import Criterion, Rubric, Submission
 from rubric_integrations.runs import GradedRow
 from rubric_integrations.scoring import EvaluationReport, JudgeFailure, LabelledJudgment, to_judgment
@@ -31,6 +33,18 @@ def run_of(rubric: Rubric, answers: Sequence[Sequence[str | None]], text: str = 
         GradedRow(str(number), Submission(response=f"{text} {number}"), report_of(rubric, of_row), None)
         for number, of_row in enumerate(answers, start=1)
     ]
+
+
+def scores_run(scores: Sequence[float] | np.ndarray, ids: Sequence[str] | None = None) -> list[GradedRow]:
+    """Make a run of rows with these scores and without criteria."""
+    report = report_of(binary_rubric(), ["MET"]).model_copy(update={"report": None})
+    return [
+        GradedRow(
+            ids[place] if ids else str(place), Submission(response=f"It is {place}"),
+            report.model_copy(update={"score": float(score)}), None,
+        )
+        for place, score in enumerate(scores)
+    ]  # fmt: skip
 
 
 def labels_of(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
+from rubric_integrations import Criterion, Option, Rubric
 from rubric_integrations.runs import GradedRow
 from rubric_integrations.trust import compare_runs
 from rubric_integrations.trust.statistics import difference_p_value, mcnemar_p_value
-from tests.trust.runs import binary_rubric, labels_of, run_of
+from tests.trust.runs import binary_rubric, labels_of, run_of, scores_run
 
 RUBRIC = binary_rubric(4)
 
@@ -106,11 +108,13 @@ def test_labels_show_that_a_gain_is_the_judges_taste() -> None:
     assert with_labels.decision == "unclear"
 
 
-def test_labels_that_all_show_the_same_change_give_no_interval() -> None:
+def test_labels_that_all_show_the_same_change_have_the_interval_of_bounded_scores() -> None:
     answers = random_answers(80, 0.7, 12)
     before, after = run_of(RUBRIC, answers), run_of(RUBRIC, random_answers(80, 0.7, 13))
     comparison = compare_runs(before, after, labels=labels_of(RUBRIC, answers[:60]), margin=0.02)
-    assert comparison.corrected == (0.0, None, None, 60)
+    assert comparison.corrected is not None
+    assert (comparison.corrected.value, comparison.corrected.n) == (0.0, 60)
+    assert -0.06 < (comparison.corrected.low or -1) < 0 < (comparison.corrected.high or 1) < 0.03
     assert (comparison.decision, comparison.is_not_worse) == ("unclear", False)
 
 
@@ -133,3 +137,142 @@ def test_runs_without_a_common_row_are_refused() -> None:
 def test_fewer_than_fifty_inputs_are_a_warning() -> None:
     comparison = compare_runs(run_of(RUBRIC, random_answers(9, 0.5, 1)), run_of(RUBRIC, random_answers(9, 0.5, 2)))
     assert "fewer than 50 inputs" in comparison.summary()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "decision", "low", "high"),
+    [
+        ([1.0] * 200, [0.0] * 200, "worse", -1, -0.984369594),
+        ([0.9] * 50, [0.9] * 50, "unchanged", -0.054679095, 0.007132056),
+    ],
+)
+def test_equal_changes_have_the_recorded_interval(
+    before: list[float], after: list[float], decision: str, low: float, high: float
+) -> None:
+    comparison = compare_runs(scores_run(before), scores_run(after))
+    assert comparison.decision == decision
+    assert comparison.score[1:3] == pytest.approx((low, high), abs=1e-9)
+
+
+def test_option_that_falls_on_every_row_makes_its_criterion_worse() -> None:
+    options = [Option(label=name, value=value) for name, value in (("no", 0), ("partly", 0.5), ("yes", 1))]
+    rubric = Rubric([Criterion(requirement="How?", name="how", options=options), *binary_rubric().criteria])
+    comparison = compare_runs(run_of(rubric, [["yes", "MET"]] * 100), run_of(rubric, [["partly", "MET"]] * 100))
+    change = comparison.criteria["how"]
+    assert (change.decision, change.difference.value, comparison.decision) == ("worse", -0.5, "worse")
+    assert change.adjusted is not None
+    assert change.adjusted < 1e-6
+
+
+def test_equal_changes_of_raw_scores_have_no_interval_and_show_nothing() -> None:
+    comparison = compare_runs(scores_run([5.0] * 20), scores_run([3.0] * 20))
+    assert (comparison.score.low, comparison.decision, comparison.has_interval) == (None, "unclear", False)
+    assert not comparison.is_not_worse
+
+
+def rare_losses(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw 50 inputs of a program that gains a little and loses .9 on 3 %: the true change is 0."""
+    rng = np.random.default_rng(seed)
+    before = np.clip(rng.normal(0.92, 0.02, 50), 0.9, 0.95)
+    gain = np.where(rng.random(50) < 0.03, -0.9, 0.9 * 0.03 / 0.97 + rng.normal(0, 0.005, 50))
+    return before, before + gain
+
+
+def test_better_says_that_rare_large_losses_may_not_have_been_seen() -> None:
+    compared = [compare_runs(*map(scores_run, rare_losses(seed))) for seed in range(20)]
+    better = [comparison for comparison in compared if comparison.decision == "better"]
+    assert len(better) > 2
+    for comparison in better:
+        assert comparison.cautious is not None
+        assert comparison.caveat == "unless rare large losses were not seen"
+        assert (comparison.cautious.low or 0) < 0 < (comparison.score.low or 0)
+    assert better[0].summary().startswith("better, unless rare large losses were not seen: the mean score changed by ")
+    assert "with the interval that allows for them: " in better[0].summary()
+
+
+def test_worse_says_that_rare_large_gains_may_not_have_been_seen() -> None:
+    compared = [compare_runs(*(scores_run(1 - scores) for scores in rare_losses(seed))) for seed in range(20)]
+    worse = [comparison.caveat for comparison in compared if comparison.decision == "worse"]
+    assert set(worse) == {"unless rare large gains were not seen"}
+
+
+def test_large_change_has_no_caveat() -> None:
+    before, after = run_of(RUBRIC, random_answers(200, 0.4, 1)), run_of(RUBRIC, random_answers(200, 0.8, 2))
+    assert (compare_runs(before, after).caveat, compare_runs(after, before).caveat) == ("", "")
+
+
+def topics(sizes: Sequence[int]) -> list[str]:
+    return [f"{topic}/{place}" for topic, size in enumerate(sizes) for place in range(size)]
+
+
+def by_topic(row_id: str) -> str:
+    return row_id.split("/", maxsplit=1)[0]
+
+
+def test_groups_do_not_change_the_mean_of_the_rows() -> None:
+    ids = topics([60, 2, 2, 2, 2, 2, 2])
+    changes = [0.5 if number % 4 == 0 else 0.0 for number in range(60)] + [-0.5, 0.0] * 4 + [0.0] * 4
+    runs = scores_run([0.5] * 72, ids), scores_run([0.5 + change for change in changes], ids)
+    comparison = compare_runs(*runs, cluster=by_topic)
+    assert comparison.score.value == pytest.approx(sum(changes) / 72)
+    assert (comparison.inputs, comparison.score.n, comparison.in_groups) == (7, 72, True)
+    assert "the mean of the rows, with the interval of 7 groups" in comparison.summary()
+    assert "only 7 groups" in comparison.warnings[-1]
+
+
+def test_fewer_than_five_groups_have_no_interval() -> None:
+    ids = topics([20] * 4)
+    runs = scores_run([0.9] * 80, ids), scores_run([0.1] * 40 + [0.2] * 40, ids)
+    comparison = compare_runs(*runs, cluster=by_topic)
+    assert (comparison.decision, comparison.score.low, comparison.p_value) == ("unclear", None, None)
+    assert "too few groups (4)" in comparison.summary()
+
+
+def test_interval_of_rows_in_groups_contains_no_change() -> None:
+    ids = topics([10] * 10)
+
+    def covers(seed: int) -> bool:
+        rng = np.random.default_rng(seed)
+        shift = np.repeat(rng.normal(0, 0.1, 10), 10)
+        before = rng.uniform(0.4, 0.6, 100)
+        after = before + np.clip(shift + rng.normal(0, 0.1, 100), -0.4, 0.4)
+        _, low, high, _ = compare_runs(
+            scores_run(before.tolist(), ids), scores_run(after.tolist(), ids), cluster=by_topic
+        ).score
+        return low is not None and high is not None and low <= 0 <= high
+
+    assert sum(map(covers, range(40))) >= 36
+
+
+def test_p_value_of_rows_in_groups_belongs_to_their_interval() -> None:
+    ids = topics([5] * 12)
+    rng = np.random.default_rng(3)
+    after = np.clip(0.5 + np.repeat(rng.normal(0.3, 0.1, 12), 5), 0, 1)
+    runs = scores_run([0.5] * 60, ids), scores_run(after.tolist(), ids)
+    p_value = compare_runs(*runs, cluster=by_topic).p_value
+    assert p_value is not None
+    assert 0 < p_value < 0.05
+    assert compare_runs(*runs, cluster=by_topic, level=1 - p_value).score.low == pytest.approx(0, abs=1e-6)
+
+
+def test_labels_of_rows_in_groups_have_a_wider_interval() -> None:
+    answers = random_answers(60, 0.7, 12), random_answers(60, 0.5, 13)
+    judged = [[["MET" if index % 7 == 0 else a for a in row] for index, row in enumerate(run)] for run in answers]
+    runs = run_of(RUBRIC, judged[0]), run_of(RUBRIC, judged[1], "other")
+    labels = labels_of(RUBRIC, answers[0][:40]) + labels_of(RUBRIC, answers[1][:40], text="other")
+    alone = compare_runs(*runs, labels=labels).corrected
+    grouped = compare_runs(*runs, labels=labels, cluster=lambda row_id: int(row_id) // 6).corrected
+    assert alone is not None
+    assert grouped is not None
+    assert grouped.value == alone.value
+    assert (grouped.high or 0) - (grouped.low or 0) > (alone.high or 0) - (alone.low or 0)
+
+
+def test_rows_with_one_query_are_named_without_a_cluster() -> None:
+    rows = [
+        row._replace(submission=row.submission.model_copy(update={"query": f"Q{int(row.id) % 6}"}))
+        for row in scores_run([0.5] * 60)
+        if row.submission
+    ]
+    assert "pass cluster='query' (in the shell --cluster query)" in compare_runs(rows, rows).warnings[-1]
+    assert not any("cluster" in warning for warning in compare_runs(rows, rows, cluster="query").warnings)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from rubric_integrations import Rubric
 from rubric_integrations.trust import SequentialGate, choose_for_labels, fewest_to_pass, gate, plan_labels
 from rubric_integrations.trust.gates import decide_mean
-from tests.trust.runs import binary_rubric, labels_of, run_of
+from tests.trust.runs import binary_rubric, labels_of, run_of, scores_run
 
 RUBRIC = binary_rubric(2)
 
@@ -125,3 +126,140 @@ def test_judgments_to_label_are_drawn_by_submission_or_by_verdict() -> None:
         [("c0", "MET")] * 3 + [("c0", "UNMET")] * 3 + [("c1", "MET")] * 3
     )
     assert {to_label.sampled for to_label in rare} == {"by_verdict"}
+
+
+def failing_program(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Draw the scores of a program that gets about .86, and 0 for 7 % of its inputs."""
+    return np.where(rng.random(count) < 0.07, 0.0, np.clip(rng.normal(0.86, 0.04, count), 0, 1))
+
+
+def test_gate_at_the_threshold_of_a_program_that_rarely_fails_passes_in_at_most_five_percent() -> None:
+    truth = float(failing_program(np.random.default_rng(0), 400_000).mean())
+    for count in (20, 50):
+        runs = [scores_run(failing_program(np.random.default_rng(seed), count)) for seed in range(60)]
+        assert sum(gate(run, truth).decision == "pass" for run in runs) <= 6
+
+
+def test_inconclusive_gate_says_how_many_rows_would_do_and_that_a_floor_needs_fewer() -> None:
+    rng = np.random.default_rng(1)
+    scores = np.clip(rng.normal(0.86, 0.04, 40), 0.7, 1)
+    result = gate(scores_run(scores), 0.82)
+    assert result.decision == "inconclusive"
+    assert result.more is not None
+    assert f"about {result.more} more submissions would decide (fewer with `floor=`" in str(result)
+    more = np.resize(scores, 40 + result.more)
+    assert [gate(scores_run(run), 0.82).decision for run in (more, more[:-1])] == ["pass", "inconclusive"]
+    assert gate(scores_run(scores), 0.82, floor=0.6).decision == "pass"
+
+
+@pytest.mark.parametrize("floor", [-0.1, 0.8, 0.9])
+def test_floor_out_of_range_is_refused(floor: float) -> None:
+    with pytest.raises(ValueError, match=r"`floor` must be at least 0 and below `min_score` 0\.8, got"):
+        gate(scores_run([0.9] * 20), 0.8, floor=floor)
+
+
+def test_floor_above_a_score_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`floor` is 0.5, and a submission has the score 0.4"):
+        gate(scores_run([0.9] * 20 + [0.4]), 0.8, floor=0.5)
+
+
+def test_far_decision_is_estimated_and_a_mean_at_the_threshold_is_too_close() -> None:
+    near = gate(scores_run([0.9, 0.7] * 50), 0.799)
+    assert near.more is not None
+    assert 20_000 < near.more < 60_000
+    assert gate(scores_run([0.9, 0.7] * 50), 0.8).more is None
+
+
+def topic_scores(seed: int, groups: int = 10, rate: float = 0.7) -> np.ndarray:
+    """Draw ten rows of each topic with an intraclass correlation of .3."""
+    rng = np.random.default_rng(seed)
+    rates = rng.beta(rate * 7 / 3, (1 - rate) * 7 / 3, groups)
+    return (rng.random((groups, 10)) < rates[:, None]).astype(float).ravel()
+
+
+def by_topic(row_id: str) -> str:
+    return row_id.split("/", maxsplit=1)[0]
+
+
+def test_gate_of_rows_in_groups_at_the_threshold_passes_in_at_most_five_percent() -> None:
+    ids = [f"{topic}/{place}" for topic in range(20) for place in range(10)]
+    runs = [scores_run(topic_scores(seed, 20), ids) for seed in range(50)]
+    alone = sum(gate(run, 0.7).decision == "pass" for run in runs)
+    grouped = sum(gate(run, 0.7, cluster=by_topic).decision == "pass" for run in runs)
+    assert alone >= 7
+    assert grouped <= 5
+
+
+def test_gate_of_few_groups_is_inconclusive_or_warns() -> None:
+    run = scores_run([1.0] * 180, [f"{topic}/{place}" for topic in range(9) for place in range(20)])
+    few = gate(run[:80], 0.5, cluster=by_topic)
+    assert (few.decision, few.score.low) == ("inconclusive", None)
+    assert "too few groups (4)" in str(few)
+    nine = gate(run, 0.5, cluster=by_topic)
+    assert nine.decision == "pass"
+    assert "only 9 groups" in str(nine)
+
+
+def test_rows_that_would_decide_are_of_further_groups() -> None:
+    groups = np.repeat(np.arange(12), 5)
+    scores = np.repeat([1.0, 0.8, 0.9, 1.0, 0.7, 0.9] * 2, 5).tolist()
+    result = decide_mean(scores, 0.8, groups=groups)
+    assert result.decision == "inconclusive"
+    assert result.more is not None
+    assert result.more > (decide_mean(scores, 0.8).more or 0)
+    times = -(-(60 + result.more) // 60)
+    repeated = np.concatenate([groups + 12 * number for number in range(times)])
+    assert decide_mean(scores * times, 0.8, groups=repeated).decision == "pass"
+
+
+def test_rows_without_a_score_count_in_their_group() -> None:
+    groups = np.repeat(np.arange(10), 10)
+    assert decide_mean([1.0] * 100, 0.6, groups=groups).decision == "pass"
+    result = decide_mean([*[1.0] * 60, *[None] * 40], 0.6, groups=groups)
+    assert (result.decision, result.missing, result.score.n) == ("inconclusive", 40, 60)
+
+
+BEFORE = [0.8, 0.6, 1, 0.4, 0.9] * 12
+AFTER = [*[0.8, 0.8, 1, 0.4, 0.8] * 11, 0.8, 0.8, 0.2, 0.6, 0.8]
+
+
+def test_baseline_gate_prints_the_recorded_margin() -> None:
+    result = gate(scores_run(AFTER), 0.5, baseline=scores_run(BEFORE))
+    assert (result.decision, result.change, result.least_margin) == ("inconclusive", "unclear", 0.07)
+    assert result.baseline is not None
+    assert (result.baseline.value or 0) - (result.baseline.low or 0) == pytest.approx(0.052146028, abs=1e-9)
+    assert "`margin=` 0.07 is the smallest that so many rows could show" in str(result)
+    allowed = gate(scores_run(AFTER), 0.5, baseline=scores_run(BEFORE), margin=0.07)
+    assert (allowed.decision, allowed.change, allowed.least_margin) == ("pass", "not worse", None)
+
+
+def test_baseline_gate_fails_a_total_collapse_of_equal_changes() -> None:
+    result = gate(scores_run([0.7] * 100), 0.5, baseline=scores_run([0.9] * 100), margin=0.05)
+    assert (result.decision, result.change) == ("fail", "worse")
+
+
+def test_baseline_gate_on_equal_programs_passes_with_the_margin_that_it_prints() -> None:
+    def answers(seed: int) -> list[list[str | None]]:
+        rng = random.Random(seed)
+        return [["MET" if rng.random() < 0.95 else "UNMET" for _ in range(2)] for _ in range(100)]
+
+    runs = [(run_of(RUBRIC, answers(2 * seed)), run_of(RUBRIC, answers(2 * seed + 1))) for seed in range(20)]
+    results = [gate(after, 0.5, baseline=before) for before, after in runs]
+    margin = max(result.least_margin or 0 for result in results)
+    allowed = [gate(after, 0.5, baseline=before, margin=margin).decision for before, after in runs]
+    assert allowed.count("pass") >= 15
+
+
+def test_gate_counts_rows_that_only_one_run_has_and_passes_on_what_differs() -> None:
+    run = scores_run([0.9] * 40)
+    result = gate(run, 0.5, baseline=run[:30])
+    assert (result.decision, result.change, result.unmatched) == ("pass", "unchanged", 10)
+    assert "10 rows in only one of the runs" in str(result)
+    assert "cannot be checked" in str(result)
+    assert gate(run, 0.5, baseline=run[:10]).change == "unclear"
+
+
+def test_gate_with_labels_refuses_groups_and_a_floor() -> None:
+    labels = labels_of(RUBRIC, [["MET", "MET"]] * 60)
+    with pytest.raises(ValueError, match="`labels` cannot be combined with `cluster` or `floor`"):
+        gate(run_of(RUBRIC, [["MET", "MET"]] * 60), 0.8, labels=labels, cluster="id")

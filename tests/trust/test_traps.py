@@ -234,12 +234,15 @@ def test_second_label_of_a_rater_replaces_the_first_and_is_no_second_rater() -> 
     assert (row.undecided, row.accuracy.value, row.people_alpha, total.labels) == (0, 1.0, None, 2)
 
 
-def test_gate_passes_a_run_that_equals_its_baseline_if_there_are_enough_inputs() -> None:
-    many = run_of(TWO, [["MET", "MET"]] * 100)
-    assert gate(many, 0.8, baseline=many, margin=0.05).decision == "pass"
-    few = run_of(TWO, [["MET", "MET"]] * 20)
-    assert gate(few, 0.8, baseline=few, margin=0.05).decision == "inconclusive"
-    assert compare_runs(many, many).p_value is None
+def test_gate_passes_a_run_that_equals_its_baseline_as_unchanged() -> None:
+    run = run_of(TWO, [["MET", "MET"]] * 15 + [["UNMET", "MET"]] * 5)
+    result = gate(run, 0.6, baseline=run)
+    assert (result.decision, result.change) == ("pass", "unchanged")
+    assert (compare_runs(run, run).decision, compare_runs(run, run).p_value) == ("unchanged", None)
+    # A judge that failed is a change.
+    failed = run_of(TWO, [["MET", "MET"]] * 15 + [["UNMET", "MET"]] * 4 + [[None, None]])
+    assert gate(failed, 0.6, baseline=run).change == "unclear"
+    assert compare_runs(run, failed).decision == "unclear"
 
 
 # A reader of the report page overruled nine answers beside a sample that was drawn: the judge was wrong on all nine.

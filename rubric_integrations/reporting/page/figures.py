@@ -15,6 +15,7 @@ from rubric_integrations.scoring.judgment import SpendTotal
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import NO_ESCALATIONS, CriterionReport, Escalations
 from rubric_integrations.trust.calibration import CriterionCalibration, calibrate
+from rubric_integrations.trust.comparable_runs import Comparability
 from rubric_integrations.trust.comparison import CriterionChange, RunChanges, RunComparison, compare_changes
 from rubric_integrations.trust.matching import Match, match_labels
 from rubric_integrations.trust.means import estimate_scores
@@ -102,6 +103,9 @@ _ROUNDING = 1e-9
 _MOST_CRITERIA = 100
 
 
+_COMPARABLE = Comparability()
+
+
 class Comparison(NamedTuple):
     """Two runs compared on the submissions that both have scored and at which no judge failed.
 
@@ -123,10 +127,14 @@ class Comparison(NamedTuple):
 
 
 class ComparisonFigures:
-    """Computes the `Comparison` of two runs."""
+    """Computes the `Comparison` of two runs.
 
-    def __init__(self) -> None:
-        self._changes = RunChanges()
+    Args:
+        comparable: How the runs differ in more than their answers.
+    """
+
+    def __init__(self, comparable: Comparability = _COMPARABLE) -> None:
+        self._changes, self._comparable = RunChanges(), comparable
         self._better = self._worse = self._same = self._flips = 0
 
     def add(self, key: RowKey, first: GradedRow | None, second: GradedRow | None) -> Sequence[CriterionReport]:
@@ -148,7 +156,7 @@ class ComparisonFigures:
         """The figures of the rows so far; None if no submission is scored in both runs."""
         if not self._changes.score.differences:
             return None
-        figures = compare_changes(self._changes)
+        figures = compare_changes(self._changes, comparable=self._comparable)
         criteria = sorted(figures.criteria.items(), key=_certainty)
         return Comparison(
             figures=figures,

@@ -36,6 +36,7 @@ from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.submission.attachments import MAX_BYTES_OF_FILE, StoredAttachment
 from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.trust.comparable_runs import Comparability, comparability
 from rubric_integrations.trust.planning import JudgmentToLabel
 
 # Characters of one text, and of all texts of one trajectory. Each of very many texts has at least its beginning.
@@ -360,10 +361,12 @@ def page_parts(
     *,
     to_label: Sequence[JudgmentToLabel] = (),
     labels: Sequence[LabelledJudgment] | None = None,
+    comparable: Comparability | None = None,
 ) -> Iterator[str]:
     """Render a page as parts to write one after the other, so that memory never holds the whole page.
 
-    All rows are read before this returns. Arguments and exceptions are those of `report_page`.
+    All rows are read before this returns. Arguments and exceptions are those of `report_page`. `comparable` is the
+    `comparability` of two runs; it is computed if it is None.
     """
     if not 1 <= len(runs) <= 2:
         raise ValueError(f"`runs` must be one run, or two to compare, got {len(runs)}")
@@ -371,7 +374,9 @@ def page_parts(
         raise ValueError("`to_label` needs one run, got 2: the judgments to label are those of one judge")
     template = _template()
     summaries = [SummaryFigures() for _ in runs]
-    shared, criteria, comparison = SharedColumns(), ColumnFigures(), ComparisonFigures()
+    if comparable is None:
+        comparable = comparability(*runs) if len(runs) == 2 else Comparability()
+    shared, criteria, comparison = SharedColumns(), ColumnFigures(), ComparisonFigures(comparable)
     data = PageData([run.name for run in runs])
     for key, rows in matched_rows(runs):
         for row, summary in zip(rows, summaries, strict=True):

@@ -84,13 +84,14 @@ def test_compare_lists_the_criterion_that_changed_most_surely_first() -> None:
     assert [change.decision for _, change in reverse.criteria] == ["worse", "worse", "unclear"]
 
 
-def test_compare_of_equal_differences_has_no_p_value() -> None:
+def test_compare_of_equal_differences_has_the_interval_of_bounded_scores() -> None:
     shifted = [run_of(name, *[f"right=MET error={error} tone=x"] * 6) for name, error in (("a", "MET"), ("b", "UNMET"))]
     comparison = compare(*shifted)
     assert comparison
-    # Six equal differences do not tell how much others would vary.
-    assert (comparison.figures.p_value, comparison.figures.score.low) == (None, None)
-    assert (comparison.figures.score.value or 0) > 0
+    score = comparison.figures.score
+    assert None not in (score.low, score.high)
+    assert 0 < (score.low or 0) < (score.value or 0) < (score.high or 0)
+    assert 0 < (comparison.figures.p_value or 0) < 0.05
     assert comparison.figures.passed == (0, pytest.approx(-0.3465, abs=1e-4), pytest.approx(0.3465, abs=1e-4), 6)
 
 

@@ -1,0 +1,390 @@
+"""Whether two runs can be compared: graded by the same rubric, on the same inputs, by the same judge.
+
+What gives equal answers another score makes a comparison meaningless, and so do other inputs: these are refused. What
+may have changed the answers, such as another judge, is a warning. Notes for people (names, tags, metadata), the order
+of the criteria, ledgers, retries and limits are not compared: they change no score.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from rubric_integrations.rubric.answers import Option, Scale
+from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows, read_run
+from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.submission.submission import Submission
+from rubric_integrations.trust.matching import RunLike, read_rows
+
+QuestionKey = tuple[str, str]
+
+
+def question_keys(criteria: Sequence[CriterionReport]) -> list[QuestionKey]:
+    """Return by what each criterion of a row is found in another run: by its words, and by its name if they repeat."""
+    counts = Counter(entry.requirement for entry in criteria)
+    return [(entry.requirement, entry.name if counts[entry.requirement] > 1 else "") for entry in criteria]
+
+
+class Comparability(NamedTuple):
+    """Whether two runs can be compared.
+
+    Attributes:
+        refused: Why the comparison would be meaningless; empty if it would not.
+        warnings: What else differs between the runs, or cannot be checked.
+        passing: Whether what makes a row pass is the same in both, so that the shares of passed rows can be compared.
+    """
+
+    refused: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    passing: bool = True
+
+    @property
+    def all_warnings(self) -> tuple[str, ...]:
+        """The reasons to refuse and the warnings, for a comparison that is made nevertheless."""
+        return (*(f"not comparable: {reason}" for reason in self.refused), *self.warnings)
+
+    def require(self, anyway: bool) -> Comparability:
+        """Return this, unless the comparison is meaningless.
+
+        Args:
+            anyway: Whether a meaningless comparison is made nevertheless, and marked.
+
+        Raises:
+            ValueError: It is meaningless.
+        """
+        if self.refused and not anyway:
+            reasons = "; ".join(self.refused)
+            raise ValueError(
+                f"the runs cannot be compared: {reasons}: grade both alike, or pass anyway=True (in the shell "
+                "--anyway), which marks the result"
+            )
+        return self
+
+
+def comparability(before: RunLike, after: RunLike | None = None) -> Comparability:
+    """Compare how two runs were graded: their rubrics, inputs and judges, but not their answers.
+
+    Rows are compared that have an equal id. If no id is in both runs, one rubric must be. Files of earlier versions
+    record neither the judge nor all settings, which is a warning.
+
+    Args:
+        before: The first run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
+        after: The second run; None to check only that rows of the first one with an equal id have the same criteria.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+        >>> def run(words: str) -> list:
+        ...     rubric = Rubric.from_dict([{"name": "answer", "requirement": "Is right", "check": {"contains": words}}])
+        ...     return list(grade_many(["It is 42."], rubric, PerCriterionGrader("offline")))
+        >>> comparability(run("42"), run("42"))
+        Comparability(refused=(), warnings=(), passing=True)
+        >>> print(*comparability(run("42"), run("is")).refused)
+        the criterion `answer` of the row '1' has the check {"contains": "42"} in before and {"contains": "is"} in after
+    """
+    runs = [as_run(before, "before"), *([] if after is None else [as_run(after, "after")])]
+    names = [run.name for run in runs]
+    if len(set(names)) < len(names):
+        names = ["the first run", "the second run"]
+    differences = _Differences(names)
+    keys = [{row_id for row_id, _ in run.row_keys()} for run in runs]
+    repeated = {row_id for run in runs for row_id, number in run.row_keys() if number > 1}
+    for (row_id, _), rows in matched_rows(runs):
+        differences.add(rows, is_repeated=row_id in repeated)
+    if len(runs) == 1:
+        return Comparability(tuple(differences.refused.values()))
+    return differences.result([run.judge for run in runs], is_disjoint=keys[0].isdisjoint(keys[-1]))
+
+
+def as_run(run: RunLike, name: str, *, in_memory: bool = False) -> RunFile:
+    """Return a run, whose name is that of its file, or else `name`; with `in_memory`, its rows are a list."""
+    if isinstance(run, str | Path):
+        run = read_run(Path(run), in_memory=in_memory)
+    if not isinstance(run, RunFile):
+        return RunFile(name, None, None, read_rows(run))
+    return run._replace(rows=list(run.rows)) if in_memory else run
+
+
+# Of a criterion and of a rubric: what decides only whether a row passes, and not its score.
+_FOR_PASSING = frozenset(("required", "min_score", "pass_mark", "min_coverage"))
+# Of a grader: what turns answers into scores.
+_POLICIES = ("normalize", "length_penalty")
+# Rows whose query differs are other inputs; a corrected word in a few of many is no other data set.
+_MOST_OTHER_QUERIES = 0.1
+# What reports of earlier versions lack.
+_ANSWERS = ("options", "scale", "cap")
+_FINGERPRINT_PARTS = ("model", "server", "settings", "client", "other settings", "prompts or examples")
+
+_Fields = dict[str, Any]
+
+
+class _Differences:
+    """Collects how the rows of two runs differ.
+
+    Attributes:
+        refused: The reasons to refuse, by what differs.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        self.refused: dict[str, str] = {}
+        self._names = names
+        self._where = f"{names[0]} and {names[-1]}" if len(names) > 1 else f"its rows in {names[0]}"
+        self._warnings: dict[str, str] = {}
+        self._first: dict[str, tuple[int, GradedRow]] = {}
+        self._rubrics = [set[int]() for _ in names]
+        self._judges = [set[str]() for _ in names]
+        self._judge_names = [set[str]() for _ in names]
+        self._unrecorded = [0 for _ in names]
+        self._abstentions, self._policies, self._passing = 0, "", True
+        self._inputs, self._other_inputs = Counter[str](), Counter[str]()
+        self._examples: dict[str, str] = {}
+
+    def add(self, rows: Sequence[GradedRow | None], *, is_repeated: bool) -> None:
+        """Add one row with its grade in each run; None where a run does not have it."""
+        for number, row in enumerate(rows):
+            if row is None or row.report is None:
+                continue
+            self._note(number, row)
+            if is_repeated:
+                earlier = self._first.setdefault(row.id, (number, row))
+                if earlier[1] is not row:
+                    self._compare_criteria(earlier[1], row, (earlier[0], number))
+        before, after = rows[0], rows[-1]
+        if len(rows) == 1 or before is None or after is None:
+            return
+        self._compare_inputs(before, after)
+        if before.report is not None and after.report is not None:
+            self._abstentions += before.report.cannot_assess_count + after.report.cannot_assess_count
+            if not is_repeated:
+                self._compare_criteria(before, after, (0, 1))
+            self._compare_settings(before, after)
+
+    def _note(self, number: int, row: GradedRow) -> None:
+        """Note the rubric and the judge of a row."""
+        if row.report is not None and row.report.criteria:
+            self._rubrics[number].add(hash(frozenset((c.name, c.requirement, c.weight) for c in row.report.criteria)))
+        grader = _part(row, "grader")
+        if not grader:
+            self._unrecorded[number] += 1
+            return
+        judges: list[Any] = grader.get("judges") or []
+        self._judges[number].add(json.dumps(sorted(judges, key=str), sort_keys=True) if all(judges) else "")
+        self._judge_names[number].add(", ".join(map(str, grader.get("names") or ())))
+
+    def _compare_criteria(self, before: GradedRow, after: GradedRow, numbers: tuple[int, int]) -> None:
+        if "criteria" in self.refused:
+            return
+        one, other = _questions(before), _questions(after)
+        if not one or not other:
+            return
+        where = self._where if numbers[0] != numbers[1] else f"its rows in {self._names[numbers[0]]}"
+        in_one = {**one, **other}
+        for key in sorted(one.keys() ^ other.keys(), key=lambda key: (in_one[key]["name"], key)):
+            fields = in_one[key]
+            self.refused["criteria"] = (
+                f"the row {after.id!r} has the criterion `{fields['name']}` {key[0]!r} (weight {fields['weight']:g}) "
+                f"in only one of {where}"
+            )
+            return
+        is_recorded = before.scoring is not None and after.scoring is not None
+        for key, fields in one.items():
+            for name in sorted((fields.keys() | other[key].keys()) - {"name"}):
+                first, second = fields.get(name), other[key].get(name)
+                is_in_both = name in ("weight", "required") or (name in _ANSWERS and first and second)
+                if first == second or not (is_recorded or is_in_both):
+                    continue
+                what = f"the criterion `{other[key]['name']}` of the row {after.id!r}"
+                self._note_setting("criteria", name, what, first, second, numbers)
+
+    def _compare_settings(self, before: GradedRow, after: GradedRow) -> None:
+        for part in ("rubric", "grader"):
+            one, other = _part(before, part), _part(after, part)
+            if not one or not other or one == other:
+                continue
+            for name in sorted((one.keys() | other.keys()) - {"judges", "names"}):
+                first, second = one.get(name), other.get(name)
+                if first == second:
+                    continue
+                if name == "cannot_assess":
+                    self._policies = self._policies or _both(first, second, self._names)
+                elif part == "rubric" or name in _POLICIES:
+                    self._note_setting(part, name, f"the {part}", first, second, (0, 1))
+                else:
+                    text = f"the grader's `{name}` is {_both(first, second, self._names)}"
+                    self._warnings.setdefault(f"grader {name}", f"{text}: judges may answer otherwise")
+
+    def _note_setting(
+        self, part: str, name: str, what: str, first: object, second: object, numbers: tuple[int, int]
+    ) -> None:
+        text = f"{what} has the {name} {_both(first, second, [self._names[number] for number in numbers])}"
+        if name in _FOR_PASSING:
+            self._passing = False
+            self._warnings.setdefault(name, f"{text}: the shares of passed rows cannot be compared")
+        else:
+            self.refused.setdefault(part, text)
+
+    def _compare_inputs(self, before: GradedRow, after: GradedRow) -> None:
+        if before.submission is None or after.submission is None:
+            return
+        for name in ("query", "reference", "context"):
+            first, second = (_text(row.submission, name) for row in (before, after))
+            if first is None or second is None:
+                continue
+            self._inputs[name] += 1
+            if first != second:
+                self._other_inputs[name] += 1
+                self._examples.setdefault(name, f"{after.id!r}: {_both(first, second, self._names)}")
+
+    def result(self, judge_names: Sequence[str | None], *, is_disjoint: bool) -> Comparability:
+        """Return what was found.
+
+        Args:
+            judge_names: The name of each run's judge, if its file has one.
+            is_disjoint: Whether no row is in both runs.
+        """
+        if is_disjoint and all(self._rubrics) and self._rubrics[0].isdisjoint(self._rubrics[1]):
+            self.refused["criteria"] = f"{self._where} have no row and no rubric in common"
+        # Without an abstention, all policies give the same scores.
+        if self._abstentions and self._policies:
+            self.refused.setdefault("grader", f"the grader has the cannot_assess {self._policies}")
+        warnings = [*self._warnings.values()]
+        for name, count in self._other_inputs.items():
+            text = (
+                f"{count:,} of {self._inputs[name]:,} rows have another `{name}` under the same id, such as "
+                f"{self._examples[name]}"
+            )
+            if name == "query" and count > _MOST_OTHER_QUERIES * self._inputs[name]:
+                self.refused[name] = text
+            else:
+                warnings.append(text)
+        warnings += self._judge_warnings(judge_names)
+        return Comparability(tuple(self.refused.values()), tuple(warnings), self._passing)
+
+    def _judge_warnings(self, judge_names: Sequence[str | None]) -> Iterator[str]:
+        if lacking := [name for name, count in zip(self._names, self._unrecorded, strict=True) if count]:
+            yield (
+                f"{' and '.join(lacking)} recorded neither the judge's settings nor all that scores (a run of an "
+                "earlier version, or reports without their run): whether they are the same cannot be checked"
+            )
+        named = [{name} if name else names for name, names in zip(judge_names, self._judge_names, strict=True)]
+        is_known = all(self._judges) and all("" not in judges for judges in self._judges)
+        if self._judges[0] != self._judges[1] if is_known else all(named) and named[0] != named[1]:
+            shown = [", ".join(sorted(names)) or "another judge" for names in named]
+            difference = f"{shown[0]} in {self._names[0]} and {shown[1]} in {self._names[1]}"
+            if is_known and shown[0] == shown[1]:
+                difference = f"{shown[0]}, with other {_other_parts(*self._judges)}"
+            yield f"another judge: {difference}: the change may be the judges' and not the program's"
+        floating = sorted({model for judges in self._judges for text in judges for model in _floating_models(text)})
+        if floating:
+            yield (
+                f"the judge {' and '.join(floating)} is a name without a date: its provider may have changed the model "
+                "between the runs, and scores with it; name a dated version if there is one"
+            )
+
+
+def _part(row: GradedRow, name: str) -> Mapping[str, Any]:
+    part = (row.scoring or {}).get(name)
+    return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}
+
+
+def _questions(row: GradedRow) -> dict[QuestionKey, _Fields]:
+    """Return what the score depends on of each criterion of a row."""
+    entries, recorded = row.report.criteria if row.report else (), _part(row, "criteria")
+    return {
+        key: {
+            "name": entry.name,
+            "weight": entry.weight,
+            "options": _options_text(entry.options, entry.scale_type),
+            "scale": _scale_text(entry.scale) if entry.cap is None else "",
+            "cap": entry.cap,
+            "required": entry.required,
+            **(recorded.get(entry.name) or {}),
+        }
+        for key, entry in zip(question_keys(entries), entries, strict=True)
+    }
+
+
+def _options_text(options: Sequence[Option], scale_type: str) -> str:
+    shown = [
+        f"{option.label!r} = {'n/a' if option.na else f'{option.value:g}'}"
+        + (f" ({option.description})" if option.description else "")
+        for option in options
+    ]
+    return ", ".join([*shown, *(["in no order"] if options and scale_type == "nominal" else [])])
+
+
+def _scale_text(scale: Scale | None) -> str:
+    if scale is None:
+        return ""
+    levels = "".join(f", {level}: {text}" for level, text in scale.model_dump()["levels"].items())
+    return f"{scale.min:g} to {scale.max:g}{' in whole numbers' if scale.integer else ''}{levels}"
+
+
+def _text(submission: Submission | None, name: str) -> object:
+    """Return an input as labels are matched by it: programs that edit tables change the line breaks within a cell."""
+    value = getattr(submission, name)
+    return value.replace("\r\n", "\n").strip() if isinstance(value, str) else value or None
+
+
+def _both(first: object, second: object, names: Sequence[str]) -> str:
+    return f"{_shown(first)} in {names[0]} and {_shown(second)} in {names[-1]}"
+
+
+_MOST_SHOWN = 120
+
+
+def _shown(value: object) -> str:
+    if value is None or value == "":
+        return "none"
+    text = f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def _other_parts(before: set[str], after: set[str]) -> str:
+    """Name the parts in which the fingerprints of two judges of one name differ."""
+    one, other = (_fingerprints(next(iter(judges), "")) for judges in (before, after))
+    parts = [
+        f"{name} ({_shown(first)} and {_shown(second)})" if name == "settings" else name
+        for earlier, later in zip(one, other, strict=False)
+        for name, first, second in zip(_FINGERPRINT_PARTS, earlier, later, strict=False)
+        if first != second
+    ]
+    return " and ".join(dict.fromkeys(parts)) or "settings"
+
+
+def _fingerprints(judges: str) -> list[list[Any]]:
+    """Return the fingerprints of language models in the record of a run's judges, also those within a cascade."""
+
+    def find(value: Any) -> Iterator[list[Any]]:
+        if isinstance(value, dict):
+            for member in cast("dict[str, Any]", value).values():
+                yield from find(member)
+        elif isinstance(value, list):
+            for member in cast("list[Any]", value):
+                yield from find(member)
+        elif isinstance(value, str) and value.startswith("["):
+            try:
+                parts = json.loads(value)
+            except ValueError:
+                return
+            if isinstance(parts, list) and len(cast("list[Any]", parts)) == len(_FINGERPRINT_PARTS):
+                yield cast("list[Any]", parts)
+
+    return list(find(json.loads(judges) if judges else []))
+
+
+# Providers that replace the model behind a name; the same names at other servers are models of these servers.
+_HOSTED = ("openai/", "anthropic/", "gemini/", "vertex_ai/", "mistral/", "xai/", "cohere/", "deepseek/")
+# A date such as 2024-08-06, 20241022 or 0613, a revision such as 002, or a version after an @.
+_VERSION = re.compile(r"@|(?<!\d)(\d{8}|\d{6}|\d{4}-\d{2}-\d{2}|\d{3,4})(?!\d)")
+
+
+def _floating_models(judges: str) -> Iterator[str]:
+    for model, server, *_ in _fingerprints(judges):
+        if isinstance(model, str) and not server and model.startswith(_HOSTED):
+            name = model.rpartition("/")[2]
+            if name.endswith("latest") or not _VERSION.search(name):
+                yield model
