@@ -51,13 +51,13 @@ from rubric_integrations.trust.certification import (
     thresholds_of,
     upper_bound,
 )
+from rubric_integrations.trust.comparison import PairedChanges
 from rubric_integrations.trust.confidence import StatedJudgment, estimate_loss, squared_error
 from rubric_integrations.trust.gates import SequentialGate
 from rubric_integrations.trust.means import (
     FEW_GROUPS,
     FOR_GATE,
     Groups,
-    estimate_change,
     estimate_mean,
     kappa_of_cells,
     widening,
@@ -67,7 +67,6 @@ from rubric_integrations.trust.statistics import (
     Count,
     cohen_kappa,
     estimate_clustered_rate,
-    estimate_difference,
     level_distances,
 )
 
@@ -406,23 +405,30 @@ PAIRS = {"30 % of rows again": _few_change, "3 % lose .9": _few_lose_much}
 BINARY_PAIRS = {"20 % of rows again": _binary}
 
 
+def _changes(sample: Sample, pair: tuple[Array, Array]) -> PairedChanges:
+    groups = [None] * sample.count if sample.groups is None else sample.groups.tolist()
+    changes = PairedChanges()
+    for before, after, group in zip(*(values.astype(float).tolist() for values in pair), groups, strict=True):
+        changes.add(before, after, group)
+    return changes
+
+
 def draw_change(sample: Sample, shape: str) -> Outcome | None:
     """Compare the mean scores of two runs."""
-    before, after = PAIRS[shape](sample)
-    if sample.groups is None:
-        return contains(estimate_difference(after - before), 0.0)
-    return contains(estimate_change(before, after, groups=sample.groups), 0.0)
+    return contains(_changes(sample, PAIRS[shape](sample)).mean_change(0.95), 0.0)
 
 
 def draw_criterion_change(sample: Sample, shape: str) -> Outcome | None:
     """Compare the rates of a criterion in two runs."""
-    return contains(_rate_change(*BINARY_PAIRS[shape](sample), sample.groups), 0.0)
+    before, after = BINARY_PAIRS[shape](sample)
+    if sample.groups is None:
+        return contains(_rate_change(before, after, None), 0.0)
+    return contains(_changes(sample, (before, after)).mean_change(0.95), 0.0)
 
 
 def draw_baseline_gate(sample: Sample, shape: str) -> Outcome | None:
     """Gate a run against a baseline, with a margin that the run is worse by."""
-    before, after = PAIRS[shape](sample)
-    return passes(estimate_change(before, after, 0.9, groups=sample.groups, imaginary=FOR_GATE), 0.0)
+    return passes(_changes(sample, PAIRS[shape](sample)).bounded_change(0.9, FOR_GATE), 0.0)
 
 
 def draw_corrected_change(sample: Sample, _shape: str) -> Outcome | None:
@@ -669,7 +675,7 @@ FIGURES = (
     Figure("agreement: kappa by verdict", draw_weighted_kappa, _JUDGES),
     Figure("agreement: pooled kappa", draw_pooled_kappa, ("5 criteria",), ("5 criteria",)),
     Figure("agreement: bias", draw_bias, _JUDGES, _JUDGES[:2]),
-    Figure("calibrate: rate", draw_rate, _JUDGES, _JUDGES[1:]),
+    Figure("calibrate: rate", draw_rate, _JUDGES, _JUDGES[1:2]),
     Figure("calibrate: rate, abstentions", draw_rate_with_abstentions, _JUDGES),
     Figure("calibrate: rate by verdict", draw_rate_by_verdict, _JUDGES),
     Figure("calibrate_rate", draw_rate_from_elsewhere, _JUDGES),
@@ -681,15 +687,15 @@ FIGURES = (
     Figure("reliability: accuracy", draw_stated_accuracy, (*JUDGMENTS,), ("5 judgments a row",)),
     Figure("reliability: brier", draw_brier, (*JUDGMENTS,), designs=ALONE[:3]),
     Figure("gate", draw_mean_gate, _SCORES, _SCORES[:3], promise=0.05),
-    Figure("gate with labels", draw_labelled_gate, _SCORES, _SCORES[1:3], ALONE[2:], 0.05),
+    Figure("gate with labels", draw_labelled_gate, _SCORES, _SCORES[2:3], ALONE[2:], 0.05),
     Figure("gate with a baseline", draw_baseline_gate, (*PAIRS,), (*PAIRS,), promise=0.05),
     Figure("SequentialGate", draw_sequential_gate, _SCORES[1:3], designs=ALONE[1:], promise=0.05),
     Figure("certify", draw_certificate, ("alpha .1",), ("alpha .1",), promise=_DELTA),
     Figure("agreement(...)", public_agreement, (*PUBLIC_AGREEMENT,), designs=REAL_ROWS),
     Figure("calibrate(...)", public_calibration, ("rate", "score"), designs=REAL_ROWS),
-    Figure("compare_runs(...)", public_comparison, ("score", "criterion"), designs=REAL_ROWS[:1]),
+    Figure("compare_runs(...)", public_comparison, ("score", "criterion"), designs=REAL_ROWS),
     Figure("panel_report(...)", public_panel, ("adds",), designs=REAL_ROWS),
-    Figure("gate(...)", public_gate, _SCORES[2:3], designs=REAL_ROWS[:1], promise=0.05),
+    Figure("gate(...)", public_gate, _SCORES[2:3], designs=REAL_ROWS, promise=0.05),
     Figure("certify(...)", public_certificate, ("alpha .1",), designs=REAL_ROWS, promise=_DELTA),
 )
 """Each figure with the function that estimates it. Those with parentheses go through the public function itself."""
