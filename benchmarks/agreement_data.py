@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rubric_integrations.scoring.labels import Estimate
-from rubric_integrations.trust.calibration import Stratum, corrected_rate, labelled_mean
+from rubric_integrations.trust.corrections import Stratum, corrected_rate, labelled_mean
 from rubric_integrations.trust.means import estimate_mean
 from rubric_integrations.trust.statistics import cohen_kappa, estimate_rate, level_distances
 

@@ -539,7 +539,7 @@ def _describe_example(example: LabelledJudgment) -> dict[str, Any]:
 
 # What no prompt shows of an example: a new field of a record must not change the keys of stored judgments.
 _NOT_SHOWN: Any = {
-    **dict.fromkeys(("id", "rater", "sampled", "judged", "blind"), True),
+    **dict.fromkeys(("id", "rater", "sampled", "judged", "blind", "digest"), True),
     "criterion": {"tags", "importance", "metadata", "applies_when", "per", "cap", "context", "judge"},
     "submission": {"context", "attachments"},
 }

@@ -21,7 +21,7 @@ from rubric_integrations.scoring.formula import (
     score_values,
 )
 from rubric_integrations.scoring.judgment import JudgeFailure, Judgment, Spend, TokenUsage, Vote, to_judgment
-from rubric_integrations.scoring.labels import LabelledJudgment
+from rubric_integrations.scoring.labels import LabelledJudgment, submission_digest
 from rubric_integrations.scoring.length import LengthPenalty, compute_length_penalty, word_count
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.scoring.report import (
@@ -65,6 +65,7 @@ __all__ = [
     "score_parts",
     "score_range",
     "score_values",
+    "submission_digest",
     "to_judgment",
     "word_count",
 ]

@@ -1,8 +1,6 @@
 """Corrects the figures of a run by human labels of a part of it: rates, the mean score, and rates by other labels.
 
-In the formulas, Y is the human label and F the judge's answer; n of the N judged submissions are labelled. Labels that
-were drawn by the judge's verdict have more of the rare verdicts than the run. Each label of a verdict v therefore
-stands for p_v / n_v judgments: the share of the verdict in the run, divided by the number of its labels.
+`corrections.py` has the formulas.
 """
 
 from __future__ import annotations
@@ -23,6 +21,14 @@ from rubric_integrations.scoring.formula import Score, WeightedValue, score_part
 from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import EvaluationReport
+from rubric_integrations.trust.corrections import (
+    FOR_LABELS,
+    RatedRow,
+    corrected_mean,
+    estimate_share,
+    labelled_mean,
+    rogan_gladen_rate,
+)
 from rubric_integrations.trust.matching import (
     Cluster,
     Match,
@@ -38,416 +44,9 @@ from rubric_integrations.trust.matching import (
     match_labels,
     read_rows,
 )
-from rubric_integrations.trust.means import (
-    FEWEST_GROUPS,
-    UNIT,
-    Floats,
-    Groups,
-    Values,
-    in_groups,
-    low_end,
-    select_groups,
-)
+from rubric_integrations.trust.means import Groups, in_groups, select_groups
 from rubric_integrations.trust.planning import FEWEST_LABELS
-from rubric_integrations.trust.statistics import (
-    ROUNDING,
-    Matrix,
-    compare_values,
-    jeffreys_limits,
-    normal_quantile,
-    student_quantile,
-)
-
-
-class Stratum(NamedTuple):
-    """The submissions to which the judge gave one verdict; CANNOT_ASSESS is a verdict.
-
-    Attributes:
-        judged: How many of the run's submissions they are.
-        labelled: How many of them have a label.
-        true: On how many of the labelled ones people give the answer. With several raters, a submission counts as the
-            share of its raters who do.
-        assessable: How many of the labelled ones people could assess; None for all.
-        trials: The number of independent labels with as much information as the assessable ones; None if there is one
-            rater.
-    """
-
-    judged: int
-    labelled: int
-    true: float
-    assessable: float | None = None
-    trials: float | None = None
-
-    @property
-    def assessed(self) -> float:
-        """The number of labelled submissions that people could assess."""
-        return self.labelled if self.assessable is None else self.assessable
-
-    @property
-    def rate(self) -> float:
-        """The share of the assessable submissions on which people give the answer; without a label, 0.5."""
-        return self.true / self.assessed if self.assessed else 0.5
-
-    def limits(self, level: float) -> tuple[float, float]:
-        """Compute Jeffreys limits of the rate."""
-        trials = self.assessed if self.trials is None else self.trials
-        return jeffreys_limits(self.rate * trials, trials, level) if self.assessed else (0.0, 1.0)
-
-
-class CorrectedMean(NamedTuple):
-    """A mean score that labels correct.
-
-    Attributes:
-        estimate: The mean with its interval.
-        weight: How much the judge's scores of the other submissions count, from 0 (not at all) to 1.
-        assessable: The share of the submissions that people could assess.
-    """
-
-    estimate: Estimate
-    weight: float
-    assessable: float = 1.0
-
-
-def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
-    """Correct the judge's rate by labels that were drawn at random, or by the judge's verdict.
-
-    The rate is about the submissions that people could assess: a ratio estimator (Cochran 1977), which weights the
-    rates of the strata by their shares of these submissions (Tenenbein 1970). The limits combine Jeffreys limits of
-    each stratum (MOVER, Zou and Donner 2008). Undefined if nothing is judged, labelled or assessable.
-
-    Example:
-        >>> print(corrected_rate([Stratum(620, 31, 27), Stratum(380, 19, 4)]))
-        0.620 [0.512, 0.719] (n = 50)
-        >>> print(corrected_rate([Stratum(500, 500, 450), Stratum(500, 500, 50, assessable=100)]))
-        0.833 [0.802, 0.862] (n = 600)
-    """
-    judged, assessed = sum(stratum.judged for stratum in strata), sum(stratum.assessed for stratum in strata)
-    if judged == 0 or assessed == 0:
-        return Estimate(None, None, None, 0)
-    shares = np.array([stratum.judged / judged for stratum in strata])
-    assessable = assessable_shares(strata)
-    weights = shares * assessable / (shares @ assessable)
-    rates = np.array([stratum.rate for stratum in strata])
-    limits = np.array([stratum.limits(level) for stratum in strata])
-    rate = float(weights @ rates)
-    of_shares = float(shares @ (assessable * (rates - rate)) ** 2) / judged
-    if (assessable < 1).any():
-        labelled = np.array([stratum.labelled for stratum in strata])
-        smoothed = (np.array([stratum.assessed for stratum in strata]) + 1) / (labelled + 2)
-        of_assessable = (rates - rate) ** 2 * smoothed * (1 - smoothed) / np.maximum(labelled, 1)
-        of_shares += float(shares**2 @ of_assessable)
-    variance = normal_quantile(level) ** 2 * of_shares / float(shares @ assessable) ** 2
-    below, above = (float(weights**2 @ (rates - ends) ** 2) for ends in limits.T)
-    low, high = rate - math.sqrt(below + variance), rate + math.sqrt(above + variance)
-    return Estimate(rate, max(0.0, low), min(1.0, high), round(assessed))
-
-
-def assessable_shares(strata: Sequence[Stratum]) -> Floats:
-    """Return the share of each stratum that people could assess; without a label in it, the share of all labels."""
-    labelled = sum(stratum.labelled for stratum in strata)
-    overall = sum(stratum.assessed for stratum in strata) / labelled if labelled else 1.0
-    return np.array([stratum.assessed / stratum.labelled if stratum.labelled else overall for stratum in strata])
-
-
-class RatedRow(NamedTuple):
-    """A judgment of a run with human labels, as data for the share of one answer.
-
-    Attributes:
-        row: The index of its row in the run.
-        verdict: The judge's verdict.
-        share: Of the raters who could assess, the share that gave the answer.
-        assessed: The share of the raters who could assess.
-        raters: The number of raters who could assess.
-    """
-
-    row: int
-    verdict: str
-    share: float
-    assessed: float = 1.0
-    raters: int = 1
-
-
-def make_strata(judged: Mapping[int, str], rated: Sequence[RatedRow]) -> dict[str, Stratum]:
-    """Make the stratum of each verdict of the judge.
-
-    Args:
-        judged: The judge's verdict in each row of the run, by the index of the row.
-        rated: The rows with labels, at most one for each row.
-    """
-    by_verdict: dict[str, list[RatedRow]] = {verdict: [] for verdict in judged.values()}
-    for row in rated:
-        if row.verdict in by_verdict:
-            by_verdict[row.verdict].append(row)
-    counts = Counter(judged.values())
-    return {verdict: _make_stratum(counts[verdict], rows) for verdict, rows in by_verdict.items()}
-
-
-def _make_stratum(judged: int, rows: Sequence[RatedRow]) -> Stratum:
-    assessed, true = (
-        math.fsum(values) for values in ([r.assessed for r in rows], [r.assessed * r.share for r in rows])
-    )
-    trials, raters = assessed, sum(row.raters for row in rows)
-    if raters > assessed > 0:
-        # Raters who disagree about a submission tell more than one rater, and those who always agree do not.
-        rate = true / assessed
-        spread = math.fsum(row.assessed * (row.share - rate) ** 2 for row in rows)
-        size = rate * (1 - rate) * (assessed - 1) * assessed / spread if spread > ROUNDING else assessed
-        trials = min(float(raters), max(assessed, size))
-    return Stratum(judged, len(rows), true, assessed, trials)
-
-
-def estimate_share(
-    judged: Mapping[int, str], rated: Sequence[RatedRow], level: float = 0.95, groups: Groups | None = None
-) -> Estimate:
-    """Estimate the share of one answer in a run, like `corrected_rate`.
-
-    Args:
-        judged: The judge's verdict in each row of the run, by the index of the row.
-        rated: The rows with labels, at most one for each row.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
-    """
-    strata = make_strata(judged, rated)
-    return _widen(corrected_rate(list(strata.values()), level), judged, rated, strata, level, groups)
-
-
-def recall_by_verdict(
-    judged: Mapping[int, str], rated: Sequence[RatedRow], answer: str, level: float = 0.95, groups: Groups | None = None
-) -> Estimate:
-    """Estimate how often the judge gives an answer where people give it, by labels drawn by the judge's verdict.
-
-    The limits combine, as logarithms, the Jeffreys limits of the share of people's answers in each stratum (MOVER).
-
-    Args:
-        judged: The judge's verdict in each row of the run, by the index of the row.
-        rated: The rows with labels; `share` is the share of raters who gave the answer.
-        answer: The answer.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
-    """
-    strata = make_strata(judged, rated)
-    other = [stratum for verdict, stratum in strata.items() if verdict != answer]
-    own = strata.get(answer, Stratum(0, 0, 0))
-    support = sum(row.share > 0 for row in rated)
-    if not support or any(stratum.judged and not stratum.labelled for stratum in strata.values()):
-        return Estimate(None, None, None, support)
-    right, missed = own.judged * own.rate, sum(stratum.judged * stratum.rate for stratum in other)
-    value = right / (right + missed)
-    if len(other) != 1 or not own.labelled:
-        return Estimate(value, None, None, support)
-    odds, below, above = 1.0, 0.0, 0.0
-    for stratum, sign in ((own, 1), (other[0], -1)):
-        smoothed = (stratum.true + 0.5) / (stratum.labelled + 1)
-        low, high = stratum.limits(level)
-        odds *= (stratum.judged * smoothed) ** sign
-        of_low, of_high = (math.inf if end == 0 else math.log(end / smoothed) ** 2 for end in (low, high))
-        of_share = normal_quantile(level) ** 2 / stratum.judged
-        below, above = (below + of_low, above + of_high) if sign > 0 else (below + of_high, above + of_low)
-        below, above = below + of_share, above + of_share
-    low, high = (odds * math.exp(sign * math.sqrt(end)) for sign, end in ((-1, below), (1, above)))
-    limits = min(value, low / (1 + low)), max(value, 1.0 if math.isinf(high) else high / (1 + high))
-    given = [row._replace(share=float(row.verdict == answer), assessed=row.share * row.assessed) for row in rated]
-    return _widen(Estimate(value, *limits, support), judged, given, make_strata(judged, given), level, groups)
-
-
-def _widen(
-    estimate: Estimate,
-    judged: Mapping[int, str],
-    rated: Sequence[RatedRow],
-    strata: Mapping[str, Stratum],
-    level: float,
-    groups: Groups | None,
-) -> Estimate:
-    """Widen the interval of a ratio over strata if rows are in groups."""
-    if groups is None or estimate.value is None:
-        return estimate
-    if len(np.unique(groups[[row.row for row in rated]])) < FEWEST_GROUPS:
-        return estimate._replace(low=None, high=None)
-    assessable = dict(zip(strata, assessable_shares(list(strata.values())), strict=True))
-    expected = {verdict: assessable[verdict] * (stratum.rate - estimate.value) for verdict, stratum in strata.items()}
-    influences = {row: expected[verdict] for row, verdict in judged.items()}
-    for row in rated:
-        if row.row in influences:
-            stratum = strata[row.verdict]
-            apart = row.assessed * (row.share - estimate.value) - expected[row.verdict]
-            influences[row.row] += stratum.judged / stratum.labelled * apart
-    of_rows = select_groups(groups, list(judged))
-    assert of_rows is not None  # there are groups  # noqa: S101
-    return in_groups(estimate, list(influences.values()), of_rows, level, UNIT)
-
-
-FOR_LABELS = 0.5
-"""How many imaginary labels of the worst score there are, for the interval of a mean that labels correct.
-
-Chosen by simulation: 95 % intervals contain the mean in 95 % of samples. Gates use `FOR_GATE`.
-"""
-
-
-def labelled_mean(
-    people: Sequence[float],
-    places: Sequence[int],
-    run: Values,
-    *,
-    assessed: Sequence[float] | None = None,
-    level: float = 0.95,
-    imaginary: float = FOR_LABELS,
-    groups: Groups | None = None,
-) -> CorrectedMean:
-    """Correct the judge's mean score, in [0, 1], by labels of a random part of the run, for every shape of scores.
-
-    People's scores are regressed on the judge's, and predicted at the run's mean judge score. The mean is about the
-    submissions that people could assess (a ratio estimator). The limits are those of `estimate_mean`, for the residuals
-    with the leverage of HC3, and for the scores.
-
-    Args:
-        people: The scores by people's answers, of the labelled submissions; any number if people could not assess.
-        places: The index of each labelled submission in the run.
-        run: The judge's score of each submission of the run.
-        assessed: The share of the raters of each labelled submission who could assess it; None for all.
-        level: The level of the interval.
-        imaginary: `FOR_LABELS` or `FOR_GATE`.
-        groups: The group of each submission of the run; None for independent ones.
-
-    Returns:
-        The mean; without an interval for fewer than three labels, and for labels in fewer than five groups.
-    """
-    judge = np.asarray(run, float)
-    f, n = judge[list(places)], len(places)
-    d = np.ones(n) if assessed is None else np.asarray(assessed, float)
-    if not d.any():
-        return CorrectedMean(Estimate(None, None, None, 0), 0.0, 0.0)
-    y = np.where(d > 0, np.asarray(people, float), 0.0)
-    count, is_whole = int((d > 0).sum()), bool((d == 1).all())
-    apart, shift = f - f.mean(), float(judge.mean() - f.mean())
-    spread = float(apart @ apart)
-    if spread <= ROUNDING:
-        spread = 0.0
-
-    def slope_of(values: Floats) -> float:
-        slope = float((values - values.mean()) @ apart) / spread if spread else 0.0
-        return min(1.0, max(0.0, slope)) if is_whole else slope
-
-    share = float(d.mean()) + slope_of(d) * shift
-    share = min(1.0, share) if share > 0 else float(d.mean())
-    mean = min(1.0, max(0.0, (float((d * y).mean()) + slope_of(d * y) * shift) / share))
-    # The score of each submission, as the ratio counts it, and its lowest and highest possible value.
-    x, floor, top = mean + d * (y - mean) / share, mean - mean / share, mean + (1 - mean) / share
-    weight = slope_of(x)
-    if n < 3 or (groups is not None and len(np.unique(groups[list(places)])) < FEWEST_GROUPS):
-        return CorrectedMean(Estimate(mean, None, None, count), weight, share)
-    rest = x - x.mean() - weight * apart
-    leverage = 1 / n + (apart**2 / spread if spread else 0.0)
-    growth = 1 + (n * shift * apart / spread if spread else 0.0)
-    rest_grown = growth * rest / (1 - np.minimum(leverage, 0.9))
-    rest_grown = rest_grown - rest_grown.mean()
-    ends = weight * (np.array([judge.min(), judge.max()]) - f.mean())
-    lowest = min(floor - x.mean() - ends.max(), float(rest_grown.min()))
-    highest = max(top - x.mean() - ends.min(), float(rest_grown.max()))
-    ones, tail = np.ones(n), (1 - level) / 2
-    arms = [
-        math.hypot(
-            math.sqrt(1 - n / len(judge)) * low_end(sign * rest_grown, ones, sign * of_rest, tail, imaginary),
-            math.sqrt(n / len(judge)) * (low_end(sign * x, ones, sign * of_x, tail, imaginary) - sign * x.mean()),
-        )
-        for sign, of_rest, of_x in ((1, lowest, floor), (-1, highest, top))
-    ]
-    estimate = Estimate(mean, max(0.0, mean - arms[0]), min(1.0, mean + arms[1]), count)
-    if groups is not None:
-        influences = weight * (judge - judge.mean())
-        influences[list(places)] += len(judge) / n * rest
-        estimate = in_groups(estimate, influences, groups, level, UNIT)
-    return CorrectedMean(estimate, weight, share)
-
-
-def corrected_mean(
-    people: Sequence[float], judge: Sequence[float], judge_mean: float, judged: int, *, level: float = 0.95
-) -> CorrectedMean:
-    """Correct the judge's mean score without bounds by labels of a random part of the run.
-
-    People's scores are regressed on the judge's, and predicted at the run's mean judge score, with the HC3 variance and
-    Student's interval.
-
-    Args:
-        people: The scores by people's answers, of the labelled submissions.
-        judge: The scores by the judge's answers, of the same submissions.
-        judge_mean: The judge's mean score of all submissions of the run.
-        judged: The number of all submissions of the run.
-        level: The level of the interval.
-
-    Returns:
-        The mean; without an interval for fewer than three labels, and for equal labels.
-
-    Raises:
-        ValueError: There are more labelled submissions than judged ones, of which they are a part.
-    """
-    y, f = np.asarray(people, float), np.asarray(judge, float)
-    n = len(y)
-    if n > judged:
-        raise ValueError(f"people labelled {n} submissions of {judged}: the labelled ones must be a part of the run")
-    if n == 0:
-        return CorrectedMean(Estimate(None, None, None, 0), 0.0)
-    y_apart, f_apart = y - y.mean(), f - f.mean()
-    spread, shift = float(f_apart @ f_apart), judge_mean - float(f.mean())
-    if spread <= ROUNDING:
-        spread = 0.0
-    weight = min(1.0, max(0.0, float(y_apart @ f_apart) / spread)) if spread else 0.0
-    mean = float(y.mean()) + weight * shift
-    # Labels that are all equal do not tell how much others would vary.
-    if n < 3 or float(np.ptp(y)) <= ROUNDING:
-        return CorrectedMean(Estimate(mean, None, None, n), weight)
-    rest = y_apart - weight * f_apart
-    leverage = 1 / n + (f_apart**2 / spread if spread else 0.0)
-    growth = 1 + (n * shift * f_apart / spread if spread else 0.0)
-    of_labels = float(((growth * rest / (1 - np.minimum(leverage, 0.9))) ** 2).sum()) / n**2
-    variance_y, variance_rest = float(y_apart @ y_apart) / (n - 1), float(rest @ rest) / (n - 2)
-    explained = max(variance_y - variance_rest, 0.0) / (n * (n - 1))
-    variance = (1 - n / judged) * (of_labels + explained) + variance_y / judged
-    half = student_quantile(n - 2, level) * math.sqrt(variance)
-    return CorrectedMean(Estimate(mean, mean - half, mean + half, n), weight)
-
-
-def rogan_gladen_rate(
-    *, met: int, judged: int, sensitivity: tuple[int, int], specificity: tuple[int, int], level: float = 0.95
-) -> Estimate | None:
-    """Correct the judge's rate by labels of other submissions (Rogan and Gladen; Lang and Reiczigel 2014).
-
-    It assumes that the judge is as sensitive and as specific here as it was there.
-
-    Args:
-        met: On how many submissions of the run the judge says MET.
-        judged: How many submissions the run has.
-        sensitivity: On how many submissions that people call MET the judge does so, too; and how many these are.
-        specificity: The same for UNMET.
-        level: The level of the interval.
-
-    Returns:
-        The rate; None if the judge is no better than chance there, so that its rate tells nothing.
-
-    Example:
-        >>> print(rogan_gladen_rate(met=620, judged=1000, sensitivity=(45, 50), specificity=(40, 50)))
-        0.600 [0.495, 0.717] (n = 100)
-    """
-    (true_met, people_met), (true_unmet, people_unmet) = sensitivity, specificity
-    if not judged or not people_met or not people_unmet:
-        return None
-    youden = true_met / people_met + true_unmet / people_unmet - 1
-    if youden <= 0:
-        return None
-    rate = min(1.0, max(0.0, (met / judged + true_unmet / people_unmet - 1) / youden))
-    z2 = normal_quantile(level) ** 2
-    share = (met + z2 / 2) / (judged + z2)
-    sens, spec = (true_met + 1) / (people_met + 2), (true_unmet + 1) / (people_unmet + 2)
-    informedness = sens + spec - 1
-    if informedness <= 0:
-        return None
-    center = (share + spec - 1) / informedness
-    of_spec, of_sens = spec * (1 - spec) / (people_unmet + 2), sens * (1 - sens) / (people_met + 2)
-    shift = 2 * z2 * (center * of_sens - (1 - center) * of_spec)
-    variance = share * (1 - share) / (judged + z2) + (1 - center) ** 2 * of_spec + center**2 * of_sens
-    half = math.sqrt(z2 * variance) / informedness
-    low, high = (min(1.0, max(0.0, center + shift + sign * half)) for sign in (-1, 1))
-    return Estimate(rate, low, high, people_met + people_unmet)
-
+from rubric_integrations.trust.statistics import Matrix, compare_values
 
 _ROUNDING = 1e-6
 
@@ -691,7 +290,9 @@ class Calibration(Record):
             for name, row in self.criteria.items()
             for answer, rate, judged in row.rates
         ]
-        return html_table(" ".join(self.score_lines), ("criterion", "answer", "judge", "corrected"), rows)
+        return html_table(
+            " ".join([*self.score_lines, *self.abstention_lines]), ("criterion", "answer", "judge", "corrected"), rows
+        )
 
 
 def calibrate(
@@ -915,29 +516,30 @@ def _calibrate_criterion(
     matches: Sequence[Match], judged: Mapping[int, str], level: float, groups: Groups | None
 ) -> CriterionCalibration:
     criterion = matches[0].criterion
-    answered = [(match, verdict) for match in matches if (verdict := match.judge_answer) is not None]
+    rated = [
+        (RatedRow(match.row, verdict, 0.0, match.assessed, len(match.people_values)), match.shares)
+        for match in matches
+        if (verdict := match.judge_answer) is not None
+    ]
+    assessed = [RatedRow(row.row, row.verdict, row.assessed, raters=max(1, row.raters)) for row, _ in rated]
 
     def estimate_rate_of(answer: str) -> Estimate:
-        rated = [
-            RatedRow(match.row, verdict, match.shares.get(answer, 0.0), match.assessed, len(match.people_values))
-            for match, verdict in answered
-        ]
-        return estimate_share(judged, rated, level, groups)
+        rows = [row._replace(share=shares.get(answer, 0.0)) for row, shares in rated]
+        return estimate_share(judged, rows, level, groups)
 
     def value_of(answer: str) -> float:
         return to_judgment(criterion, answer).value or 0.0
 
     is_binary = criterion.kind == "binary"
-    answers = {answer for match, _ in answered for answer in match.shares}
+    answers = {answer for _, shares in rated for answer in shares}
     options = [option.label for option in criterion.choices] or sorted(answers, key=value_of)
-    rated = [RatedRow(match.row, verdict, match.assessed, raters=len(match.labels)) for match, verdict in answered]
     counts = Counter(judged.values())
     return CriterionCalibration(
         name=matches[0].judged.name,
         rate=estimate_rate_of("MET") if is_binary else None,
         options={} if is_binary else {option: estimate_rate_of(option) for option in options},
         judge_rates={verdict: count / counts.total() for verdict, count in counts.items()},
-        assessable=estimate_share(judged, rated, level, groups),
+        assessable=estimate_share(judged, assessed, level, groups),
     )
 
 

@@ -22,8 +22,9 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RowKey, RunFile, matched_rows
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import CriterionReport
-from rubric_integrations.trust.calibration import corrected_mean, score_pairs
+from rubric_integrations.trust.calibration import score_pairs
 from rubric_integrations.trust.comparable_runs import Comparability, as_run, comparability, question_keys
+from rubric_integrations.trust.corrections import corrected_mean
 from rubric_integrations.trust.matching import (
     Cluster,
     Matches,

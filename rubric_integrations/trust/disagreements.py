@@ -23,8 +23,8 @@ from rubric_integrations.trust.matching import (
     match_labels,
     read_rows,
 )
-from rubric_integrations.trust.means import Groups, p_value_of, select_groups
-from rubric_integrations.trust.measure import estimate_differences, estimate_shift, measure_criterion
+from rubric_integrations.trust.means import Groups, estimate_differences, estimate_shift, p_value_of, select_groups
+from rubric_integrations.trust.measure import measure_criterion
 from rubric_integrations.trust.statistics import difference_p_value, mcnemar_p_value
 
 _SHOWN_CHARACTERS = 160

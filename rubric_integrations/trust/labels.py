@@ -302,8 +302,8 @@ def read_labels(
     A file has one label a line, as JSON (which report pages export) or as CSV, with these fields: `criterion` (its name
     in the rubric) and `verdict`; and optionally `id` (of the row), `rater`, `reason`, `sampled`, `judged` (the judge's
     answer at the time), `blind`, `requirement`, and what was judged: `submission`, or `response` and `query`, or only
-    its `digest`. Without them, the `id` decides, with a warning. Names are compared without regard to case. A line
-    without a verdict is skipped, and so is a last line that was cut off.
+    its `digest` (`submission_digest`). Without them, the `id` decides, with a warning. Names are compared without
+    regard to case. A line without a verdict is skipped, and so is a last line that was cut off.
 
     Several raters may label one judgment. If one rater labels it twice, the later label counts, with the `sampled` of
     the earlier one if that was drawn; labels without `rater` are taken to be from one person.

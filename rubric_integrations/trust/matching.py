@@ -294,21 +294,22 @@ def _remove_copies(judgments: Iterable[list[LabelledJudgment]]) -> int:
 
     The second label without a rater of each judgment is taken to be of a second person, and so on.
     """
-    judgments = list(judgments)
-    unnamed = [[label for label in labels if label.rater is None] for labels in judgments]
+    unnamed = [(labels, [label for label in labels if label.rater is None]) for labels in judgments]
+    most = max((len(own) for _, own in unnamed), default=0)
     copied = [
         number
-        for number in range(1, max(map(len, unnamed), default=0))
+        for number in range(1, most)
         if any(
-            all(_is_copy(of[number], of[earlier]) for of in unnamed if len(of) > number) for earlier in range(number)
+            all(_is_copy(own[number], own[earlier]) for _, own in unnamed if len(own) > number)
+            for earlier in range(number)
         )
     ]
     removed = 0
-    for labels, of in zip(judgments, unnamed, strict=True):
-        kept = [label for number, label in enumerate(of) if number not in copied]
-        if len(kept) < len(of):
+    for labels, own in unnamed:
+        kept = [label for number, label in enumerate(own) if number not in copied]
+        if len(kept) < len(own):
             labels[:] = [*(label for label in labels if label.rater is not None), *kept]
-            removed += len(of) - len(kept)
+            removed += len(own) - len(kept)
     return removed
 
 

@@ -22,7 +22,10 @@ from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust.statistics import (
     ROUNDING,
     check_level,
+    estimate_clustered_difference,
     estimate_difference,
+    estimate_rate,
+    estimate_rate_difference,
     normal_quantile,
     special,
     student_quantile,
@@ -56,8 +59,11 @@ UNIT = Bounds(0.0, 1.0)
 
 
 def select_groups(groups: Groups | None, rows: Sequence[int]) -> Groups | None:
-    """Return the groups of some of the rows, numbered anew; None without groups."""
-    return None if groups is None else number_groups(groups[list(rows)].tolist())
+    """Return the groups of some of the rows, numbered from 0; None if these rows are independent."""
+    if groups is None:
+        return None
+    numbers = number_groups(groups[list(rows)].tolist())
+    return None if len(numbers) == numbers.max(initial=-1) + 1 else numbers
 
 
 def number_groups(keys: Sequence[Hashable]) -> Groups:
@@ -111,10 +117,7 @@ def estimate_scores(scores: Sequence[float], level: float = 0.95, *, groups: Gro
     """
     if all(0 <= score <= 1 for score in scores):
         return estimate_mean(scores, level, groups=groups)
-    estimate = estimate_difference(scores, level)
-    if groups is None:
-        return estimate
-    return in_groups(estimate, np.asarray(scores, float) - float(np.mean(scores)), groups, level)
+    return estimate_differences(scores, level, groups)
 
 
 def mean_limits(
@@ -302,6 +305,49 @@ def in_groups(
         low=max(low, estimate.value - root * (estimate.value - estimate.low)),
         high=min(high, estimate.value + root * (estimate.high - estimate.value)),
     )
+
+
+def estimate_mean_share(
+    shares: Sequence[float], level: float, groups: Groups | None, weights: Sequence[float] | None = None
+) -> Estimate:
+    """Estimate a mean of shares in [0, 1]: with Jeffreys limits if all are 0 or 1, and independent."""
+    if groups is None and weights is None and all(share in (0, 1) for share in shares):
+        return estimate_rate(round(sum(shares)), len(shares), level)
+    return estimate_mean(shares, level, groups=groups, weights=weights)
+
+
+def estimate_differences(differences: Sequence[float], level: float, groups: Groups | None) -> Estimate:
+    """Estimate the mean of differences without bounds, of rows that may be in groups."""
+    estimate = estimate_difference(differences, level)
+    if groups is None:
+        return estimate
+    return in_groups(estimate, np.asarray(differences, float) - (estimate.value or 0.0), groups, level)
+
+
+def estimate_shift(
+    rose: Sequence[float], fell: Sequence[float], level: float, groups: Groups | None, *, clustered: bool = False
+) -> Estimate:
+    """Estimate the difference of two paired rates.
+
+    Args:
+        rose: Of each row, the share of its raters for whom only the second rate counts it.
+        fell: The share for whom only the first one counts it.
+        level: The level of the interval.
+        groups: The group of each row; None for independent rows.
+        clustered: Whether a row may have several judgments, even if all shares are 0 or 1.
+    """
+    times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
+    differences = np.subtract(rose, fell)
+    has_interval = groups is None or groups.max(initial=-1) + 1 >= FEWEST_GROUPS
+    if groups is not None and has_interval and len(rose):
+        times = widening(differences - differences.mean(), groups, level)
+    if is_whole:
+        estimate = estimate_rate_difference(
+            rose=round(sum(rose)), fell=round(sum(fell)), pairs=len(rose), level=level, widening=times
+        )
+    else:
+        estimate = estimate_clustered_difference(rose, fell, level, widening=times)
+    return estimate if has_interval else estimate._replace(low=None, high=None)
 
 
 def p_value_of(interval_at: Callable[[float], Estimate]) -> float | None:

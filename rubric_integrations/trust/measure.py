@@ -17,14 +17,12 @@ from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.trust.calibration import (
     LabelledScore,
-    RatedRow,
     UnexplainedScoreError,
-    estimate_share,
     labelled_scores,
-    recall_by_verdict,
     verdict_weights,
     weight_table,
 )
+from rubric_integrations.trust.corrections import RatedRow, estimate_share, recall_by_verdict
 from rubric_integrations.trust.matching import (
     Cluster,
     Match,
@@ -47,8 +45,10 @@ from rubric_integrations.trust.means import (
     FEWEST_GROUPS,
     Floats,
     Groups,
+    estimate_differences,
     estimate_mean,
-    in_groups,
+    estimate_mean_share,
+    estimate_shift,
     kappa_of_cells,
     p_value_of,
     select_groups,
@@ -62,10 +62,6 @@ from rubric_integrations.trust.statistics import (
     compare_values,
     difference_p_value,
     effect_size,
-    estimate_clustered_difference,
-    estimate_difference,
-    estimate_rate,
-    estimate_rate_difference,
     gwet_ac1,
     krippendorff_alpha,
     level_distances,
@@ -216,20 +212,21 @@ def measure_criterion(
     criterion, name = matches[0].criterion, matches[0].judged.name
     matches = [match for match in matches if match.judged.was_asked and not match.judged.not_applicable]
     weights = verdict_weights(matches, judged)
-    pairs = [_pair(match, weights, consensus) for match in matches if match.judge_answer is not None]
+    ordered = criterion.kind in ("ordinal", "scaled")
+    combined = consensus if ordered else "mean"
+    pairs = [_pair(match, weights, combined) for match in matches if match.judge_answer is not None]
     decided = [pair for pair in pairs if pair.people_value is not None and pair.judge_value is not None]
     levels = answer_levels(criterion)
     table = _table(decided, levels)
     counts = _table(decided, levels, lambda pair: pair.raters)
     values = [_value(criterion, answer) for answer in levels]
     apart = level_distances(values, "nominal" if criterion.kind == "nominal" else "quadratic") if levels else None
-    ordered = criterion.kind in ("ordinal", "scaled")
     people_values = [pair.people_value or 0.0 for pair in decided]
     judge_values = [pair.judge_value or 0.0 for pair in decided]
     is_binary = criterion.kind == "binary"
     if judged is not None:  # what the judge could not assess has no part in the figures below
-        is_answer = {verdict: to_judgment(criterion, verdict).value is not None for verdict in set(judged.values())}
-        judged = {row: verdict for row, verdict in judged.items() if is_answer[verdict]}
+        answers = _answers_among(judged.values(), criterion)
+        judged = {row: verdict for row, verdict in judged.items() if verdict in answers}
     weighted = weight_table(table, levels, Counter(judged.values())) if judged is not None else table
     sample = _Sample(decided, judged, level, groups)
     return CriterionAgreement(
@@ -264,6 +261,11 @@ def measure_criterion(
         adjacent_accuracy=adjacent_share(weighted) if ordered and levels else None,
         ordered=compare_values(people_values, judge_values) if ordered and judged is None else None,
     )
+
+
+def _answers_among(verdicts: Iterable[str], criterion: Criterion) -> set[str]:
+    """Return the verdicts that are no abstentions."""
+    return {verdict for verdict in set(verdicts) if to_judgment(criterion, verdict).value is not None}
 
 
 def _pair(match: Match, weights: Mapping[str, float] | None, consensus: Consensus) -> _Pair:
@@ -323,7 +325,7 @@ class _Sample(NamedTuple):
     def accuracy(self) -> Estimate:
         right = [pair.right for pair in self.pairs]
         if self.judged is None:
-            return estimate_shares(right, self.level, self._groups_of(self.pairs))
+            return estimate_mean_share(right, self.level, self._groups_of(self.pairs))
         return estimate_share(self.judged, self._rated(right), self.level, self.groups)
 
     def recall(self, answer: str) -> Estimate:
@@ -335,7 +337,7 @@ class _Sample(NamedTuple):
         shares = [pair.shares[answer] for pair in pairs]
         weights = None if all(share == 1 for share in shares) else shares
         agreed = [float(pair.judge == answer) for pair in pairs]
-        return estimate_shares(agreed, self.level, self._groups_of(pairs), weights)
+        return estimate_mean_share(agreed, self.level, self._groups_of(pairs), weights)
 
     def kappa(self, weighted: Matrix, levels: Sequence[str], apart: Matrix | None) -> Estimate:
         count = len(self.pairs)
@@ -401,49 +403,6 @@ def _less(judge: float, people: Estimate) -> Estimate:
         return people
     low = None if people.high is None else judge - people.high
     return Estimate(judge - people.value, low, None if people.low is None else judge - people.low, people.n)
-
-
-def estimate_shares(
-    shares: Sequence[float], level: float, groups: Groups | None, weights: Sequence[float] | None = None
-) -> Estimate:
-    """Estimate a mean of shares in [0, 1]: with Jeffreys limits if all are 0 or 1, and independent."""
-    if groups is None and weights is None and all(share in (0, 1) for share in shares):
-        return estimate_rate(round(sum(shares)), len(shares), level)
-    return estimate_mean(shares, level, groups=groups, weights=weights)
-
-
-def estimate_differences(differences: Sequence[float], level: float, groups: Groups | None) -> Estimate:
-    """Estimate the mean of differences without bounds, of rows that may be in groups."""
-    estimate = estimate_difference(differences, level)
-    if groups is None:
-        return estimate
-    return in_groups(estimate, np.asarray(differences, float) - (estimate.value or 0.0), groups, level)
-
-
-def estimate_shift(
-    rose: Sequence[float], fell: Sequence[float], level: float, groups: Groups | None, *, clustered: bool = False
-) -> Estimate:
-    """Estimate the difference of two paired rates.
-
-    Args:
-        rose: Of each row, the share of its raters for whom only the second rate counts it.
-        fell: The share for whom only the first one counts it.
-        level: The level of the interval.
-        groups: The group of each row; None for independent rows.
-        clustered: Whether a row may have several judgments, even if all shares are 0 or 1.
-    """
-    times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
-    differences = np.subtract(rose, fell)
-    has_interval = groups is None or groups.max(initial=-1) + 1 >= FEWEST_GROUPS
-    if groups is not None and has_interval and len(rose):
-        times = widening(differences - differences.mean(), groups, level)
-    if is_whole:
-        estimate = estimate_rate_difference(
-            rose=round(sum(rose)), fell=round(sum(fell)), pairs=len(rose), level=level, widening=times
-        )
-    else:
-        estimate = estimate_clustered_difference(rose, fell, level, widening=times)
-    return estimate if has_interval else estimate._replace(low=None, high=None)
 
 
 def _abstention_kappa(pairs: Sequence[_Pair]) -> float | None:
@@ -693,7 +652,8 @@ def pool_kappa(
     for of_criterion in group_matches(pooled).values():
         verdicts = None if is_random else judged_rows(rows, of_criterion[0])
         weights = verdict_weights(of_criterion, verdicts)
-        if weights is not None and verdicts is not None and set(verdicts.values()) - weights.keys():
+        answers = _answers_among(verdicts.values(), of_criterion[0].criterion) if verdicts else set[str]()
+        if weights is not None and answers - weights.keys():
             return Estimate(None, None, None, 0)  # nothing is known of a verdict without a label
         decided = [match for match in of_criterion if match.right is not None]
         pairs += [_pair(match, weights, "mean") for match in decided]

@@ -36,8 +36,8 @@ from rubric_integrations.trust.matching import (
     match_labels,
     read_rows,
 )
-from rubric_integrations.trust.means import Groups, estimate_mean, select_groups
-from rubric_integrations.trust.measure import CriterionAgreement, estimate_accuracy, estimate_shift, measure_criterion
+from rubric_integrations.trust.means import Groups, estimate_mean, estimate_shift, select_groups
+from rubric_integrations.trust.measure import CriterionAgreement, estimate_accuracy, measure_criterion
 from rubric_integrations.trust.statistics import fleiss_kappa, krippendorff_alpha, level_distances
 
 if TYPE_CHECKING:

@@ -176,7 +176,7 @@ def plan_labels(
         >>> [plan_labels(0.05, judged=1000, rate=0.8, correlation=r) for r in (0, 0.5, 0.7, 0.9)]
         [246, 197, 143, 59]
         >>> plan_labels(0.1, judged=1000, rate=0.8, groups=100, icc=0.3)
-        121
+        78
     """
     if (rate is None) == (sd is None):
         raise ValueError("set exactly one of `rate` and `sd`")

@@ -74,6 +74,9 @@ def test_summary_with_labels_has_the_corrected_mean_beside_the_judges() -> None:
     assert high is not None
     assert low < truth < high < 0.875 * 0.75 + 0.25
     assert calibration.criteria["kind"].rate is not None
+    one_question = metric.summary(labels, cluster="query")["calibration"]
+    assert one_question is not None
+    assert (one_question.score.value, one_question.score.low) == (calibration.score.value, None)
     # The same figures as anywhere else, and DSPy's score stays the judge's.
     assert calibration == calibrate(metric.graded, labels, rubric=RUBRIC)
     assert float(metric(QUESTION, dspy.Prediction(answer="rude 1 text 4"))) == 1.0

@@ -147,6 +147,13 @@ def test_tags_of_an_example_which_no_judge_sees_do_not_change_the_fingerprint() 
     assert fingerprint() == fingerprint("axis:accuracy")
 
 
+def test_origin_of_an_example_which_no_judge_sees_does_not_change_the_fingerprint() -> None:
+    label = LabelledJudgment(submission=Submission(response="42"), criterion=Criterion(requirement="a"), verdict="MET")
+    origin = {"id": "1", "rater": "Ana", "sampled": "random", "judged": "MET", "blind": True, "digest": "0"}
+    judges = [LMJudge("openai/mock", examples=[each]) for each in (label, label.model_copy(update=origin))]
+    assert judges[0].fingerprint() == judges[1].fingerprint()
+
+
 def test_field_of_an_example_changes_the_fingerprint_only_if_a_prompt_shows_it() -> None:
     def fingerprint(**fields: Any) -> str | None:
         criterion = Criterion(requirement="Says 42", **fields)

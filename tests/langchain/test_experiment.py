@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -63,11 +63,16 @@ def label(numbers: Sequence[int], sampled: Sampled = "random") -> list[LabelledJ
     ]
 
 
-def run_experiment(evaluator: RubricEvaluator, labels: list[LabelledJudgment], function: str = "evaluate") -> Any:
+def run_experiment(
+    evaluator: RubricEvaluator,
+    labels: list[LabelledJudgment],
+    function: str = "evaluate",
+    cluster: Callable[[str], str] | None = None,
+) -> Any:
     settings: dict[str, Any] = {
         "data": examples(COUNT),
         "evaluators": [evaluator],
-        "summary_evaluators": [evaluator.corrected_mean(labels)],
+        "summary_evaluators": [evaluator.corrected_mean(labels, cluster=cluster)],
         "client": offline_client(),
         "upload_results": False,
     }
@@ -89,6 +94,13 @@ def test_experiment_gets_the_mean_that_people_would_give_beside_the_judges(funct
     assert summary.score < by_judge
     assert summary.comment.startswith(f"{summary.score:.3f} [")
     assert summary.comment.split("; ")[0].endswith("by people's labels, 0.906 by the judge")
+
+
+def test_corrected_mean_of_runs_in_one_group_has_no_interval() -> None:
+    evaluator = RubricEvaluator(RUBRIC, judge=lenient, fields=Fields(query="question"))
+    summary = run_experiment(evaluator, label(range(30)), cluster=lambda _: "one document")
+    assert (summary.score is None, summary.evaluator_info["low"]) == (False, None)
+    assert "too few groups (1)" in summary.comment
 
 
 @pytest.mark.parametrize(

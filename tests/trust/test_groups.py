@@ -21,7 +21,7 @@ from rubric_integrations.trust import (
     plan_labels,
     reliability,
 )
-from rubric_integrations.trust.calibration import RatedRow, estimate_share, labelled_mean, recall_by_verdict
+from rubric_integrations.trust.corrections import RatedRow, estimate_share, labelled_mean, recall_by_verdict
 from rubric_integrations.trust.matching import Match
 from rubric_integrations.trust.means import intraclass_correlation
 from rubric_integrations.trust.measure import measure_criterion, pool_kappa

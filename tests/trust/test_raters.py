@@ -12,7 +12,8 @@ import pytest
 from rubric_integrations import Criterion, Rubric, Scale
 from rubric_integrations.scoring import LabelledJudgment
 from rubric_integrations.trust import Calibration, agreement, calibrate, gate, panel_report
-from rubric_integrations.trust.calibration import RatedRow, estimate_share, labelled_mean
+from rubric_integrations.trust.corrections import RatedRow, estimate_share, labelled_mean
+from rubric_integrations.trust.means import FOR_GATE
 from tests.trust.panels.panels import panel_run
 from tests.trust.runs import binary_rubric, labels_of, run_of
 
@@ -150,6 +151,16 @@ def test_verdict_of_the_judge_without_a_label_is_a_warning() -> None:
     expected = "c0: no UNMET of the judge has a label: people's rate there, on 10 of 100 submissions, counts as 0.5"
     assert any(text.startswith(expected) for text in warnings)
     assert not any("has a label" in text for text in calibrate(run, labels_of(ONE, [["MET"]] * 91)).warnings)
+
+
+def test_mean_for_a_gate_allows_for_one_more_label_of_the_worst_score() -> None:
+    judge, (people, _) = two_raters()
+    run, labels = run_of(ONE, judge), labels_of(ONE, people[:60])
+    usual, of_gate = calibrate(run, labels).score, calibrate(run, labels, imaginary=FOR_GATE).score
+    assert (usual.value, usual.n) == (of_gate.value, of_gate.n)
+    assert usual.low is not None
+    assert of_gate.low is not None
+    assert 0 < usual.low - of_gate.low < 0.01
 
 
 def test_row_without_a_score_by_the_judge_counts_by_its_labels() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust import SequentialGate
-from rubric_integrations.trust.calibration import (
+from rubric_integrations.trust.corrections import (
     RatedRow,
     Stratum,
     corrected_mean,

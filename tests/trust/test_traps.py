@@ -9,7 +9,7 @@ import pytest
 from rubric_integrations import Criterion, Rubric, Submission
 from rubric_integrations.runs import GradedRow
 from rubric_integrations.trust import agreement, calibrate, calibrate_rate, compare_runs, gate
-from rubric_integrations.trust.calibration import corrected_mean, labelled_mean, rogan_gladen_rate
+from rubric_integrations.trust.corrections import corrected_mean, labelled_mean, rogan_gladen_rate
 from rubric_integrations.trust.means import estimate_mean
 from rubric_integrations.trust.statistics import estimate_rate, estimate_rate_difference
 from tests.trust.runs import binary_rubric, labels_of, run_of
