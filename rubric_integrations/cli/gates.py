@@ -371,7 +371,7 @@ class _Queries:
         return dependence_warnings(rows, None) if self._repeated else []
 
 
-def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, count: int, file: Path) -> MeanGate | None:
+def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfFile, file: Path) -> MeanGate | None:
     """Make the gate of the options of `grade`, which `MeanGate` describes; None without `--alpha`.
 
     Options without effect are refused, and a file with too few submissions for a pass is reported.
@@ -379,7 +379,7 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, count: int, f
     Args:
         options: The options.
         rubric: The rubric of the run.
-        count: The number of submissions in the file of responses.
+        rows: The rows of the file of responses.
         file: The file of responses.
     """
     labels, baseline, margin, stop_early = options.labels, options.baseline, options.margin, options.stop_early
@@ -405,11 +405,15 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, count: int, f
         )
     if stop_early and options.floor is not None:
         refuse("--stop-early: cannot use --floor, which would have no effect: leave out one of them")
+    columns = ("id", "query", *sorted(rows.metadata or ()))
+    if options.cluster is not None and options.cluster not in columns:
+        known = ", ".join(columns)
+        refuse(f"--cluster {options.cluster}: not all rows of {file} have this column: name one of {known}")
     mean_gate = MeanGate(
         options.min_score, options.alpha, labels=labels, baseline=baseline, margin=margin or 0.0, rubric=rubric,
         stop_early=stop_early, cluster=options.cluster, floor=options.floor or 0.0, anyway=options.anyway,
     )  # fmt: skip
-    mean_gate.warn_of_few(count, file)
+    mean_gate.warn_of_few(len(rows), file)
     return mean_gate
 
 
@@ -422,6 +426,9 @@ class RowsOfFile:
         path: The file.
         rubric_file: The file of the shared rubric; None if there is none.
         rubric_format: The name of its format, for the summary.
+
+    Attributes:
+        metadata: The keys of `metadata` that all rows with something to grade have; None without such a row.
 
     Raises:
         ResponsesError: The file cannot be read.
@@ -441,6 +448,7 @@ class RowsOfFile:
         # The place of each row that is under way, by its id, of which a file has each only once.
         self._places: dict[str, int] = {}
         self._count, self._has_own_rubrics, has_valid_rubric, problem = 0, False, False, ""
+        self.metadata: set[str] | None = None
         if rubrics.shared:
             refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
         for row in read():
@@ -448,6 +456,8 @@ class RowsOfFile:
             self._has_own_rubrics = self._has_own_rubrics or row.rubric is not None
             if row.submission is None:
                 continue
+            names = set(row.metadata or ())
+            self.metadata = names if self.metadata is None else self.metadata & names
             if row.rubric is None and rubrics.shared:
                 has_valid_rubric = True
                 continue

@@ -486,7 +486,7 @@ def grade(
             err.print(plain(f"{files.rubric}: warning: {warning}"), style="yellow", soft_wrap=True)
     if not judges.uses_model and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
-    mean_gate = make_mean_gate(gate_options, rubric=rubrics.shared, count=len(rows), file=files.responses)
+    mean_gate = make_mean_gate(gate_options, rubric=rubrics.shared, rows=rows, file=files.responses)
     gates = Gates(
         gate_options.gate and not mean_gate, gate_options.min_score, gate_options.min_pass_rate,
         gate_options.min_coverage, gate_options.max_failed, mean_gate,

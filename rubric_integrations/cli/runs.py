@@ -50,7 +50,6 @@ AnywayOption = Annotated[
     bool,
     typer.Option(
         "--anyway",
-        "--mixed",
         help="Compare runs with different rubrics or inputs nevertheless; the result is marked as not comparable.",
     ),
 ]

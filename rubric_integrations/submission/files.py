@@ -22,9 +22,9 @@ from rubric_integrations.submission.inputs import (
     ColumnNames,
     Row,
     describe_missing_column,
+    field_columns,
     fold,
     missing_column,
-    needed_columns,
     read_row,
 )
 from rubric_integrations.submission.messages import is_conversation
@@ -219,13 +219,22 @@ def _read_parquet(path: Path, columns: ColumnNames) -> Iterator[Entry]:
         file = ParquetFile(path)
         if (missing := missing_column(file.schema_arrow.names, columns)) is not None:
             raise ResponsesError(f"{path}: {describe_missing_column(file.schema_arrow.names, missing)}")
-        number, needed = 0, needed_columns(file.schema_arrow.names, columns)
-        for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=needed):
+        # Vectors and other large columns that no field has are not read.
+        plain = [column.name for column in file.schema_arrow if _is_plain(column.type)]
+        needed, number = {*field_columns(file.schema_arrow.names, columns), *plain}, 0
+        for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=sorted(needed)):
             for fields in batch.to_pylist():
                 number += 1
                 yield Entry(number, f"row {number}", fields)
     except arrow.ArrowException as error:
         raise ResponsesError(f"{path}: is no Parquet file that can be read: {error_line(error)}") from None
+
+
+def _is_plain(kind: Any) -> bool:
+    from pyarrow import types
+
+    tests = (types.is_boolean, types.is_integer, types.is_floating, types.is_string, types.is_large_string)
+    return any(test(kind) for test in tests)
 
 
 READERS: Mapping[str, Callable[[Path, ColumnNames], Iterator[Entry]]] = {

@@ -265,6 +265,8 @@ _NOT_OF_OUTPUTS = ("reference", "respond", "rubric", "labels")
 _MAX_NESTED = 8
 
 _MAX_NAMES, _MAX_NAME = 20, 60
+# Characters. A longer text is data of another step, and would only make the run larger.
+_MAX_METADATA = 200
 
 
 class Row(NamedTuple):
@@ -276,7 +278,8 @@ class Row(NamedTuple):
         error: Why the row cannot be graded; None if it can.
         rubric: The row's own rubric as it was written, in any form that a rubric may have; None if it has none.
         labels: People's answers, by the name of the criterion; None if the row has none.
-        metadata: What else the row says about itself; it is carried to the results, and neither judged nor scored.
+        metadata: What else the row says about itself: its `metadata`, and the short values of columns that no field
+            has. It is carried to the results, and neither judged nor scored.
     """
 
     id: str
@@ -369,7 +372,18 @@ def read_row(
         submission = Submission.model_validate({"query": query, **fields})
     except ValidationError as error:
         return Row(row_id, None, f"row {row_id}: {error_line(error)}")
-    return Row(row_id, submission, None, rubric, _mapping(labels), _mapping(metadata))
+    metadata = _other_columns(data, columns) | dict(_mapping(metadata) or {})
+    return Row(row_id, submission, None, rubric, _mapping(labels), metadata or None)
+
+
+def _other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
+    """Return the short values of the columns that no field has, such as a topic, a split or the name of a model."""
+    others = ((name, data[name]) for name in _find_unused(tuple(data), columns))
+    return {
+        name: value
+        for name, value in others
+        if isinstance(value, bool | int | float | str) and not _is_missing(value) and len(str(value)) <= _MAX_METADATA
+    }
 
 
 def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -480,8 +494,8 @@ def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
     return next((column for field, column in ({"response": "response"} | named).items() if not names_of[field]), None)
 
 
-def needed_columns(names: Iterable[str], columns: ColumnNames) -> list[str]:
-    """Return those columns of a file that a row is made of."""
+def field_columns(names: Iterable[str], columns: ColumnNames) -> list[str]:
+    """Return those columns of a file that fields are made of."""
     return list(chain.from_iterable(_find_columns(tuple(names), columns).values()))
 
 

@@ -308,10 +308,11 @@ def _questions(row: GradedRow) -> dict[QuestionKey, _Fields]:
 
 
 def _options_text(options: Sequence[Option], scale_type: str) -> str:
+    # Judges are shown options in an order of the grader's, and not of the rubric's.
     shown = [
         f"{option.label!r} = {'n/a' if option.na else f'{option.value:g}'}"
         + (f" ({option.description})" if option.description else "")
-        for option in options
+        for option in sorted(options, key=lambda option: (option.na, option.value, option.label))
     ]
     return ", ".join([*shown, *(["in no order"] if options and scale_type == "nominal" else [])])
 

@@ -59,6 +59,7 @@ class GateResult(NamedTuple):
         least_margin: If the change is `unclear`, the smallest `margin` that so many rows could show.
         unmatched: How many rows only one of the run and the baseline has.
         needs_floor: Whether a `floor` would need fewer submissions.
+        in_groups: Whether the interval is that of submissions in groups.
     """
 
     decision: Decision
@@ -72,6 +73,7 @@ class GateResult(NamedTuple):
     least_margin: float | None = None
     unmatched: int = 0
     needs_floor: bool = False
+    in_groups: bool = False
 
     def __str__(self) -> str:
         parts = [f"{self.decision}: {self.score} against {self.min_score:g}"]
@@ -94,7 +96,8 @@ class GateResult(NamedTuple):
             return
         if self.more:
             fewer = f" (fewer with {floor}, if the rubric lets no row score 0)" if self.needs_floor else ""
-            yield f"about {self.more:,} more submissions would decide{fewer}"
+            of_groups = " of further groups" if self.in_groups else ""
+            yield f"about {self.more:,} more submissions{of_groups} would decide{fewer}"
         if self.least_margin is not None:
             yield f"{margin} {self.least_margin:.2f} is the smallest that so many rows could show"
 
@@ -266,7 +269,9 @@ def decide_mean(
     elif missing:
         low, high = estimate_with(floor).low, estimate_with(1.0).high
     warnings = tuple(few_groups_warnings(len(set(groups.tolist())))) if groups is not None else ()
-    result = GateResult("inconclusive", estimate, min_score, None, missing, warnings=warnings)
+    result = GateResult(
+        "inconclusive", estimate, min_score, None, missing, warnings=warnings, in_groups=groups is not None
+    )
     if low is not None and low > min_score:
         return result._replace(decision="pass")
     if high is not None and high < min_score:
@@ -408,6 +413,11 @@ def _more_needed(
     """Estimate how many more submissions would decide, if they are like these, and in groups like theirs."""
     if len(scores) < 2:
         return None
+
+    if groups is not None:
+        # Further rows fill one group after the other.
+        order = np.argsort(groups, kind="stable")
+        scores, groups = np.asarray(scores, float)[order].tolist(), groups[order]
 
     def limits_of(count: int) -> tuple[float, float]:
         repeated = None

@@ -196,7 +196,13 @@ def test_parquet_rows_are_streamed_with_their_rubrics(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     rows: list[dict[str, Any]] = [
-        {"id": f"r{i}", "response": str(i), "rubric": [{"requirement": f"States {i % 2}", "check": {"number": i % 2}}]}
+        {
+            "id": f"r{i}",
+            "response": str(i),
+            "topic": "sums",
+            "vector": [0.5],
+            "rubric": [{"requirement": f"States {i % 2}", "check": {"number": i % 2}}],
+        }
         for i in range(500)
     ]
     # In a table, every criterion has the fields of all of them.
@@ -209,6 +215,7 @@ def test_parquet_rows_are_streamed_with_their_rubrics(tmp_path: Path) -> None:
     assert sum(graded.score or 0 for graded in results) == 2
     assert results[0].report is not None
     assert results[0].report.criteria[0].name == "first"
+    assert results[0].row.metadata == {"topic": "sums"}
 
 
 def test_file_that_is_no_parquet_is_refused_in_one_line(tmp_path: Path) -> None:

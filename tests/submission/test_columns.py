@@ -84,7 +84,7 @@ def test_file_without_a_response_column_is_one_error_with_its_columns(write: Wri
     with pytest.raises(ResponsesError, match=words):
         list(read_responses(path))
     rows = list(read_responses(path, response_column="text der antwort", id_column="Nr"))
-    assert rows[0] == Row("1", Submission(response="x"))
+    assert rows[0] == Row("1", Submission(response="x"), metadata={"Modell": "m"})
 
 
 def test_named_columns_replace_the_usual_ones(write: Write) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from rubric_integrations import Submission
 from rubric_integrations.submission import as_submission, normalize_to_grade_input, parse_thinking_output
+from rubric_integrations.submission.inputs import as_row
 from tests.submission.conversations import CHAT
 
 
@@ -79,3 +80,14 @@ def test_as_submission_blank_response_is_refused_in_one_line() -> None:
 def test_as_submission_query_replaces_that_of_a_submission() -> None:
     submission = Submission(response="42", query="old", reference="R")
     assert as_submission(submission, query="new") == Submission(response="42", query="new", reference="R")
+
+
+def test_row_short_values_of_other_columns_are_its_metadata() -> None:
+    data = {"Response": "42", "Topic": "sums", "split": 3, "vector": [0.1], "page": "x" * 201, "empty": None}
+    with pytest.warns(UserWarning, match="'Topic', 'split'"):
+        row = as_row(data | {"metadata": {"split": "of metadata"}}, 1)
+    assert row.metadata == {"Topic": "sums", "split": "of metadata"}
+
+
+def test_row_without_other_columns_has_no_metadata() -> None:
+    assert as_row({"id": "a", "response": "42", "question": "6 x 7?"}, 1).metadata is None

@@ -119,6 +119,7 @@ def test_another_policy_for_abstentions_is_refused_only_if_a_judge_abstained() -
 @pytest.mark.parametrize(
     ("before", "after"),
     [
+        (one(options=answers(0, 0.5, 1)), one(options=answers(0, 0.5, 1)[::-1])),
         (one(tags=["a"]), one(tags=["b"], metadata={"author": "x"})),
         (Rubric([POLITE, RIGHT]), Rubric([RIGHT, POLITE])),
         (one(), Rubric([Criterion(name="another_name", requirement="Is it right?")], name="named", version="2")),

@@ -207,6 +207,10 @@ def test_rows_that_would_decide_are_of_further_groups() -> None:
     assert result.decision == "inconclusive"
     assert result.more is not None
     assert result.more > (decide_mean(scores, 0.8).more or 0)
+    assert f"about {result.more} more submissions of further groups would decide" in str(result)
+    # The order of the rows does not matter: further groups are whole.
+    order = np.random.default_rng(0).permutation(60)
+    assert decide_mean(np.asarray(scores)[order].tolist(), 0.8, groups=groups[order]).more == result.more
     times = -(-(60 + result.more) // 60)
     repeated = np.concatenate([groups + 12 * number for number in range(times)])
     assert decide_mean(scores * times, 0.8, groups=repeated).decision == "pass"
