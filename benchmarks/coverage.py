@@ -34,16 +34,7 @@ from rubric_integrations.runs import GradedRow
 from rubric_integrations.scoring import CriterionReport, EvaluationReport, LabelledJudgment, Vote
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust import agreement, calibrate, certify, compare_runs, gate, gates, panel_report
-from rubric_integrations.trust.calibration import (
-    RatedRow,
-    Stratum,
-    corrected_mean,
-    corrected_rate,
-    estimate_share,
-    labelled_mean,
-    rogan_gladen_rate,
-    weight_table,
-)
+from rubric_integrations.trust.calibration import weight_table
 from rubric_integrations.trust.certification import (
     SureAnswer,
     fixed_sequence_steps,
@@ -53,16 +44,26 @@ from rubric_integrations.trust.certification import (
 )
 from rubric_integrations.trust.comparison import PairedChanges
 from rubric_integrations.trust.confidence import StatedJudgment, estimate_loss, squared_error
+from rubric_integrations.trust.corrections import (
+    RatedRow,
+    Stratum,
+    corrected_mean,
+    corrected_rate,
+    estimate_share,
+    labelled_mean,
+    rogan_gladen_rate,
+)
 from rubric_integrations.trust.gates import SequentialGate
 from rubric_integrations.trust.means import (
     FEW_GROUPS,
     FOR_GATE,
     Groups,
     estimate_mean,
+    estimate_mean_share,
+    estimate_shift,
     kappa_of_cells,
     widening,
 )
-from rubric_integrations.trust.measure import estimate_shares, estimate_shift
 from rubric_integrations.trust.statistics import (
     Count,
     cohen_kappa,
@@ -249,7 +250,7 @@ def _true_kappa(shares: Array) -> float:
 def draw_accuracy(sample: Sample, shape: str) -> Outcome | None:
     """Estimate the share of equal answers."""
     people, judge = _answers(sample, shape)
-    return contains(estimate_shares((people == judge).tolist(), 0.95, sample.groups), JUDGES[shape][1])
+    return contains(estimate_mean_share((people == judge).tolist(), 0.95, sample.groups), JUDGES[shape][1])
 
 
 def _kappa(people: Array, judge: Array, groups: Groups | None) -> Estimate:
