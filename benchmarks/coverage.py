@@ -10,7 +10,7 @@ promise of delta = .1, and the share that certify something. Draws without an in
 Rows are independent, or in groups with an intraclass correlation. Of unequal groups, the largest of ten has 30 % of the
 rows. A cell is marked with `!` if its coverage is below .93, or its wrong passes are above the promise, by the 95 %
 limits of Clopper and Pearson over the draws. A letter marks a cell for which this is documented. The exit code is 1 if
-a cell is marked with `!`. 2,000 draws take about ten minutes on two cores.
+a cell is marked with `!`. 2,000 draws take about a quarter of an hour on two cores.
 """
 
 from __future__ import annotations
