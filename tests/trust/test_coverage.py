@@ -32,6 +32,11 @@ def test_only_documented_cells_have_an_excuse() -> None:
     assert {"a", "b", "c", "d"} == set(EXCUSES)
 
 
+def test_very_unequal_groups_are_excused_down_to_ninety_percent() -> None:
+    cell = Cell("agreement: kappa", "people .8, judge .85", Design(500, 50, 0.3, False))
+    assert [Result(count, 2000, 0.1).mark(cell) for count in (1890, 1830, 1760)] == ["", "b", "!"]
+
+
 @pytest.mark.parametrize(("is_equal", "largest"), [(True, 10), (False, 30)])
 def test_rows_are_in_groups_with_the_correlation(is_equal: bool, largest: int) -> None:
     sample = Sample(np.random.default_rng(0), Design(100, 10, 0.3, is_equal))
