@@ -411,7 +411,10 @@ def _print_progress(text: str) -> None:
 def _print_alignment(alignment: Alignment, written: Path | None, *, as_json: bool) -> None:
     print_warnings(alignment.warnings)
     if as_json:
-        names = ("kept", "gain", "before", "after", "dev_before", "dev_after", "attempts", "spend", "shown", "warnings")
+        names = (
+            "kept", "gain", "corrected_gain", "before", "after", "dev_before", "dev_after", "attempts", "spend",
+            "shown", "warnings",
+        )  # fmt: skip
         figures = {name: getattr(alignment, name) for name in names}
         print_json({**figures, "judge": None if written is None else str(written)})
         return
@@ -472,6 +475,7 @@ def certify(
     ],
     alpha: Annotated[float, typer.Option(help="The highest rate of wrong answers among those that are kept.")] = 0.1,
     delta: Annotated[float, typer.Option(help="The probability that this promise does not hold.")] = 0.1,
+    cluster: ClusterOption = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -486,7 +490,7 @@ def certify(
     with refuse_bad_input(cheap, truth):
         run = load_run(cheap)
         answers = load_run(truth) if is_run_file(truth) else load_labels(truth, run, None, strict=strict)
-        certificate = certify_run(run, answers, alpha=alpha, delta=delta)
+        certificate = certify_run(run, answers, alpha=alpha, delta=delta, cluster=cluster)
     print_warnings(certificate.warnings)
     if as_json:
         print_json(certificate)

@@ -78,7 +78,8 @@ class NoiseAwareAcceptance:
     This class estimates how large a gain chance alone gives. Two grades of the same text differ only by noise, so the
     mean of `n` such differences, drawn from the measured ones, is the gain of a candidate that is no better, on a
     minibatch of `n` (a bootstrap of the null hypothesis). It uses the measured differences and no normal
-    approximation, which is inaccurate for few scores that move in steps.
+    approximation, which is inaccurate for few scores that move in steps. Texts may depend on each other, such as
+    questions about one document: the differences of two grades do not.
 
     It answers another question than `compare_runs`, which says how far a gain holds for inputs that were not graded: a
     minibatch of three inputs has no useful interval for that. Compare the optimized program with the first one by

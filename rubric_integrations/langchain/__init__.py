@@ -72,7 +72,9 @@ __all__[:] = [name for name in __all__ if name not in _PACKAGES or find_spec(_PA
 
 # langchain-core is a dependency of this project; these two packages are not, since only some modules need them.
 __getattr__ = lazy_names(
-    __name__, _MODULES, extras={"langchain": "langchain", "langchain_classic": "langchain-classic"}
+    __name__,
+    _MODULES,
+    extras={"langchain": "langchain", "langgraph": "langchain", "langchain_classic": "langchain-classic"},
 )
 
 

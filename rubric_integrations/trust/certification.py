@@ -7,9 +7,9 @@ Errors are counted by human labels or by an expensive judge.
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -17,10 +17,19 @@ from rubric_integrations._util.records import Record, html_table
 from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import CriterionReport, is_of_cascade
-from rubric_integrations.trust.comparison import ClusterOf
 from rubric_integrations.trust.labels import read_labels
-from rubric_integrations.trust.matching import Match, RunLike, is_run, match_labels, read_rows
-from rubric_integrations.trust.means import estimate_mean
+from rubric_integrations.trust.matching import (
+    Cluster,
+    Match,
+    RunLike,
+    criterion_keys,
+    dependence_warnings,
+    group_rows,
+    is_run,
+    match_labels,
+    read_rows,
+)
+from rubric_integrations.trust.means import Groups, estimate_mean, number_groups
 from rubric_integrations.trust.statistics import special
 
 Signal = Literal["confidence", "agreement", "none"]
@@ -321,7 +330,7 @@ class Certificate(Record):
             decides: every answer is kept, or every answer on which all cheap judges agree (see `signal`).
         alpha: The highest rate of wrong answers among those that are kept.
         delta: The probability that the promise does not hold.
-        n: The number of labelled judgments that decide, one of each submission.
+        n: The number of labelled judgments that decide, one of each submission or group.
         kept: The share of the run's judgments that the threshold keeps, as the mean over its submissions.
         errors: The number of wrong answers among the labelled ones that the threshold keeps; None without a threshold.
         bound: The upper limit of their rate at the level 1 - delta; None without a threshold.
@@ -331,7 +340,8 @@ class Certificate(Record):
         reason: Why nothing is certified; None if something is.
         labels_needed: About how many labelled submissions would certify the first threshold, in 80 % of cases; None if
             no number would, or if it is certified.
-        warnings: What limits the certificate.
+        warnings: What limits the certificate, and each criterion that is significantly more often wrong than
+            `alpha` among the answers that are kept: the promise is about all criteria together.
     """
 
     threshold: float | None
@@ -385,15 +395,15 @@ def certify(
     *,
     alpha: float = 0.1,
     delta: float = 0.1,
-    cluster: ClusterOf | None = None,
-    seed: int = 0,
+    cluster: Cluster | None = None,
 ) -> Certificate:
     """Certify from which confidence on a cheap judge is wrong in at most `alpha` of its answers.
 
     The surest half of the run's answers is tested first, then 60 %, and so on up to all, until the exact upper limit
     of the rate of wrong answers is above `alpha`. An abstention or a failure is never kept; an answer is wrong if it is
     not the true one, also if the truth is an abstention. The judgments of one submission depend on each other, so that
-    one of the labelled ones is drawn, and the others do not count.
+    one of the labelled ones is drawn, and the others do not count. A hash of the row and of the criterion decides which
+    one: with a seed, one could try many until one of them certifies, which would break the promise.
 
     A threshold that is chosen because it has at most `alpha` of wrong answers in a sample breaks its promise in about
     half of all cases, however large the sample is.
@@ -405,13 +415,14 @@ def certify(
             sample of them. Or the path of either. Escalated answers of a cascade are no such sample.
         alpha: The highest rate of wrong answers among those that are kept, above 0 and below 1.
         delta: The probability that the promise does not hold, above 0 and below 1.
-        cluster: The input to which a row belongs, by its id, if inputs have several samples; by default each id is one.
-        seed: Which judgment of each submission is drawn.
+        cluster: Which rows depend on each other, such as those about one document: `"query"`, a column of the graded
+            table, or a function of the id. One judgment of each such group is drawn, so that a group counts once,
+            however large it is. By default, rows with one id are a group.
 
     Raises:
         ChosenLabelsError: Labels were chosen by people.
         ValueError: No label belongs to the run, or labels were drawn by the judge's verdict, a cascade graded a run,
-            or `alpha` or `delta` is out of range.
+            `alpha` or `delta` is out of range, or a row does not have the column of `cluster`.
 
     Example:
         >>> from rubric_integrations.scoring import CriterionReport, EvaluationReport
@@ -438,7 +449,10 @@ def certify(
             f"none of the {len(truths.wrong) + truths.unmatched:,} true answers belongs to a judgment of `cheap`: they "
             "are matched by the submission and by the words of the criterion; name the run that was labelled"
         )
-    drawn = _draw(rows, list(known), cluster, seed)
+    groups = group_rows(rows, cluster)
+    if groups is None:
+        groups = number_groups([row.id for row in rows])
+    drawn = _draw(rows, known, groups)
     answers = [SureAnswer(cheap_answers.confidences[place], known[place]) for place in drawn]
     all_sure = [confidence for confidence in cheap_answers.confidences.values() if confidence is not None]
     thresholds = [(step, _share(all_sure, step, cheap_answers)) for step in thresholds_of(all_sure)]
@@ -446,6 +460,8 @@ def certify(
     held = [step for step in steps if step.holds]
     best = held[-1] if held else None
     reason, needed = (None, None) if best else _problem(steps, len(answers), alpha, delta, kind)
+    sure = {place: confidence or 0.0 for place, confidence in cheap_answers.confidences.items()}
+    kept = {place for place, confidence in sure.items() if best and confidence >= best.threshold}
     if cheap_answers.signal != "confidence":
         steps, best = [step._replace(threshold=0.0) for step in steps], best and best._replace(threshold=0.0)
     return Certificate(
@@ -453,7 +469,7 @@ def certify(
         alpha=alpha,
         delta=delta,
         n=len(answers),
-        kept=_estimate_kept(cheap_answers, held[-1].threshold if held else None),
+        kept=_estimate_kept(sure, kept, groups),
         errors=best.errors if best else None,
         bound=best.bound if best else None,
         steps=tuple(steps),
@@ -461,7 +477,12 @@ def certify(
         signal=cheap_answers.signal,
         reason=reason,
         labels_needed=needed,
-        warnings=_warnings(cheap_answers, truths, kind),
+        warnings=(
+            *_wrong_criteria(rows, {place: known[place] for place in known.keys() & kept}, groups, alpha, delta),
+            *_warnings(cheap_answers, truths, kind),
+            # Rows with one id are a group anyway.
+            *dependence_warnings(list({row.id: row for row in rows}.values()), cluster),
+        ),
     )
 
 
@@ -478,32 +499,54 @@ def _read_truth(rows: Sequence[GradedRow], cheap: RunLike, truth: Any) -> tuple[
     return "the strong judge", truths_of_run(rows, read_rows(items))
 
 
-def _draw(rows: Sequence[GradedRow], places: Sequence[Place], cluster: ClusterOf | None, seed: int) -> list[Place]:
-    """Draw one judgment of each submission."""
-    by_cluster: dict[str, list[Place]] = {}
-    for place in sorted(places):
-        row_id = rows[place[0]].id
-        by_cluster.setdefault(cluster(row_id) if cluster else row_id, []).append(place)
-    return [
-        random.Random(f"{seed} {key}").choice(of_cluster)  # noqa: S311 -- a sample, not a secret
-        for key, of_cluster in by_cluster.items()
-    ]
+def _draw(rows: Sequence[GradedRow], places: Iterable[Place], groups: Groups) -> list[Place]:
+    """Draw one judgment of each group: the one whose hash is the lowest."""
+
+    def rank(place: Place) -> tuple[str, Place]:
+        row, entry = rows[place[0]], _entries(rows[place[0]])[place[1]]
+        text = "\n".join((row.id, _response(row) or "", entry.name, entry.requirement))
+        return sha256(text.encode(errors="replace")).hexdigest(), place
+
+    lowest: dict[int, tuple[str, Place]] = {}
+    for ranked in map(rank, places):
+        group = int(groups[ranked[1][0]])
+        lowest[group] = min(lowest.get(group, ranked), ranked)
+    return [place for _, place in lowest.values()]
+
+
+def _wrong_criteria(
+    rows: Sequence[GradedRow], wrong: Mapping[Place, bool], groups: Groups, alpha: float, delta: float
+) -> list[str]:
+    """Name the criteria on which more than `alpha` of the kept answers are wrong, at the level 1 - delta for each."""
+    by_criterion: dict[tuple[str, str], list[Place]] = {}
+    for place in sorted(wrong):
+        entry = _entries(rows[place[0]])[place[1]]
+        by_criterion.setdefault((entry.name, entry.requirement), []).append(place)
+    keys, warnings = criterion_keys(by_criterion), list[str]()
+    for criterion, places in by_criterion.items():
+        drawn = _draw(rows, places, groups)
+        errors = sum(wrong[place] for place in drawn)
+        if lower_bound(errors, len(drawn), delta) > alpha:
+            warnings.append(
+                f"of the answers that are kept, {errors:,} of {len(drawn):,} to `{keys[criterion]}` are wrong, "
+                f"significantly more than {alpha:.1%}: the promise is about all criteria together"
+            )
+    return warnings
 
 
 def _share(sure: Sequence[float], threshold: float, answers: CheapAnswers) -> float:
     return sum(confidence >= threshold for confidence in sure) / len(answers.confidences)
 
 
-def _estimate_kept(answers: CheapAnswers, threshold: float | None) -> Estimate:
-    """Estimate the share of judgments that a threshold keeps."""
-    kept_by_row: dict[int, list[bool]] = {}
-    for (row, _), confidence in answers.confidences.items():
-        kept_by_row.setdefault(row, []).append(
-            threshold is not None and confidence is not None and confidence >= threshold
-        )
-    if threshold is None:
-        return Estimate(0.0, None, None, len(kept_by_row))
-    return estimate_mean([sum(kept) / len(kept) for kept in kept_by_row.values()])
+def _estimate_kept(places: Iterable[Place], kept: Collection[Place], groups: Groups) -> Estimate:
+    """Estimate the share of judgments that are kept, as the mean over rows."""
+    by_row: dict[int, list[bool]] = {}
+    for place in places:
+        by_row.setdefault(place[0], []).append(place in kept)
+    if not kept:
+        return Estimate(0.0, None, None, len(by_row))
+    shares = [sum(of_row) / len(of_row) for of_row in by_row.values()]
+    return estimate_mean(shares, groups=number_groups([int(groups[row]) for row in by_row]))
 
 
 def _problem(

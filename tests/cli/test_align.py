@@ -91,6 +91,7 @@ def test_aligned_judge_is_written_and_grades_as_people_do(labelled: Path, server
     done = align(labelled, "--api-base", server.url, "--max-calls", 900)
     assert done.exit_code == 0, done.output
     assert "kept: +0.5" in done.stdout
+    assert "corrected for its selection: +0." in done.stdout
     assert f"judge: written to {labelled / 'judge.json'}" in " ".join(done.stdout.split())
     assert "24 to prove a gain" in done.stderr
     assert names_in(labelled) >= {"judge.json", "judge.sqlite", "labels.lock"}

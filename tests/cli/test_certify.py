@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rubric_integrations import Submission
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run
 from tests.trust.confidence.test_certification import SURE, WRONG, cheap_run, truth_labels
@@ -48,12 +49,27 @@ def test_certify_of_nothing_exits_with_1_and_says_how_many_labels_are_needed(fil
     assert json.loads(run("certify", files / "cheap.jsonl", files / "few.jsonl", "--json").stdout)["threshold"] is None
 
 
+def test_certify_counts_one_judgment_of_each_group_of_a_column(files: Path) -> None:
+    rows = [
+        row._replace(submission=Submission(response=f"response {row.id}", query=f"topic {int(row.id) % 12}"))
+        for row in cheap_run(SURE)
+    ]
+    write_run(files / "topics.jsonl", rows)
+    arguments = ("certify", files / "topics.jsonl", files / "labels.jsonl", "--alpha", 0.3, "--json")
+    assert json.loads(run(*arguments).stdout)["n"] == 100
+    grouped = json.loads(run(*arguments, "--cluster", "query").stdout)
+    assert grouped["n"] == 12
+    assert "cluster" in run(*arguments).stderr
+    assert "cluster" not in " ".join(grouped["warnings"])
+
+
 def test_certify_refuses_bad_input_in_one_line(files: Path) -> None:
     (files / "empty.jsonl").write_text("")
     cases: list[tuple[str, str, tuple[str, ...], str]] = [
         ("cheap.jsonl", "cheap.jsonl", (), "is the same file as"),
         ("cheap.jsonl", "labels.jsonl", ("--alpha", "1.5"), "`alpha` must be above 0 and below 1, got 1.5"),
         ("cheap.jsonl", "labels.jsonl", ("--delta", "nan"), "`delta` must be above 0 and below 1"),
+        ("cheap.jsonl", "labels.jsonl", ("--cluster", "topic"), "`cluster` is 'topic', and the row '1' has no such"),
         ("labels.jsonl", "cheap.jsonl", (), "is no grade"),
         ("cheap.jsonl", "empty.jsonl", (), "empty.jsonl"),
         ("cheap.jsonl", "absent.jsonl", (), "absent.jsonl"),

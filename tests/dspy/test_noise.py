@@ -180,3 +180,17 @@ def test_gepa_with_the_criterion_accepts_no_candidate_that_is_no_better() -> Non
     noise = RubricMetric(EIGHT, judge=FlippingJudge(0.05)).noise(PAIRS, repeats=5)
     assert count_accepted() > 0
     assert count_accepted(acceptance_criterion=noise.acceptance(0.001)) == 0
+
+
+def test_texts_in_groups_are_accepted_by_chance_as_rarely_as_independent_ones() -> None:
+    rng, accepted = np.random.default_rng(0), list[float]()
+    for _ in range(60):
+        # Five groups of ten texts, in some of which the judge guesses: the intraclass correlation is .3.
+        rates = np.repeat(rng.beta(0.8 * 7 / 3, 0.2 * 7 / 3, 5), 10)
+        least = NoiseAwareAcceptance((rng.random((50, 3, 4)) < rates[:, None, None]).mean(axis=2).tolist()).least_gain(
+            5
+        )
+        others = rng.beta(0.8 * 7 / 3, 0.2 * 7 / 3, (400, 5, 1))
+        first, second = ((rng.random((400, 5, 4)) < others).mean(axis=(1, 2)) for _ in range(2))
+        accepted.append(float(np.mean(second - first > least)))
+    assert np.mean(accepted) <= 0.05

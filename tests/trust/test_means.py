@@ -6,6 +6,7 @@ The cells of the whole table are in `benchmarks/coverage.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,14 @@ def test_mean_of_rows_in_groups_is_contained(sizes: list[int]) -> None:
         return estimate_mean((rng.random(len(groups)) < rates[groups]).astype(float), groups=groups), 0.8
 
     assert coverage(draw) >= 0.94
+
+
+def test_picture_in_the_docs_shows_the_interval_of_rows_in_groups() -> None:
+    values, groups = grouped([8, 9, 4, 10, 7, 6, 9, 10, 3, 8], [10] * 10)
+    picture = (Path(__file__).resolve().parents[2] / "docs" / "groups.svg").read_text(encoding="utf-8")
+    for name, of_rows in (("as 100 independent rows", None), ("as ten groups", groups)):
+        estimate = estimate_mean(values, groups=of_rows)
+        assert f"{name}: {estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]" in picture
 
 
 def test_mean_of_fewer_than_five_groups_has_no_interval() -> None:

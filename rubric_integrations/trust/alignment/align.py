@@ -46,6 +46,7 @@ from rubric_integrations.trust.alignment.calls import (
 from rubric_integrations.trust.alignment.keeping import (
     UNDEFINED,
     LabelSets,
+    corrected_gain,
     estimate_gain,
     is_kept,
     smallest_gain,
@@ -238,6 +239,8 @@ class Alignment:
         gain: The accuracy of the aligned judge on the test set less that of the judge before, with a one-sided lower
             limit in `low`, at the level of this attempt, and no upper limit. Undefined if the aligned judge was not
             better on the dev set: the test set was not looked at then.
+        corrected_gain: The gain of a kept judge, corrected for its selection: only judges that seem much better are
+            kept, so that `gain` is too large on average. None if the judge is not kept.
         before: The accuracy of the judge before on the test set: the mean, over the submissions, of the share of
             questions that it answers as people do. An abstention is a wrong answer.
         after: The accuracy of the aligned judge.
@@ -261,6 +264,7 @@ class Alignment:
     spend: Spend
     shown: float
     warnings: tuple[str, ...] = ()
+    corrected_gain: float | None = None
 
     @property
     def reason(self) -> str:
@@ -269,7 +273,9 @@ class Alignment:
             return "not kept: not better on the dev set, so that the test set was not looked at"
         limit = "no lower limit" if self.gain.low is None else f"at least {self.gain.low:+.3f}"
         verdict = "kept" if self.kept else "not kept: the test set does not prove a gain"
-        return f"{verdict}: {self.gain.value:+.3f}, {limit}, on {self.gain.n:,} submissions (attempt {self.attempts})"
+        corrected = "" if self.corrected_gain is None else f"; corrected for its selection: {self.corrected_gain:+.3f}"
+        attempt = f"on {self.gain.n:,} submissions (attempt {self.attempts})"
+        return f"{verdict}: {self.gain.value:+.3f}, {limit}, {attempt}{corrected}"
 
     def summary(self) -> str:
         """Return the result as text, one figure a line."""
@@ -448,6 +454,7 @@ def align(
         spend=calls.spend,
         shown=shown,
         warnings=(*sets.warnings, *_failures("dev", dev), *_failures("test", test)),
+        corrected_gain=corrected_gain(gain, alpha, attempts_made) if kept else None,
     )
     say(alignment.reason)
     return alignment

@@ -19,7 +19,7 @@ from rubric_integrations.scoring.judgment import Judgment, to_judgment
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment, judgment_digest
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.matching import answers_of, canonical_answer, consensus_of, labels_by_rater
-from rubric_integrations.trust.statistics import ROUNDING, normal_quantile, student_quantile
+from rubric_integrations.trust.statistics import ROUNDING, normal_quantile, special, student_quantile
 
 UNDEFINED = Estimate(None, None, None, 0)
 
@@ -74,6 +74,38 @@ def estimate_gain(differences: Sequence[float], alpha: float, attempt: int = 1) 
 def is_kept(gain: Estimate) -> bool:
     """Return whether a gain is proven: its lower limit is above 0."""
     return gain.low is not None and gain.low > 0
+
+
+def corrected_gain(gain: Estimate, alpha: float, attempt: int = 1) -> float | None:
+    """Correct the measured gain of a kept judge for its selection; None without a lower limit, and never below 0.
+
+    Only judges whose measured gain is large are kept, so that it is too large on average: .109 for a true gain of .04
+    on 100 submissions. The corrected gain is the one that half of the judges with this true gain would exceed if they
+    are kept (Zhong and Prentice 2008).
+
+    Args:
+        gain: The measured gain, by `estimate_gain`.
+        alpha: The probability of keeping a judge that is not better, over all attempts.
+        attempt: The number of this attempt on the same test set, from 1.
+
+    Example:
+        >>> gain = estimate_gain([1.0] * 20 + [-1.0] * 5 + [0.0] * 75, alpha=0.05)
+        >>> round(gain.value, 3), round(corrected_gain(gain, alpha=0.05), 3)
+        (0.15, 0.139)
+    """
+    if gain.value is None or gain.low is None:
+        return None
+    quantile = student_quantile(gain.n - 1, 1 - 2 * alpha_of_attempt(alpha, attempt))
+    error = (gain.value - gain.low) / quantile
+    if error <= ROUNDING:
+        return gain.value
+    measured, log_ndtr = gain.value / error, special().log_ndtr
+    low, high = measured - 60, measured + 10
+    while high - low > ROUNDING:
+        middle = (low + high) / 2
+        is_below = log_ndtr(middle - measured) - log_ndtr(middle - quantile) < math.log(0.5)
+        low, high = (middle, high) if is_below else (low, middle)
+    return max(0.0, low * error)
 
 
 def smallest_gain(submissions: int, alpha: float = 0.05, attempt: int = 1) -> float:

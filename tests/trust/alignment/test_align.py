@@ -59,6 +59,9 @@ def test_optimizer_corrects_the_judge_and_the_second_run_makes_no_call(tmp_path:
     assert alignment.after.value == 1.0
     assert alignment.gain.low is not None
     assert 0 < alignment.gain.low < (alignment.gain.value or 0.0)
+    assert alignment.corrected_gain is not None
+    assert 0 < alignment.corrected_gain < (alignment.gain.value or 0.0)
+    assert f"corrected for its selection: {alignment.corrected_gain:+.3f}" in alignment.summary()
     assert alignment.spend.calls == model.calls.total()
     assert messages[0].startswith("24 labels to train on, 12 to choose by, 24 to prove a gain, on 24 submissions")
     record = record_of(alignment)

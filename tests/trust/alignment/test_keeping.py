@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rubric_integrations.trust.alignment.keeping import alpha_of_attempt, estimate_gain, is_kept, smallest_gain
+from rubric_integrations.scoring.labels import Estimate
+from rubric_integrations.trust.alignment.keeping import (
+    alpha_of_attempt,
+    corrected_gain,
+    estimate_gain,
+    is_kept,
+    smallest_gain,
+)
 
 
 def test_lower_limit_is_that_of_the_one_sided_t_test() -> None:
@@ -47,6 +54,31 @@ def test_equally_good_judge_is_kept_in_at_most_alpha_of_cases_over_ten_attempts(
     # With three standard errors of the simulation.
     assert at_first / repeats <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / repeats)
     assert 0 < at_all / repeats <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / repeats)
+
+
+@pytest.mark.parametrize(("measured", "corrected"), [(0.10, 0.058979196), (0.12, 0.107890615), (0.20, 0.199935408)])
+def test_corrected_gain_of_a_kept_judge_is_the_recorded_one(measured: float, corrected: float) -> None:
+    # The quantile 1.984216952 of 99 degrees of freedom, and a standard error of .04.
+    gain = Estimate(measured, measured - 1.984216952 * 0.04, None, 100)
+    assert corrected_gain(gain, alpha=0.05) == pytest.approx(corrected, abs=1e-8)
+
+
+def test_corrected_gain_without_spread_or_without_a_limit_is_the_measured_one_or_none() -> None:
+    assert corrected_gain(estimate_gain([1.0] * 30, alpha=0.05), alpha=0.05) == 1.0
+    assert corrected_gain(estimate_gain([], alpha=0.05), alpha=0.05) is None
+
+
+@pytest.mark.parametrize("attempt", [1, 4])
+def test_half_of_the_kept_judges_with_a_small_gain_have_a_larger_corrected_one(attempt: int) -> None:
+    rng, measured, corrected = np.random.default_rng(5), list[float](), list[float]()
+    for _ in range(4000):
+        # One answer in five changes, and the true gain is .04.
+        gain = estimate_gain(rng.choice([1.0, -1.0, 0.0], 100, p=[0.12, 0.08, 0.8]).tolist(), 0.05, attempt)
+        if is_kept(gain):
+            measured.append(gain.value or 0.0)
+            corrected.append(corrected_gain(gain, 0.05, attempt) or 0.0)
+    assert np.mean(measured) > 0.1
+    assert 0.35 <= np.mean(np.array(corrected) > 0.04) <= 0.65
 
 
 def test_smallest_gain_shrinks_with_the_labels_and_grows_with_the_attempts() -> None:

@@ -203,16 +203,70 @@ def test_one_judgment_of_each_submission_counts_and_of_each_input_with_a_cluster
     assert certify(cheap, labels, cluster=lambda row_id: str(int(row_id) % 12)).n == 12
 
 
-def test_draw_depends_on_the_seed_alone() -> None:
-    rubric = binary_rubric(2)
-    labels = [
+def half_wrong_labels(count: int) -> list[LabelledJudgment]:
+    """Make labels of two criteria, on the second of which the cheap judge is always wrong."""
+    return [
         label.model_copy(update={"verdict": "UNMET" if label.criterion.name == "c1" else "MET"})
-        for label in truth_labels([False] * 100, rubric=rubric)
+        for label in truth_labels([False] * count, rubric=binary_rubric(2))
     ]
-    errors = [certify(cheap_run([0.9] * 100, rubric), labels, alpha=0.9, seed=seed).errors for seed in (0, 0, 1)]
-    assert errors[0] == errors[1]
-    assert errors[0] != errors[2]
-    assert all(30 < (error or 0) < 70 for error in errors)
+
+
+def test_draw_depends_on_the_judgments_alone_and_has_all_criteria() -> None:
+    rows, labels = cheap_run([0.9] * 100, binary_rubric(2)), half_wrong_labels(100)
+    errors = {certify(order, labels, alpha=0.9).errors for order in (rows, rows[::-1])}
+    assert len(errors) == 1
+    assert 30 < (errors.pop() or 0) < 70
+    with pytest.raises(TypeError, match="seed"):
+        certify(rows, labels, seed=1)  # type: ignore[call-arg]
+
+
+def test_wrong_criterion_is_named_though_all_together_are_certified() -> None:
+    rubric = binary_rubric(4)
+    cheap = cheap_run([0.9] * 200, rubric)
+    labels = [
+        label.model_copy(update={"verdict": "UNMET" if label.criterion.name == "c2" and number % 40 < 12 else "MET"})
+        for number, label in enumerate(truth_labels([False] * 200, rubric=rubric))
+    ]
+    certificate = certify(cheap, labels, alpha=0.15)
+    assert certificate.threshold == 0.9
+    named = [warning for warning in certificate.warnings if "`c" in warning]
+    assert len(named) == 1
+    assert named[0].startswith(
+        "of the answers that are kept, 60 of 200 to `c2` are wrong, significantly more than 15.0%"
+    )
+
+
+def test_criterion_that_is_wrong_by_chance_is_not_named() -> None:
+    wrong = [number % 10 == 0 for number in range(200)]
+    warnings = certify(cheap_run([0.9] * 200), truth_labels(wrong), alpha=0.15).warnings
+    assert not any("are wrong" in warning for warning in warnings)
+
+
+def test_cluster_is_a_column_and_rows_with_one_query_are_named_without_it() -> None:
+    rows = [
+        row._replace(
+            submission=Submission(response=f"response {row.id}", query=f"query {int(row.id) % 30}"),
+            metadata={"topic": int(row.id) % 12},
+        )
+        for row in cheap_run([0.9] * 60)
+    ]
+    certificate = certify(rows, truth_labels([False] * 60), alpha=0.3, cluster="topic")
+    assert (certificate.n, certificate.threshold) == (12, 0.9)
+    assert not any("query" in warning for warning in certificate.warnings)
+    alone = certify(rows, truth_labels([False] * 60))
+    assert alone.n == 60
+    assert any("--cluster query" in warning for warning in alone.warnings)
+    with pytest.raises(ValueError, match="`cluster` is 'theme'"):
+        certify(rows, truth_labels([False] * 60), cluster="theme")
+
+
+def test_rows_with_one_id_are_one_cluster_without_a_warning() -> None:
+    rows = cheap_run([0.9] * 60)
+    rows = [row._replace(id=str((int(row.id) - 1) // 2 + 1), submission=None) for row in rows]
+    strong = [row._replace(id=str((int(row.id) - 1) // 2 + 1), submission=None) for row in run_of(ONE, [["MET"]] * 60)]
+    certificate = certify(rows, strong)
+    assert certificate.n == 30
+    assert not any("cluster" in warning for warning in certificate.warnings)
 
 
 def test_run_without_confidence_certifies_all_verdicts_or_nothing() -> None:
