@@ -817,7 +817,7 @@ def main() -> None:
 
 
 def _line(names: Sequence[str], figures: Sequence[str]) -> str:
-    widths = (28, 22, 11, 13)
+    widths = (30, 22, 12, 13)
     cells = [f"{name:{width}}" for name, width in zip(names, widths, strict=True)]
     return "".join([*cells, *(f"{figure:>16}" for figure in figures)]).rstrip()
 
