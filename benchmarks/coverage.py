@@ -472,9 +472,10 @@ def draw_accuracy_by_row(sample: Sample, shape: str) -> Outcome | None:
 def draw_stated_accuracy(sample: Sample, shape: str) -> Outcome | None:
     """Estimate the accuracy of answers with a confidence: the share over all of them."""
     right = _alike(sample, shape) < 0.9
-    groups = np.arange(sample.count) if sample.groups is None else sample.groups
-    of_groups = zip(np.bincount(groups, right.sum(axis=1)), np.bincount(groups) * right.shape[1], strict=True)
-    return contains(estimate_clustered_rate([Count(int(count), int(total)) for count, total in of_groups]), 0.9)
+    if sample.groups is not None:
+        groups = np.repeat(sample.groups, right.shape[1])
+        return contains(estimate_mean(right.ravel().astype(float), groups=groups), 0.9)
+    return contains(estimate_clustered_rate([Count(int(row.sum()), row.size) for row in right]), 0.9)
 
 
 def draw_brier(sample: Sample, shape: str) -> Outcome | None:
@@ -482,12 +483,14 @@ def draw_brier(sample: Sample, shape: str) -> Outcome | None:
     stated, drawn = np.array([0.9, 0.95, 1.0]), _alike(sample, shape)
     confidences = stated[sample.rng.integers(0, 3, drawn.shape)]
     items = [
-        StatedJudgment(row, float(confidences[row, place]), bool(drawn[row, place] < 0.6), None, 1.0)
+        StatedJudgment(
+            row if sample.groups is None else int(sample.groups[row]),
+            float(confidences[row, place]), bool(drawn[row, place] < 0.6), None, 1.0,
+        )
         for row, place in product(*map(range, drawn.shape))
-    ]
-    return contains(
-        estimate_loss(items, squared_error, 0.95), float((0.6 * (1 - stated) ** 2 + 0.4 * stated**2).mean())
-    )
+    ]  # fmt: skip
+    truth = float((0.6 * (1 - stated) ** 2 + 0.4 * stated**2).mean())
+    return contains(estimate_loss(items, squared_error, 0.95, are_grouped=sample.groups is not None), truth)
 
 
 # The promise of `certify`: at most .1 of the kept answers are wrong, with probability .9.
@@ -686,7 +689,7 @@ FIGURES = (
     Figure("compare_runs: corrected", draw_corrected_change, ("lenient to one",), designs=ALONE[1:]),
     Figure("panel_report: adds", draw_panel, (*JUDGMENTS,), (*JUDGMENTS,)),
     Figure("reliability: accuracy", draw_stated_accuracy, (*JUDGMENTS,), ("5 judgments a row",)),
-    Figure("reliability: brier", draw_brier, (*JUDGMENTS,), designs=ALONE[:3]),
+    Figure("reliability: brier", draw_brier, (*JUDGMENTS,), (next(iter(JUDGMENTS)),), ALONE[:3]),
     Figure("gate", draw_mean_gate, _SCORES, _SCORES[:3], promise=0.05),
     Figure("gate with labels", draw_labelled_gate, _SCORES, _SCORES[2:3], ALONE[2:], 0.05),
     Figure("gate with a baseline", draw_baseline_gate, (*PAIRS,), (*PAIRS,), promise=0.05),

@@ -25,7 +25,7 @@ from rubric_integrations.trust.matching import (
     match_labels,
     read_rows,
 )
-from rubric_integrations.trust.means import FEWEST_GROUPS, Groups, select_groups
+from rubric_integrations.trust.means import Groups, estimate_mean, number_groups, select_groups, widening
 from rubric_integrations.trust.statistics import Count, effective_size, estimate_clustered_rate, normal_quantile
 
 if TYPE_CHECKING:
@@ -144,11 +144,15 @@ def _counts(items: Sequence[StatedJudgment]) -> list[Count]:
     return [Count(sum(of_row), len(of_row)) for of_row in of_rows.values()]
 
 
-def accuracy_of(items: Sequence[StatedJudgment], level: float, fewest_rows: int = 1) -> Estimate:
-    """Estimate the share of right judgments; without an interval if they are in fewer rows, or groups of rows."""
-    counts = _counts(items)
-    estimate = estimate_clustered_rate(counts, level)
-    return estimate if len(counts) >= fewest_rows else estimate._replace(low=None, high=None)
+def accuracy_of(items: Sequence[StatedJudgment], level: float, *, are_grouped: bool = False) -> Estimate:
+    """Estimate the share of right judgments; in fewer than five groups of rows, it has no interval."""
+    if are_grouped:
+        return estimate_mean([float(item.right) for item in items], level, groups=_groups(items))
+    return estimate_clustered_rate(_counts(items), level)
+
+
+def _groups(items: Sequence[StatedJudgment]) -> Groups:
+    return number_groups([item.row for item in items])
 
 
 def estimate_loss(
@@ -157,7 +161,7 @@ def estimate_loss(
     level: float,
     *,
     least: float = 0.0,
-    fewest_rows: int = 1,
+    are_grouped: bool = False,
 ) -> Estimate:
     """Estimate the mean of what each judgment counts, which depends on whether it is right.
 
@@ -169,13 +173,17 @@ def estimate_loss(
         loss: What a judgment counts if it is right, and if it is wrong.
         level: The level of the interval.
         least: The least that a judgment can count; the most is 1.
-        fewest_rows: If the judgments are in fewer rows, or groups of rows, there is no interval.
+        are_grouped: Whether the user named groups of rows. In fewer than five groups, there is no interval.
     """
     if not items:
         return Estimate(None, None, None, 0)
-    accuracy = accuracy_of(items, level)
-    assert accuracy.value is not None and accuracy.low is not None and accuracy.high is not None  # noqa: PT018, S101
-    share = effective_size(_counts(items), level) / len(items)
+    accuracy = accuracy_of(items, level, are_grouped=are_grouped)
+    assert accuracy.value is not None  # noqa: S101
+    low, high = accuracy.low, accuracy.high
+    if are_grouped and low is not None:
+        share = 1 / widening([item.right - accuracy.value for item in items], _groups(items), level)
+    else:
+        share = effective_size(_counts(items), level) / len(items)
     means, within = [0.0, 0.0], 0.0
     for outcome, weight in ((False, 1 - accuracy.value), (True, accuracy.value)):
         losses = [loss(item, outcome) for item in items if item.right is outcome]
@@ -184,10 +192,10 @@ def estimate_loss(
         if len(losses) > 1:
             within += weight**2 * float(np.var(losses, ddof=1)) / (len(losses) * share)
     slope, variance = means[True] - means[False], normal_quantile(level) ** 2 * within
-    ends = sorted(((accuracy.low - accuracy.value) * slope, (accuracy.high - accuracy.value) * slope))
     value = accuracy.value * means[True] + (1 - accuracy.value) * means[False]
-    if len({item.row for item in items}) < fewest_rows:
+    if low is None or high is None:
         return Estimate(value, None, None, len(items))
+    ends = sorted(((low - accuracy.value) * slope, (high - accuracy.value) * slope))
     low, high = value - math.sqrt(ends[0] ** 2 + variance), value + math.sqrt(ends[1] ** 2 + variance)
     return Estimate(value, max(least, low), min(1.0, high), len(items))
 
@@ -229,21 +237,25 @@ def divide_by_confidence(stated: Sequence[StatedJudgment], bins: int) -> list[li
     return divided
 
 
-def make_bin(items: Sequence[StatedJudgment], level: float, fewest_rows: int = 1) -> ConfidenceBin:
+def make_bin(items: Sequence[StatedJudgment], level: float, *, are_grouped: bool = False) -> ConfidenceBin:
     """Make a bin of the reliability diagram."""
     confidences = [item.confidence for item in items]
-    accuracy = accuracy_of(items, level, fewest_rows)
+    accuracy = accuracy_of(items, level, are_grouped=are_grouped)
     return ConfidenceBin(min(confidences), max(confidences), sum(confidences) / len(confidences), accuracy)
 
 
-def accuracy_at_coverage(stated: Sequence[StatedJudgment], level: float, fewest_rows: int = 1) -> list[SelectivePoint]:
+def accuracy_at_coverage(
+    stated: Sequence[StatedJudgment], level: float, *, are_grouped: bool = False
+) -> list[SelectivePoint]:
     """Estimate the accuracy of the surest 10 %, 20 %, ... 100 %; one point for shares that ties make equal."""
     confidences = np.sort([item.confidence for item in stated])[::-1]
     needed = [int(np.ceil(share * len(stated) - 1e-9)) for share in _SHARES]
     points: list[SelectivePoint] = []
     for threshold in dict.fromkeys(float(confidences[count - 1]) for count in needed):
         kept = [item for item in stated if item.confidence >= threshold]
-        points.append(SelectivePoint(threshold, len(kept) / len(stated), accuracy_of(kept, level, fewest_rows)))
+        points.append(
+            SelectivePoint(threshold, len(kept) / len(stated), accuracy_of(kept, level, are_grouped=are_grouped))
+        )
     return points
 
 
@@ -358,7 +370,7 @@ def reliability(
         raise ValueError(f"`bins` must be at least 1, got {bins!r}")
     rows = read_rows(run)
     groups = group_rows(rows, cluster)
-    fewest_rows = 1 if groups is None else FEWEST_GROUPS
+    are_grouped = groups is not None
     matches = match_labels(rows, labels).matches
     random = [match for match in matches if match.is_random]
     decided = [match for match in random if match.right is not None]
@@ -371,7 +383,7 @@ def reliability(
         )
     expected = [item for item in stated if item.expected is not None]
     in_bins = divide_by_confidence(stated, bins)
-    of_bins = [make_bin(items, level, fewest_rows) for items in in_bins]
+    of_bins = [make_bin(items, level, are_grouped=are_grouped) for items in in_bins]
     errors = sum(not item.right for item in stated)
     warnings: list[str] = []
     if len(random) < len(matches):
@@ -388,18 +400,18 @@ def reliability(
     warnings += dependence_warnings(rows, cluster)
     warnings += group_warnings(select_groups(groups, [match.row for match in with_confidence]))
     return Reliability(
-        accuracy=accuracy_of(stated, level, fewest_rows),
+        accuracy=accuracy_of(stated, level, are_grouped=are_grouped),
         bins=tuple(of_bins),
-        overconfidence=estimate_loss(stated, overconfidence, level, least=-1.0, fewest_rows=fewest_rows),
-        brier=estimate_loss(stated, squared_error, level, fewest_rows=fewest_rows),
-        expected_brier=estimate_loss(expected, expected_error, level, fewest_rows=fewest_rows),
+        overconfidence=estimate_loss(stated, overconfidence, level, least=-1.0, are_grouped=are_grouped),
+        brier=estimate_loss(stated, squared_error, level, are_grouped=are_grouped),
+        expected_brier=estimate_loss(expected, expected_error, level, are_grouped=are_grouped),
         calibration_error=sum(
             len(items) * abs(row.confidence - (row.accuracy.value or 0.0))
             for items, row in zip(in_bins, of_bins, strict=True)
         )
         / len(stated),
         auroc=auroc(stated),
-        selective=tuple(accuracy_at_coverage(stated, level, fewest_rows)),
+        selective=tuple(accuracy_at_coverage(stated, level, are_grouped=are_grouped)),
         n=len(with_confidence),
         without_confidence=len(decided) - len(with_confidence),
         warnings=tuple(warnings),
