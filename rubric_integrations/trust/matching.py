@@ -8,6 +8,7 @@ from __future__ import annotations
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -88,7 +89,8 @@ class ChosenLabelsError(ValueError):
     """Raised if all labels were chosen by people, so that they say nothing about how often the judge is right."""
 
 
-class Match(NamedTuple):
+@dataclass(frozen=True)
+class Match:
     """One judgment of a run that people labelled.
 
     Attributes:
@@ -103,24 +105,24 @@ class Match(NamedTuple):
     judged: CriterionReport
     labels: tuple[LabelledJudgment, ...]
 
-    @property
+    @cached_property
     def answers(self) -> list[str]:
         """The raters' answers in canonical form, abstentions included."""
-        return answers_of(self.criterion, self.labels)
+        return [answer for answer, _ in self._answers_and_values]
 
-    @property
+    @cached_property
     def judge_answer(self) -> str | None:
         """The judge's answer in canonical form; None if the judge failed, or was not asked."""
         verdict = self.judged.verdict
         return None if verdict is None or self.judged.error is not None else canonical_answer(self.criterion, verdict)
 
-    @property
+    @cached_property
     def shares(self) -> dict[str, float]:
         """The share of each answer among the raters who could assess; empty if none could."""
         counts = Counter(answer for answer, value in self._answers_and_values if value is not None)
         return {answer: count / counts.total() for answer, count in counts.items()}
 
-    @property
+    @cached_property
     def people_values(self) -> list[float]:
         """The values of the raters' answers, in [0, 1], without abstentions."""
         return [value for _, value in self._answers_and_values if value is not None]
@@ -142,16 +144,17 @@ class Match(NamedTuple):
         answer, shares = self.judge_answer, self.shares
         return shares.get(answer, 0.0) if answer is not None and self.judged.value is not None and shares else None
 
-    @property
+    @cached_property
     def _answers_and_values(self) -> list[tuple[str, float | None]]:
-        return [(answer, to_judgment(self.criterion, answer).value) for answer in self.answers]
+        judgments = [to_judgment(self.criterion, label.verdict) for label in self.labels]
+        return [(canonical_answer(self.criterion, judgment.verdict), judgment.value) for judgment in judgments]
 
     @property
     def is_random(self) -> bool:
         """Whether the judgment was drawn at random, and not by the judge's verdict."""
         return all(label.sampled == "random" for label in self.labels)
 
-    @property
+    @cached_property
     def consensus(self) -> str | None:
         """The answer that most raters gave; None if several answers are equally frequent."""
         return consensus_of(self.answers)

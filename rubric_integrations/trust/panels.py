@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -252,7 +253,7 @@ def with_result(match: Match, result: VoteResult | None) -> Match | None:
     if result is None:
         return None
     update = {"verdict": result.verdict, "value": result.value, "error": None}
-    return match._replace(judged=match.judged.model_copy(update=update))
+    return replace(match, judged=match.judged.model_copy(update=update))
 
 
 def what_judge_adds(
@@ -282,7 +283,7 @@ def panel_before_judge(
     for match in matches:
         answer = answer_of(match.judged, judge)
         if answer is not None and match.people_value is not None:
-            pairs.append(discordance(match, match, match._replace(judged=answer)))
+            pairs.append(discordance(match, match, replace(match, judged=answer)))
     return compare_panels(pairs, level, groups)
 
 
@@ -297,7 +298,7 @@ def correlate_errors(
     for number, match in enumerate(matches):
         for judge in judges:
             answer = answer_of(match.judged, judge)
-            right = match._replace(judged=answer).right if answer else None
+            right = replace(match, judged=answer).right if answer else None
             if right is not None:
                 errors[judge][number] = 1 - right
     table: dict[str, dict[str, float | None]] = {judge: {} for judge in judges}
@@ -475,7 +476,7 @@ def panel_report(
     judges = {
         name: measure_judge(
             [(answer, entry) for entry in entries if (answer := answer_of(entry, name))],
-            [match._replace(judged=answer) for match in matches if (answer := answer_of(match.judged, name))],
+            [replace(match, judged=answer) for match in matches if (answer := answer_of(match.judged, name))],
             what_judge_adds(voted, name, level, groups),
             panel_before_judge(matches, name, level, groups),
             level,
@@ -649,7 +650,7 @@ def _accuracy(matches: Sequence[Match], judge: str, train: set[tuple[str, str]])
         right
         for match in matches
         if _submission_key(match) in train and (answer := answer_of(match.judged, judge))
-        if (right := match._replace(judged=answer).right) is not None
+        if (right := replace(match, judged=answer).right) is not None
     ]
     return (sum(own) + 0.5) / (len(own) + 1)
 
