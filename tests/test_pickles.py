@@ -103,6 +103,7 @@ def test_pickled_panel_with_a_store_of_every_strategy_keeps_its_fingerprints(
         assert again.configuration() == grader.configuration()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("by_value", [True, False])
 def test_grader_in_another_process_shares_the_ledger_and_the_keys(
     server: OpenAIServer, tmp_path: Path, by_value: bool

@@ -53,6 +53,7 @@ def test_help_has_each_choice_of_an_option_whole_at_80_columns(command: str) -> 
     assert all(words.issuperset(CHOICES[option]) for option in options), command
 
 
+@pytest.mark.processes
 def test_message_of_a_command_is_its_first_line_without_a_network(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     variables = {name: value for name, value in os.environ.items() if name not in API_KEYS}

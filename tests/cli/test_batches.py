@@ -118,6 +118,7 @@ def test_collect_without_a_ledger_of_batches_is_refused(folder: Path) -> None:
     assert (code, "submitted in Python" in output) == (2, True)
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a process of POSIX")
 @pytest.mark.parametrize(("path", "is_executed"), [("/files", False), ("/batches", False), ("/batches", True)])
 def test_submit_that_is_killed_requests_nothing_twice(

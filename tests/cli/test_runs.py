@@ -35,6 +35,7 @@ def arguments(inputs: list[str], server: OpenAIServer, out: Path, *options: str)
     return ["grade", *inputs, *judge, "--out", str(out), *options]
 
 
+@pytest.mark.processes
 def test_run_killed_ten_times_resumes_and_ends_with_the_reports_of_an_undisturbed_run(
     server: OpenAIServer, tmp_path: Path, record_property: Any
 ) -> None:
@@ -71,6 +72,7 @@ def test_run_killed_ten_times_resumes_and_ends_with_the_reports_of_an_undisturbe
     )
 
 
+@pytest.mark.processes
 def test_two_processes_on_one_ledger_request_each_judgment_once(server: OpenAIServer, tmp_path: Path) -> None:
     server.script = right_verdicts(delay=0.01)
     inputs = write_inputs(tmp_path, 20)

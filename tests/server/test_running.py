@@ -18,7 +18,7 @@ from tests.openai_server import OpenAIServer, Reply
 from tests.runs.processes import Command
 from tests.server.load import RUBRIC, free_port, run_load, script
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")
+pytestmark = [pytest.mark.processes, pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")]
 
 
 class Serve(Command):

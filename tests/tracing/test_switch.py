@@ -80,6 +80,7 @@ def record_in_this_process(_argument: Any) -> list[Any]:
     return [score, [span.name for span in recorder.spans], len(recorder.events)]
 
 
+@pytest.mark.processes
 def test_process_of_its_own_is_recorded_if_it_is_instrumented_also_before_the_sdk_is_set_up() -> None:
     assert call_in_process(record_in_this_process, None) == [1.0, ["evaluate answers"], 4]
 
@@ -91,6 +92,7 @@ def is_observed_in_this_process(_argument: Any) -> bool:
     return is_observed
 
 
+@pytest.mark.processes
 def test_other_process_is_not_recorded_by_the_instrumentation_of_this_one(recorder: Recorder) -> None:
     assert call_in_process(is_observed_in_this_process, None) is False
 

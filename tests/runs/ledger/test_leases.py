@@ -59,6 +59,7 @@ def test_keys_requested_by_threads_with_event_loops_of_their_own_are_requested_o
         assert (ledger.stored, ledger.reused, ledger.spend.calls) == (20, 140, 20)
 
 
+@pytest.mark.processes
 def test_keys_requested_by_two_processes_are_requested_once(address: str) -> None:
     code = """
 print("ready", flush=True)

@@ -90,6 +90,7 @@ async def test_lookup_returns_stored_judgments_and_leases_nothing(address: str) 
         assert await request(other, *KEYS[:3]) == KEYS[1:3]
 
 
+@pytest.mark.processes
 def test_second_grade_in_this_and_in_another_process_makes_no_call(server: OpenAIServer, address: str) -> None:
     def grade() -> tuple[float | None, int, int]:
         with open_ledger(address) as ledger:
