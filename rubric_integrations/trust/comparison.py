@@ -304,7 +304,7 @@ class RunComparison(Record):
             words if several criteria have one name.
         inputs: The number of inputs in both runs: of the groups of rows, or else of the rows.
         detectable: The smallest true difference that so many inputs show in 80 % of cases; None if the differences
-            have no spread.
+            have no spread, or if rows are in groups.
         corrected: The difference after correction by labels of both runs; None without labels.
         decision: `better` if the difference is surely above 0, `worse` if surely below `-margin`, `unchanged` if every
             answer and score is the same, else `unclear`; with labels, by the corrected difference.
@@ -490,7 +490,7 @@ def compare_changes(
     elif deciding.high is not None and deciding.high < -margin:
         decision = "worse"
     cautious, caveat = _cautious(changes.score, decision, margin, level) if corrected is None else (None, "")
-    error, passed = changes.score.standard_error(), None
+    error, passed = None if changes.in_groups else changes.score.standard_error(), None
     if comparable.passing and not changes.in_groups:
         passed = estimate_rate_difference(rose=changes.rose, fell=changes.fell, pairs=changes.graded, level=level)
     return RunComparison(
