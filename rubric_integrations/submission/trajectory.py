@@ -62,7 +62,7 @@ class Trajectory(Record):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """All calls of tools, in their order."""
+        """All calls of tools, in their order, also those of a simulated user."""
         return tuple(call for step in self.steps for call in step.calls)
 
     @property
