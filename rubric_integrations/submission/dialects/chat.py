@@ -46,7 +46,6 @@ from rubric_integrations.submission.dialects.blocks import (
     result_text,
     text_field,
 )
-from rubric_integrations.submission.dialects.refused import is_vercel_part
 
 Role = Literal["user", "assistant", "system", "tool"]
 
@@ -425,6 +424,22 @@ _NOTES = ("reasoning", "thinking", "compaction")
 _CALLS = ("tool_call", "server_tool_call")
 _RESULTS = ("tool_call_response", "server_tool_call_response")
 _FILES = ("blob", "uri", "file")
+
+
+_VERCEL_PARTS = ("tool-", "dynamic-tool", "step-start", "source-", "data-")
+
+
+def is_vercel_part(part: Any) -> bool:
+    """Return whether a part is one of a UI message of the Vercel AI SDK: a text in `text`, or a type of its own.
+
+    Example:
+        >>> is_vercel_part({"type": "text", "text": "x"}), is_vercel_part({"type": "text", "content": "x"})
+        (True, False)
+    """
+    kind = get_field(part, "type")
+    is_text = kind in ("text", "reasoning") and get_field(part, "content") is None
+    has_text = is_text and isinstance(get_field(part, "text"), str)
+    return isinstance(kind, str) and (has_text or kind.startswith(_VERCEL_PARTS))
 
 
 def matches_opentelemetry(conversation: Any) -> bool:

@@ -39,6 +39,7 @@ from rubric_integrations.submission.dialects.pydantic_ai import matches_pydantic
 from rubric_integrations.submission.dialects.refused import matches_refused, read_refused
 from rubric_integrations.submission.dialects.swe_agent import matches_swe_agent, read_swe_agent
 from rubric_integrations.submission.dialects.tau2 import matches_tau2, read_tau2
+from rubric_integrations.submission.dialects.vercel import matches_vercel, read_vercel
 from rubric_integrations.submission.steps import Step, join_calls
 
 
@@ -63,6 +64,7 @@ DIALECTS: dict[str, Dialect] = {
     "swe_agent": Dialect(matches_swe_agent, read_swe_agent),
     "tau2": Dialect(matches_tau2, read_tau2),
     "bedrock": Dialect(matches_bedrock, read_bedrock),
+    "vercel": Dialect(matches_vercel, read_vercel),
     "pydantic_ai": Dialect(matches_pydantic_ai, read_pydantic_ai),
     "atif": Dialect(matches_atif, read_atif),
     "agentv": Dialect(matches_agentv, read_agentv),

@@ -54,6 +54,10 @@ def read_openhands(conversation: Any, attachments: AttachmentList) -> list[Messa
         place, event_id = f"history[{index}]", _id(event.get("id"), index)
         if event.get("action") in _INTERNAL or event.get("observation") in _INTERNAL:
             ignored.add(event_id)
+        elif event.get("observation") == "error" and event.get("cause") is None:
+            # The model wrote a call that could not be parsed. It is no action, and its error is an answer to the model.
+            text = result_text(event["content"], f"{place}.content", attachments)
+            messages.append(Message("system", [Text(f"[error]\n{text}")], place))
         elif "observation" in event:
             # The observation of a message or of a final thought repeats it.
             if (cause := _id(event.get("cause"), None)) not in ignored:

@@ -8,37 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from rubric_integrations.submission.dialects.blocks import AttachmentList, Message, UnknownBlockError, get_field
+from rubric_integrations.submission.dialects.blocks import AttachmentList, Message, UnknownBlockError
 
 _AUTOGEN = ("TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "ToolCallRequestEvent",
             "ToolCallExecutionEvent", "ToolCallSummaryMessage", "StructuredMessage", "ThoughtEvent",
             "FunctionExecutionResultMessage")  # fmt: skip
 _OPENHANDS_SDK = ("ActionEvent", "ObservationEvent", "MessageEvent", "SystemPromptEvent", "AgentErrorEvent")
-_VERCEL_PARTS = ("tool-", "dynamic-tool", "step-start", "source-", "data-")
-
-
-def is_vercel_part(part: Any) -> bool:
-    """Return whether a part is one of a UI message of the Vercel AI SDK: a text in `text`, or a type of its own.
-
-    Example:
-        >>> is_vercel_part({"type": "text", "text": "x"}), is_vercel_part({"type": "text", "content": "x"})
-        (True, False)
-    """
-    kind = get_field(part, "type")
-    is_text = kind in ("text", "reasoning") and get_field(part, "content") is None
-    return isinstance(kind, str) and (
-        kind.startswith(_VERCEL_PARTS) or (is_text and isinstance(get_field(part, "text"), str))
-    )
-
-
-def _vercel_ui(items: list[Any]) -> bool:
-    parts = [part for item in items for part in get_field(item, "parts") or ()]
-    return all("role" in item for item in items) and any(map(is_vercel_part, parts))
-
-
-def _vercel_model(items: list[Any]) -> bool:
-    contents = [content for item in items if isinstance(content := item.get("content"), list)]
-    return any(isinstance(block, Mapping) and "toolCallId" in block for content in contents for block in content)
 
 
 def _autogen(items: list[Any]) -> bool:
@@ -79,8 +54,6 @@ def _spans(document: Mapping[str, Any]) -> bool:
 
 
 _LISTS: dict[str, Callable[[list[Any]], bool]] = {
-    "UI messages of the Vercel AI SDK": _vercel_ui,
-    "model messages of the Vercel AI SDK": _vercel_model,
     "AutoGen's messages": _autogen,
     "smolagents' steps": _smolagents,
     "events of the OpenHands SDK (version 1)": _openhands_sdk,

@@ -418,6 +418,60 @@ PYDANTIC_AI = [
     {"kind": "response", "parts": [{"part_kind": "text", "content": ANSWER}]},
 ]
 
+
+def vercel_part(call_id: str, arguments: dict[str, Any], **output: Any) -> dict[str, Any]:
+    return {"type": "tool-look", "toolCallId": call_id, "input": arguments, **output}
+
+
+VERCEL = [
+    {"id": "m1", "role": "user", "parts": [{"type": "text", "text": QUESTION}]},
+    {
+        "id": "m2",
+        "role": "assistant",
+        "parts": [
+            {"type": "step-start"},
+            {"type": "text", "text": PLAN, "state": "done"},
+            vercel_part("c1", LOOK, state="output-available", output="17.2%"),
+            vercel_part("c2", FAIL, state="output-error", errorText=FAILURE),
+            {"type": "step-start"},
+            {
+                **vercel_part("c3", RETRY, state="output-available", output="8.4%"),
+                "type": "dynamic-tool",
+                "toolName": "look",
+            },
+            {"type": "step-start"},
+            {"type": "text", "text": ANSWER},
+        ],
+    },
+]
+
+
+def vercel_block(kind: str, call_id: str, **fields: Any) -> dict[str, Any]:
+    return {"type": kind, "toolCallId": call_id, "toolName": "look", **fields}
+
+
+VERCEL_MODEL = [
+    {"role": "user", "content": QUESTION},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": PLAN},
+            vercel_block("tool-call", "c1", input=LOOK),
+            vercel_block("tool-call", "c2", input=FAIL),
+        ],
+    },
+    {
+        "role": "tool",
+        "content": [
+            vercel_block("tool-result", "c1", output={"type": "text", "value": "17.2%"}),
+            vercel_block("tool-result", "c2", output={"type": "error-text", "value": FAILURE}),
+        ],
+    },
+    {"role": "assistant", "content": [vercel_block("tool-call", "c3", args=RETRY)]},
+    {"role": "tool", "content": [vercel_block("tool-result", "c3", result="8.4%")]},
+    {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]},
+]
+
 EXAMPLES = {
     "openai_chat": Example(OPENAI, STEPS_WITHOUT_ERRORS),
     "openai_responses": Example(RESPONSES, STEPS_WITHOUT_ERRORS),
@@ -434,17 +488,12 @@ EXAMPLES = {
     "swe_agent": Example(SWE_AGENT, STEPS_WITHOUT_ERRORS),
     "tau2": Example(TAU2, STEPS),
     "bedrock": Example(BEDROCK, STEPS),
+    "vercel": Example(VERCEL, STEPS),
     "pydantic_ai": Example(PYDANTIC_AI, STEPS),
 }
 
 _STEP = {"step_number": 1, "model_output": "x", "tool_calls": [], "observations": "y"}
-_VERCEL_CALL = {"type": "tool-call", "toolCallId": "c1", "toolName": "look", "input": LOOK}
 REFUSED = {
-    "UI messages of the Vercel AI SDK": [
-        {"id": "m1", "role": "user", "parts": [{"type": "text", "text": QUESTION}]},
-        {"id": "m2", "role": "assistant", "parts": [{"type": "step-start"}, {"type": "tool-look", "state": "input"}]},
-    ],
-    "model messages of the Vercel AI SDK": [{"role": "assistant", "content": [_VERCEL_CALL]}],
     "AutoGen's messages": [
         {"type": "TextMessage", "source": "user", "content": QUESTION},
         {"type": "ToolCallRequestEvent", "source": "weather", "content": [{"id": "c1", "name": "look"}]},

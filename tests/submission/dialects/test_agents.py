@@ -12,16 +12,22 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from rubric_integrations import Submission
 from rubric_integrations.submission import Trajectory
 from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.steps import render_steps
 from tests.checks.trajectories import reason, verdict
 from tests.submission.dialects.examples import (
     ATIF,
+    LOOK,
     OPENAI,
+    STEPS,
     TAU2,
+    VERCEL,
+    VERCEL_MODEL,
     openhands_action,
     openhands_observation,
     swe_message,
     tau2_call,
     tau2_result,
+    vercel_part,
 )
 
 
@@ -82,6 +88,9 @@ def test_commands_of_openhands_are_calls() -> None:
     lost = Trajectory.from_messages([run, openhands_observation(2, 9, "whose?")])
     assert [step.role for step in lost.steps] == ["assistant", "tool"]
     assert lost.calls[0].result is None
+    # A call that could not be parsed is no action, and its error has no cause.
+    unparsed = {**openhands_observation(3, 0, "no such command", "error"), "cause": None}
+    assert verdict(submission_of([run, observed, unparsed]), tool_forbidden="look") == "MET"
     running = Trajectory.from_messages(
         [run, openhands_observation(2, 1, "...", extras={"metadata": {"exit_code": -1}})]
     )
@@ -198,3 +207,22 @@ def test_run_of_pydantic_ai_is_read_from_its_objects_and_its_json() -> None:
         assert (first.is_error, first.arguments) == (True, {"year": 2032})
         assert (second.result, second.is_error, second.arguments) == ("17.2%", False, {"year": 2024})
         assert Submission.from_messages(form).response == "17.2%"
+
+
+def test_model_messages_of_vercel_are_read_as_its_ui_messages() -> None:
+    assert dialect_of(VERCEL_MODEL) == "vercel"
+    assert Trajectory.from_messages(VERCEL_MODEL).text() == render_steps(STEPS, numbered=True)
+    # The answer is the text of the last step.
+    assert Submission.from_messages(VERCEL).response == STEPS[-1].text
+
+
+def test_part_of_vercel_without_an_output_is_a_call_without_a_result() -> None:
+    states: dict[str, Any] = {"input-streaming": {}, "input-available": {}, "output-denied": {}}
+    parts = [vercel_part(state, LOOK, state=state) for state in states]
+    source = {"type": "source-url", "sourceId": "s", "url": "https://example.com", "title": "R"}
+    message = {"role": "assistant", "parts": [*parts, {"type": "reasoning", "text": "hm"}, source]}
+    first, second = Trajectory.from_messages([message]).steps
+    assert [(call.result, call.is_error) for call in first.calls] == [(None, None), (None, None), ("[denied]", True)]
+    assert second.text == '[reasoning]\n[citation {"title": "R", "url": "https://example.com"}]'
+    with pytest.raises(ValueError, match=r"parts\[0\]` is a part of the type 'data-chart'"):
+        Trajectory.from_messages([{"role": "assistant", "parts": [{"type": "data-chart", "data": {}}]}])

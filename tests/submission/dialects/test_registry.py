@@ -60,6 +60,7 @@ WITH_UNKNOWN_BLOCK: dict[str, Any] = {
     "swe_agent": [{**ROLE, "agent": "main", "message_type": "action"}],
     "tau2": [{**ROLE, "tool_calls": [tau2_call("c1", LOOK)]}],
     "bedrock": [{"role": "assistant", "content": [{"text": "TEXT"}, UNKNOWN_PART]}],
+    "vercel": [{"role": "assistant", "parts": [TEXT, UNKNOWN]}],
     "pydantic_ai": [{"kind": "response", "parts": [{"part_kind": "text", "content": "TEXT"}, UNKNOWN_KIND]}],
 }
 
