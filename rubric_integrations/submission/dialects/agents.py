@@ -322,9 +322,9 @@ def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Mess
 
 
 def _is_own(message: Any) -> bool | None:
-    """Return whether the calls of a message, or the result that it is, are Inspect's; None if it has neither."""
+    """Return whether the calls of a message, or the result that it is, are Inspect's; None if it does not tell."""
     if get_field(message, "role") == "tool":
-        return isinstance(get_field(message, "function"), str)
+        return True if isinstance(get_field(message, "function"), str) else None
     calls = get_field(message, "tool_calls")
     if not isinstance(calls, list) or not calls:
         return None

@@ -387,7 +387,8 @@ def read_content(content: Any, place: str, attachments: AttachmentList) -> list[
         )
     blocks = cast("list[Any]", content)
     parts = [part for index, block in enumerate(blocks) for part in read_block(block, f"{place}[{index}]", attachments)]
-    is_cited = any(get_field(block, "citations") for block in blocks if not isinstance(block, str))
+    # The `citations` of a document are a setting: an object.
+    is_cited = any(isinstance(value := get_field(block, "citations"), list) and value for block in blocks)
     return _join_texts(parts) if is_cited else parts
 
 

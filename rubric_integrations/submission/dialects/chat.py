@@ -76,7 +76,8 @@ def read_message(message: Any, place: str, attachments: AttachmentList) -> Messa
     record = to_record(message)
     role = read_role(record, place)
     content, name = get_field(record, "content"), text_field(record, "name")
-    _refuse_unread_calls(record, place)
+    if role != "user":
+        _refuse_unread_calls(record, place)
     calls = _tool_calls(record, place)
     spoken = _spoken_texts(record) if role == "assistant" else []
     if content is None and not calls and not spoken:
@@ -88,6 +89,8 @@ def read_message(message: Any, place: str, attachments: AttachmentList) -> Messa
         status, text = get_field(record, "status"), result_text(content, f"{place}.content", attachments)
         # Only LangChain's messages have a status; OpenAI's do not tell whether the tool failed.
         is_error = status == "error" if isinstance(status, str) else None
+        if error := get_field(record, "error"):
+            is_error, text = True, text or result_text(error, f"{place}.error", attachments)
         return Message(role, [Result(text, _result_id(record, place), name, is_error)], place)
     parts = read_content(content, f"{place}.content", attachments)
     if spoken:

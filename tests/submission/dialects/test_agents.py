@@ -155,6 +155,22 @@ def test_chat_message_with_harmless_fields_is_read_as_without_them(fields: dict[
     assert [step.text for step in steps] == ["Done."]
 
 
+def test_chat_message_of_a_user_may_have_any_field() -> None:
+    messages = [{"role": "user", "content": "x", "action": "next", "tool_settings": {"a": 1}}]
+    assert Trajectory.from_messages(messages).steps[0].text == "x"
+
+
+def test_error_of_a_result_is_kept_whatever_the_form_of_its_call() -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": {"name": "look"}}]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "", "error": {"type": "timeout", "message": "late"}}
+    for message in (result, {**result, "function": "look"}, {**result, "content": "late", "error": True}):
+        (call_read,) = Trajectory.from_messages([call, message]).calls
+        assert call_read.is_error
+        assert "late" in str(call_read.result)
+    (fine,) = Trajectory.from_messages([call, {**result, "content": "17.2%", "error": None}]).calls
+    assert (fine.result, fine.is_error) == ("17.2%", None)
+
+
 def test_results_with_ids_in_a_list_are_joined_in_any_chat() -> None:
     messages = [{key: value for key, value in swe_message(one).items() if key != "agent"} for one in OPENAI]
     assert dialect_of(messages) == "openai_chat"

@@ -69,6 +69,7 @@ ANTHROPIC = [
         ({"content": "x", "refusal": None, "annotations": [], "audio": None}, "x"),
         ({"content": "x", "audio": {"id": "a"}}, "x"),
         ({"content": [{"type": "text", "text": "x", "annotations": {"audience": ["user"], "priority": 1}}]}, "x"),
+        ({"content": [{"type": "text", "text": "x", "citations": {"enabled": True}}, "y"]}, "x\ny"),
         ({"content": [{"type": "text", "text": "x", "citations": None}, {"type": "text", "text": "y"}]}, "x\ny"),
     ],
 )
