@@ -317,7 +317,7 @@ def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Mess
     else:
         values = get_field(conversation, "attachments")
         messages = list(get_field(conversation, "messages"))
-        messages = [_resolve(message, values) for message in messages] if values else messages
+        messages = [_resolve(message, values) for message in messages] if isinstance(values, Mapping) else messages
     return [_read_message(message, f"messages[{index}]", attachments) for index, message in enumerate(messages)]
 
 

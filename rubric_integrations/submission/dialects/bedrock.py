@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Mapping
+from reprlib import repr as short_repr
 from typing import Any, cast
 
 from rubric_integrations.submission.dialects.blocks import (
@@ -60,10 +61,10 @@ def read_bedrock(conversation: Any, attachments: AttachmentList) -> list[Message
     return messages
 
 
-def _read_block(block: Mapping[str, Any], place: str, attachments: AttachmentList) -> list[Part]:
-    if len(block) != 1:
-        raise UnknownBlockError(place, f"is a block with the keys {sorted(block)!r}, which must be one")
-    ((kind, value),) = block.items()
+def _read_block(block: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    if not isinstance(block, Mapping) or len(cast("Mapping[str, Any]", block)) != 1:
+        raise UnknownBlockError(place, f"is {short_repr(block)}, and a block of Bedrock has one key")
+    ((kind, value),) = cast("Mapping[str, Any]", block).items()
     if kind == "text" and isinstance(value, str):
         return [Text(value)]
     if kind == "toolUse":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import warnings
+from collections.abc import Iterator
 from typing import Any, cast
 
 import dspy
@@ -432,6 +434,33 @@ def test_trajectory_beside_a_response_is_read_in_any_dialect() -> None:
 def test_value_that_is_no_conversation_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match="`messages` must be a list of messages"):
         Trajectory.from_messages(value)
+
+
+def places_of(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the keys that lead to each value in a conversation."""
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*place, key)
+        yield from places_of(item, (*place, key))
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, *REFUSED])
+def test_damaged_conversation_is_read_or_is_an_error_in_one_line(name: str) -> None:
+    """Each value is replaced by those of other types, in turn."""
+    conversation: Any = EXAMPLES[name].conversation if name in EXAMPLES else REFUSED[name]
+    errors: list[str] = []
+    for place in places_of(conversation):
+        for value in ([3], None, {"a": 1}, "x", 3, [], {}):
+            damaged: Any = copy.deepcopy(conversation)
+            holder = damaged
+            for key in place[:-1]:
+                holder = holder[key]
+            holder[place[-1]] = value
+            try:
+                Trajectory.from_messages(damaged)
+            except (TypeError, ValueError) as error:
+                errors.append(str(error))
+    assert [error for error in errors if not error.startswith("`") or "\n" in error] == []
 
 
 def test_examples_record_every_kind_of_step() -> None:
