@@ -271,13 +271,15 @@ def trajectory_of(submission: Submission, condition: str) -> Trajectory:
 
 
 def calls_of(submission: Submission, condition: str) -> list[NumberedCall]:
-    """Return all calls of a submission's trajectory, with the numbers of their steps.
+    """Return the agent's calls in a submission's trajectory, with the numbers of their steps.
+
+    The calls of a simulated user are not among them.
 
     Raises:
         JudgeFailure: Of kind `check`: there is no trajectory, or it is incomplete.
     """
     steps = enumerate(trajectory_of(submission, condition).steps, start=1)
-    return [NumberedCall(number, call) for number, step in steps for call in step.calls]
+    return [NumberedCall(number, call) for number, step in steps if step.role != "user" for call in step.calls]
 
 
 def steps_text(numbers: Iterable[int]) -> str:

@@ -45,8 +45,9 @@ class Trajectory(Record):
 
         Args:
             messages: Messages of OpenAI (chat, or items of the Responses API), Anthropic, LangChain, Gemini,
-                OpenTelemetry, Inspect or AgentV; the state of a LangGraph agent; a document of Harbor (ATIF); a sample
-                of Inspect; a `dspy.History`; or the `trajectory` of a `dspy.ReAct` prediction.
+                OpenTelemetry, Inspect, AgentV, Bedrock, pydantic-ai, OpenHands, SWE-agent or tau2; the state of a
+                LangGraph agent; a document of Harbor (ATIF); a sample of Inspect; a `dspy.History`; or the `trajectory`
+                of a `dspy.ReAct` prediction.
 
         Raises:
             TypeError: `messages` is none of these.
@@ -62,7 +63,7 @@ class Trajectory(Record):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """All calls of tools, in their order."""
+        """All calls of tools, in their order, also those of a simulated user."""
         return tuple(call for step in self.steps for call in step.calls)
 
     @property

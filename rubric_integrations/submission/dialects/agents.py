@@ -110,6 +110,10 @@ def _read_agentv_call(call: Any, place: str, attachments: AttachmentList) -> lis
     return [Call(name, arguments, call_id), Result(text, call_id, name, is_error)]
 
 
+_STEP_KEYS = (
+    "step_id", "timestamp", "source", "model_name", "reasoning_effort", "message", "reasoning_content", "tool_calls",
+    "observation", "metrics", "is_copied_context", "llm_call_count", "extra", "id", "name",
+)  # fmt: skip
 _ROLES: dict[str, Role] = {"user": "user", "agent": "assistant", "system": "system"}
 
 
@@ -118,7 +122,9 @@ def matches_atif(conversation: Any) -> bool:
     steps = conversation.get("steps") if isinstance(conversation, Mapping) else conversation
     if not isinstance(steps, list | tuple) or not steps:
         return False
-    return all(isinstance(step, Mapping) and "source" in step and "message" in step for step in steps)
+    # A list of steps has no document that tells its format, and the events of OpenHands have a source, too.
+    keys = ("source", "message") if isinstance(conversation, Mapping) else ("source", "message", "step_id")
+    return all(isinstance(step, Mapping) and all(key in step for key in keys) for step in steps)
 
 
 def read_atif(conversation: Any, attachments: AttachmentList) -> list[Message]:
@@ -140,6 +146,9 @@ def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList)
     role = _ROLES.get(step["source"]) if isinstance(step["source"], str) else None
     if role is None:
         raise ValueError(f"`{place}` has the unknown source {step['source']!r}: use 'user', 'agent' or 'system'")
+    for key, value in step.items():
+        if key not in _STEP_KEYS and isinstance(value, str | list | Mapping) and value:
+            raise UnknownBlockError(f"{place}.{key}", "is not a field of ATIF, which has `extra` for data of others")
     parts: list[Part] = [Text("[reasoning]", "note")] if text_field(step, "reasoning_content") else []
     message = read_content(step["message"], f"{place}.message", attachments)
     calls = [_read_atif_call(call) for call in list_field(step, "tool_calls", place)]
@@ -297,7 +306,8 @@ def matches_inspect_ai(conversation: Any) -> bool:
         messages = get_field(conversation, "messages")
         is_sample = get_field(conversation, "output") is not None or get_field(conversation, "epoch") is not None
         return isinstance(messages, list) and is_sample
-    return any(_is_own(message) for message in conversation)
+    kinds = [_is_own(message) for message in conversation]
+    return True in kinds and False not in kinds
 
 
 def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Message]:
@@ -307,15 +317,18 @@ def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Mess
     else:
         values = get_field(conversation, "attachments")
         messages = list(get_field(conversation, "messages"))
-        messages = [_resolve(message, values) for message in messages] if values else messages
+        messages = [_resolve(message, values) for message in messages] if isinstance(values, Mapping) else messages
     return [_read_message(message, f"messages[{index}]", attachments) for index, message in enumerate(messages)]
 
 
-def _is_own(message: Any) -> bool:
+def _is_own(message: Any) -> bool | None:
+    """Return whether the calls of a message, or the result that it is, are Inspect's; None if it does not tell."""
     if get_field(message, "role") == "tool":
-        return isinstance(get_field(message, "function"), str)
+        return True if isinstance(get_field(message, "function"), str) else None
     calls = get_field(message, "tool_calls")
-    return isinstance(calls, list) and any(isinstance(get_field(call, "function"), str) for call in calls)
+    if not isinstance(calls, list) or not calls:
+        return None
+    return all(isinstance(get_field(call, "function"), str) for call in cast("list[Any]", calls))
 
 
 def _read_message(message: Any, place: str, attachments: AttachmentList) -> Message:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from rubric_integrations._util.json import parse_json
+from rubric_integrations._util.json import json_lines, parse_json
 from rubric_integrations._util.records import encodable
 from rubric_integrations.submission.attachments import Attachment
 
@@ -386,7 +386,46 @@ def read_content(content: Any, place: str, attachments: AttachmentList) -> list[
             "its repr would have been graded"
         )
     blocks = cast("list[Any]", content)
-    return [part for index, block in enumerate(blocks) for part in read_block(block, f"{place}[{index}]", attachments)]
+    parts = [part for index, block in enumerate(blocks) for part in read_block(block, f"{place}[{index}]", attachments)]
+    # The `citations` of a document are a setting: an object.
+    is_cited = any(isinstance(value := get_field(block, "citations"), list) and value for block in blocks)
+    return _join_texts(parts) if is_cited else parts
+
+
+def _join_texts(parts: list[Part]) -> list[Part]:
+    """Return parts with adjacent texts as one: Anthropic's citations divide a sentence into blocks."""
+    joined: list[Part] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, Text) and isinstance(last, Text) and part.kind == last.kind == "text":
+            joined[-1] = Text(last.text + part.text)
+        else:
+            joined.append(part)
+    return joined
+
+
+_CITATION_KEYS = ("cited_text", "title", "document_title", "source", "url", "filename", "file_id")
+
+
+def citation_text(citation: Any) -> str:
+    r"""Return a citation as it is appended to the text that it belongs to: one line of JSON in brackets.
+
+    Example:
+        >>> citation_text({"type": "url_citation", "url": "https://example.com", "title": "Report\n2024"})
+        ' [citation {"title": "Report\\n2024", "url": "https://example.com"}]'
+    """
+    holder = first_field(citation, "url_citation", "file_citation", "container_file_citation", "file_path", "value")
+    # A text is the address, as Perplexity writes it.
+    fields = all_fields({"source": citation} if isinstance(citation, str) else citation if holder is None else holder)
+    known = {key: fields[key] for key in _CITATION_KEYS if isinstance(fields.get(key), str) and fields[key]}
+    return f" [citation {json_lines([known])}]" if known else " [citation]"
+
+
+def citation_texts(record: Any) -> str:
+    """Return the citations of a block or a message as text: Anthropic's `citations`, OpenAI's `annotations`."""
+    # The `annotations` of MCP are an object: hints for the reader of a block.
+    lists = [value for key in ("citations", "annotations") if isinstance(value := get_field(record, key), list)]
+    return "".join(citation_text(citation) for several in lists for citation in cast("list[Any]", several))
 
 
 def read_block(block: Any, place: str, attachments: AttachmentList) -> list[Part]:
@@ -401,7 +440,7 @@ def read_block(block: Any, place: str, attachments: AttachmentList) -> list[Part
     kind = get_field(block, "type")
     text = get_field(block, "refusal" if kind == "refusal" else "text")
     if (kind in _TEXT or kind == "refusal") and isinstance(text, str):
-        return [Text(text)]
+        return [Text(text + citation_texts(block))]
     if not isinstance(kind, str) or kind in _TEXT:
         raise ValueError(
             f"`{place}` is {short_repr(block)}, not a part: pass a text or {{'type': 'text', 'text': ...}}"

@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from reprlib import repr as short_repr
@@ -32,6 +33,7 @@ from rubric_integrations.submission.dialects.blocks import (
     Text,
     UnknownBlockError,
     all_fields,
+    citation_texts,
     count_field,
     data_text,
     first_field,
@@ -74,8 +76,11 @@ def read_message(message: Any, place: str, attachments: AttachmentList) -> Messa
     record = to_record(message)
     role = read_role(record, place)
     content, name = get_field(record, "content"), text_field(record, "name")
+    if role != "user":
+        _refuse_unread_calls(record, place)
     calls = _tool_calls(record, place)
-    if content is None and not calls:
+    spoken = _spoken_texts(record) if role == "assistant" else []
+    if content is None and not calls and not spoken:
         raise ValueError(
             f"`{place}` ({role}) has neither `content` nor `tool_calls`: "
             "add one of them or remove the message, or the judge would read an empty message"
@@ -84,13 +89,60 @@ def read_message(message: Any, place: str, attachments: AttachmentList) -> Messa
         status, text = get_field(record, "status"), result_text(content, f"{place}.content", attachments)
         # Only LangChain's messages have a status; OpenAI's do not tell whether the tool failed.
         is_error = status == "error" if isinstance(status, str) else None
-        return Message(role, [Result(text, text_field(record, "tool_call_id"), name, is_error)], place)
+        if error := get_field(record, "error"):
+            is_error, text = True, text or result_text(error, f"{place}.error", attachments)
+        return Message(role, [Result(text, _result_id(record, place), name, is_error)], place)
     parts = read_content(content, f"{place}.content", attachments)
+    if spoken:
+        parts = [*(part for part in parts if part != Text("")), *spoken]
+    if role == "assistant" and (citations := citation_texts(record)):
+        parts.append(Text(citations.lstrip()))
     usage = get_field(record, "usage_metadata")
     tokens = count_field(usage, "total_tokens")
     if tokens is None:
         tokens = count_field(usage, "input_tokens", "output_tokens")
     return Message(role, _merge_calls(parts, calls), place, name, tokens)
+
+
+def _spoken_texts(message: Any) -> list[Part]:
+    """Return the texts that OpenAI writes beside the content: a refusal, and the transcript of an audio answer."""
+    # LangChain has them in `additional_kwargs`.
+    extra = get_field(message, "additional_kwargs")
+    texts = [text_field(message, "refusal") or text_field(extra, "refusal")]
+    texts += [text_field(get_field(holder, "audio"), "transcript") for holder in (message, extra)]
+    content = get_field(message, "content")
+    return [Text(text) for text in dict.fromkeys(texts) if text is not None and text != content]
+
+
+def _result_id(message: Any, place: str) -> str | None:
+    ids = list_field(message, "tool_call_ids", place)
+    if len(ids) > 1:
+        raise ValueError(
+            f"`{place}.tool_call_ids` has {len(ids)} ids, but one result belongs to one call: write a message for each"
+        )
+    return text_field(message, "tool_call_id") or next((call_id for call_id in ids if isinstance(call_id, str)), None)
+
+
+_WORDS = re.compile(r"[A-Z]?[a-z]+")
+_CALL_WORDS = frozenset({"tool", "tools", "function", "functions", "action", "actions", "observation", "observations"})
+_NO_CALLS = frozenset({
+    "tool_calls", "invalid_tool_calls", "tool_call_chunks", "tool_call_id", "tool_call_ids", "function_call",
+    "function", "tools", "functions", "tool_choice", "tool_config", "tool_resources", "tool_definitions",
+    "available_tools",
+})  # fmt: skip
+
+
+def _refuse_unread_calls(message: Any, place: str) -> None:
+    """Refuse a message whose calls or results are in a field that no reader reads, such as `toolInvocations`.
+
+    Otherwise, `tool_forbidden` would be met by an agent whose calls are there.
+    """
+    for key, value in cast("Mapping[Any, Any]", message).items() if isinstance(message, Mapping) else ():
+        is_content = isinstance(value, list | dict) or key in ("action", "observation")
+        if value and is_content and isinstance(key, str) and key not in _NO_CALLS:
+            words = {word.lower() for word in _WORDS.findall(key)}
+            if words & _CALL_WORDS:
+                raise UnknownBlockError(f"{place}.{key}", "may have calls or results, and no reader knows this field")
 
 
 def read_role(record: Any, place: str) -> Role:
@@ -124,6 +176,10 @@ def to_record(message: Any) -> Any:
         if record.get("lc") == 1 and isinstance(path, list) and path and isinstance(fields, Mapping):
             class_name = str(cast("object", path[-1])).removesuffix("Chunk").removesuffix("Message")
             return {"type": class_name.lower(), **cast("Mapping[str, Any]", fields)}
+        # As `messages_to_dict` writes it.
+        data = record.get("data")
+        if "type" in record and "role" not in record and isinstance(data, Mapping) and "content" in data:
+            return {**cast("Mapping[str, Any]", data), "type": record["type"]}
     return cast("object", message)
 
 
@@ -199,8 +255,9 @@ def matches_gemini(conversation: Any) -> bool:
     if not isinstance(conversation, list | tuple):
         return False
     parts = [get_field(content, "parts") for content in conversation]
-    first = next((part for several in parts if isinstance(several, list | tuple) for part in several), None)
-    return first is not None and get_field(first, "type") is None and first_field(first, *_PART_KEYS) is not None
+    entries = [part for several in parts if isinstance(several, list | tuple) for part in several]
+    is_untyped = all(get_field(part, "type") is None for part in entries)
+    return is_untyped and any(first_field(part, *_PART_KEYS) is not None for part in entries)
 
 
 def read_gemini(conversation: Any, attachments: AttachmentList) -> list[Message]:
@@ -230,7 +287,8 @@ def _read_contents(contents: Any, name: str, attachments: AttachmentList) -> lis
             for number, entry in enumerate(list_field(content, "parts", place))
             for part in _read_gemini_part(entry, f"{place}.parts[{number}]", attachments)
         ]
-        messages.append(Message(_ROLES[role], parts, place))
+        has_calls = any(isinstance(part, Call) for part in parts)
+        messages.append(Message("assistant" if role is None and has_calls else _ROLES[role], parts, place))
     return messages
 
 
@@ -371,13 +429,30 @@ _RESULTS = ("tool_call_response", "server_tool_call_response")
 _FILES = ("blob", "uri", "file")
 
 
+_VERCEL_PARTS = ("tool-", "dynamic-tool", "step-start", "source-", "data-")
+
+
+def is_vercel_part(part: Any) -> bool:
+    """Return whether a part is one of a UI message of the Vercel AI SDK: a text in `text`, or a type of its own.
+
+    Example:
+        >>> is_vercel_part({"type": "text", "text": "x"}), is_vercel_part({"type": "text", "content": "x"})
+        (True, False)
+    """
+    kind = get_field(part, "type")
+    is_text = kind in ("text", "reasoning") and get_field(part, "content") is None
+    has_text = is_text and isinstance(get_field(part, "text"), str)
+    return isinstance(kind, str) and (has_text or kind.startswith(_VERCEL_PARTS))
+
+
 def matches_opentelemetry(conversation: Any) -> bool:
     """Return whether a conversation is a list of messages with `parts` that have a type."""
     if not isinstance(conversation, list | tuple):
         return False
     parts = [get_field(message, "parts") for message in conversation]
-    first = next((part for several in parts if isinstance(several, list | tuple) for part in several), None)
-    return isinstance(get_field(first, "type"), str)
+    entries = [part for several in parts if isinstance(several, list | tuple) for part in several]
+    is_typed = all(isinstance(get_field(part, "type"), str) for part in entries)
+    return bool(entries) and is_typed and not any(map(is_vercel_part, entries))
 
 
 def read_opentelemetry(conversation: Any, attachments: AttachmentList) -> list[Message]:

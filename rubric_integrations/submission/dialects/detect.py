@@ -18,7 +18,8 @@ from rubric_integrations.submission.dialects.agents import (
     read_dspy_react,
     read_inspect_ai,
 )
-from rubric_integrations.submission.dialects.blocks import AttachmentList, Message, get_field
+from rubric_integrations.submission.dialects.bedrock import matches_bedrock, read_bedrock
+from rubric_integrations.submission.dialects.blocks import AttachmentList, Call, Message, get_field
 from rubric_integrations.submission.dialects.chat import (
     matches_anthropic,
     matches_gemini,
@@ -33,6 +34,12 @@ from rubric_integrations.submission.dialects.chat import (
     read_openai_responses,
     read_opentelemetry,
 )
+from rubric_integrations.submission.dialects.openhands import matches_openhands, read_openhands
+from rubric_integrations.submission.dialects.pydantic_ai import matches_pydantic_ai, read_pydantic_ai
+from rubric_integrations.submission.dialects.refused import matches_refused, read_refused
+from rubric_integrations.submission.dialects.swe_agent import matches_swe_agent, read_swe_agent
+from rubric_integrations.submission.dialects.tau2 import matches_tau2, read_tau2
+from rubric_integrations.submission.dialects.vercel import matches_vercel, read_vercel
 from rubric_integrations.submission.steps import Step, join_calls
 
 
@@ -52,6 +59,13 @@ class Dialect(NamedTuple):
 DIALECTS: dict[str, Dialect] = {
     "dspy_react": Dialect(matches_dspy_react, read_dspy_react),
     "dspy_history": Dialect(matches_dspy_history, read_dspy_history),
+    "refused": Dialect(matches_refused, read_refused),
+    "openhands": Dialect(matches_openhands, read_openhands),
+    "swe_agent": Dialect(matches_swe_agent, read_swe_agent),
+    "tau2": Dialect(matches_tau2, read_tau2),
+    "bedrock": Dialect(matches_bedrock, read_bedrock),
+    "vercel": Dialect(matches_vercel, read_vercel),
+    "pydantic_ai": Dialect(matches_pydantic_ai, read_pydantic_ai),
     "atif": Dialect(matches_atif, read_atif),
     "agentv": Dialect(matches_agentv, read_agentv),
     "inspect_ai": Dialect(matches_inspect_ai, read_inspect_ai),
@@ -62,7 +76,9 @@ DIALECTS: dict[str, Dialect] = {
     "anthropic": Dialect(matches_anthropic, read_anthropic),
     "openai_chat": Dialect(matches_openai_chat, read_openai_chat),
 }
-"""All dialects; the first that matches reads a conversation, so that the last may accept every list."""
+"""All dialects. At most one of them matches, apart from the last, which reads every list that no other matches."""
+
+_WITH_CALLS_OF_USERS = ("tau2", "openhands")
 
 
 class Conversation(NamedTuple):
@@ -130,4 +146,15 @@ def read_conversation(conversation: Any, attachments: AttachmentList | None = No
         raise ValueError("`messages` contains itself or is nested too deeply: pass only the messages") from None
     if not messages:
         raise ValueError("`messages` is empty: pass at least one message, or there is nothing to grade")
+    if name not in _WITH_CALLS_OF_USERS:
+        _refuse_calls_of_users(messages)
     return Conversation(messages, join_calls(messages), tuple(attachments.items))
+
+
+def _refuse_calls_of_users(messages: list[Message]) -> None:
+    for message in messages:
+        if message.role == "user" and any(isinstance(part, Call) for part in message.parts):
+            raise ValueError(
+                f"`{message.place}` is the user's and calls a tool: write the role 'assistant' if the agent made the "
+                "call, or no check would count it"
+            )

@@ -290,6 +290,188 @@ REACT = {
     "observation_2": "8.4%",
 }
 
+
+def openhands_action(number: int, call_id: str, arguments: dict[str, Any], reply: str, thought: str = "") -> Any:
+    message = {"role": "assistant", "content": thought, "tool_calls": [openai_call(call_id, arguments)]}
+    metadata = {
+        "function_name": "look",
+        "tool_call_id": call_id,
+        "model_response": {"id": reply, "choices": [{"message": message}]},
+        "total_calls_in_response": 1,
+    }
+    args = {"name": "look", "arguments": arguments, "thought": thought}
+    return {
+        "id": number,
+        "timestamp": "2026-01-01T10:00:00",
+        "source": "agent",
+        "message": "I am calling the tool.",
+        "action": "call_tool_mcp",
+        "args": args,
+        "tool_call_metadata": metadata,
+    }
+
+
+def openhands_observation(number: int, cause: int, content: str, kind: str = "run", **more: Any) -> Any:
+    event = {"id": number, "source": "agent", "message": f"Command `{cause}` executed.", "cause": cause}
+    return {**event, "observation": kind, "content": content, "extras": {}, **more}
+
+
+OPENHANDS = [
+    {"id": 0, "source": "user", "message": QUESTION, "action": "message", "args": {"content": QUESTION}},
+    {"id": 1, "source": "user", "message": "Retrieving", "action": "recall", "args": {"query": QUESTION}},
+    {"id": 2, "source": "agent", "message": "", "cause": 1, "observation": "recall", "content": "Added", "extras": {}},
+    openhands_action(3, "c1", LOOK, "reply-1", PLAN),
+    openhands_observation(4, 3, "17.2%", extras={"metadata": {"exit_code": 0}}),
+    openhands_action(5, "c2", FAIL, "reply-1"),
+    openhands_observation(6, 5, FAILURE, "error"),
+    openhands_action(7, "c3", RETRY, "reply-2"),
+    openhands_observation(8, 7, "8.4%", success=True),
+    {"id": 9, "source": "agent", "message": "Done", "action": "finish", "args": {"final_thought": ANSWER}},
+    {"id": 10, "source": "environment", "message": "", "observation": "agent_state_changed", "content": ""},
+]
+_SWE: dict[str, Any] = {"agent": "main", "message_type": "observation"}
+
+
+def swe_message(message: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a message of OpenAI as SWE-agent writes it: with the ids of its calls in a list."""
+    fields = {key: value for key, value in message.items() if key != "tool_call_id"}
+    ids = {"tool_call_ids": [message["tool_call_id"]]} if "tool_call_id" in message else {}
+    return {**fields, **ids, "content": message["content"] or "", **_SWE, **more}
+
+
+SWE_AGENT = {
+    "trajectory": [{"action": "look", "observation": "17.2%", "response": PLAN, "thought": PLAN}],
+    "info": {"exit_status": "submitted", "submission": None},
+    "history": [
+        swe_message({"role": "user", "content": "A demonstration."}, is_demo=True),
+        swe_message({"role": "assistant", "content": "", "tool_calls": [openai_call("c1", {"year": 1})]}, is_demo=True),
+        swe_message({"role": "tool", "tool_call_id": "c1", "content": "of another run"}, is_demo=True),
+        *(swe_message(message, action="look" if message.get("tool_calls") else "") for message in OPENAI),
+    ],
+}
+
+
+def tau2_call(call_id: str, arguments: dict[str, Any], requestor: str = "assistant") -> dict[str, Any]:
+    return {"id": call_id, "name": "look", "arguments": arguments, "requestor": requestor}
+
+
+def tau2_result(call_id: str, content: str, *, error: bool = False, requestor: str = "assistant") -> dict[str, Any]:
+    return {"role": "tool", "id": call_id, "content": content, "error": error, "requestor": requestor}
+
+
+TAU2 = [
+    {"role": "user", "content": QUESTION, "tool_calls": None, "turn_idx": 0, "cost": 0.5},
+    {"role": "assistant", "content": PLAN, "tool_calls": [tau2_call("c1", LOOK), tau2_call("c2", FAIL)]},
+    {"role": "tool", "tool_messages": [tau2_result("c1", "17.2%"), tau2_result("c2", FAILURE, error=True)]},
+    {"role": "assistant", "content": None, "tool_calls": [tau2_call("c3", RETRY)], "raw_data": {"id": "x"}},
+    tau2_result("c3", "8.4%"),
+    {"role": "assistant", "content": ANSWER, "tool_calls": None},
+]
+
+
+def bedrock_call(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"toolUse": {"toolUseId": call_id, "name": "look", "input": arguments}}
+
+
+def bedrock_result(call_id: str, content: dict[str, Any], status: str) -> dict[str, Any]:
+    return {"toolResult": {"toolUseId": call_id, "content": [content], "status": status}}
+
+
+BEDROCK = [
+    {"role": "user", "content": [{"text": QUESTION}]},
+    {"role": "assistant", "content": [{"text": PLAN}, bedrock_call("c1", LOOK), bedrock_call("c2", FAIL)]},
+    {
+        "role": "user",
+        "content": [
+            bedrock_result("c1", {"json": "17.2%"}, "success"),
+            bedrock_result("c2", {"text": FAILURE}, "error"),
+        ],
+    },
+    {"role": "assistant", "content": [bedrock_call("c3", RETRY)]},
+    {"role": "user", "content": [bedrock_result("c3", {"text": "8.4%"}, "success")]},
+    {"role": "assistant", "content": [{"text": ANSWER}]},
+]
+
+
+def pydantic_call(call_id: str, arguments: Any) -> dict[str, Any]:
+    return {"part_kind": "tool-call", "tool_name": "look", "args": arguments, "tool_call_id": call_id}
+
+
+def pydantic_result(call_id: str, content: str, outcome: str = "success") -> dict[str, Any]:
+    result = {"part_kind": "tool-return", "tool_name": "look", "content": content, "tool_call_id": call_id}
+    return {**result, "outcome": outcome, "metadata": None}
+
+
+PYDANTIC_AI = [
+    {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": QUESTION}], "instructions": None},
+    {
+        "kind": "response",
+        "parts": [
+            {"part_kind": "text", "content": PLAN, "citations": None},
+            pydantic_call("c1", json.dumps(LOOK)),
+            pydantic_call("c2", FAIL),
+        ],
+    },
+    {"kind": "request", "parts": [pydantic_result("c1", "17.2%"), pydantic_result("c2", FAILURE, "failed")]},
+    {"kind": "response", "parts": [pydantic_call("c3", RETRY)]},
+    {"kind": "request", "parts": [pydantic_result("c3", "8.4%")]},
+    {"kind": "response", "parts": [{"part_kind": "text", "content": ANSWER}]},
+]
+
+
+def vercel_part(call_id: str, arguments: dict[str, Any], **output: Any) -> dict[str, Any]:
+    return {"type": "tool-look", "toolCallId": call_id, "input": arguments, **output}
+
+
+VERCEL = [
+    {"id": "m1", "role": "user", "parts": [{"type": "text", "text": QUESTION}]},
+    {
+        "id": "m2",
+        "role": "assistant",
+        "parts": [
+            {"type": "step-start"},
+            {"type": "text", "text": PLAN, "state": "done"},
+            vercel_part("c1", LOOK, state="output-available", output="17.2%"),
+            vercel_part("c2", FAIL, state="output-error", errorText=FAILURE),
+            {"type": "step-start"},
+            {
+                **vercel_part("c3", RETRY, state="output-available", output="8.4%"),
+                "type": "dynamic-tool",
+                "toolName": "look",
+            },
+            {"type": "step-start"},
+            {"type": "text", "text": ANSWER},
+        ],
+    },
+]
+
+
+def vercel_block(kind: str, call_id: str, **fields: Any) -> dict[str, Any]:
+    return {"type": kind, "toolCallId": call_id, "toolName": "look", **fields}
+
+
+VERCEL_MODEL = [
+    {"role": "user", "content": QUESTION},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": PLAN},
+            vercel_block("tool-call", "c1", input=LOOK),
+            vercel_block("tool-call", "c2", input=FAIL),
+        ],
+    },
+    {
+        "role": "tool",
+        "content": [
+            vercel_block("tool-result", "c1", output={"type": "text", "value": "17.2%"}),
+            vercel_block("tool-result", "c2", output={"type": "error-text", "value": FAILURE}),
+        ],
+    },
+    {"role": "assistant", "content": [vercel_block("tool-call", "c3", args=RETRY)]},
+    {"role": "tool", "content": [vercel_block("tool-result", "c3", result="8.4%")]},
+    {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]},
+]
+
 EXAMPLES = {
     "openai_chat": Example(OPENAI, STEPS_WITHOUT_ERRORS),
     "openai_responses": Example(RESPONSES, STEPS_WITHOUT_ERRORS),
@@ -302,4 +484,32 @@ EXAMPLES = {
     "inspect_ai": Example(INSPECT, STEPS),
     "dspy_history": Example(HISTORY, STEPS),
     "dspy_react": Example(REACT, REACT_STEPS),
+    "openhands": Example(OPENHANDS, STEPS),
+    "swe_agent": Example(SWE_AGENT, STEPS_WITHOUT_ERRORS),
+    "tau2": Example(TAU2, STEPS),
+    "bedrock": Example(BEDROCK, STEPS),
+    "vercel": Example(VERCEL, STEPS),
+    "pydantic_ai": Example(PYDANTIC_AI, STEPS),
 }
+
+_STEP = {"step_number": 1, "model_output": "x", "tool_calls": [], "observations": "y"}
+REFUSED = {
+    "AutoGen's messages": [
+        {"type": "TextMessage", "source": "user", "content": QUESTION},
+        {"type": "ToolCallRequestEvent", "source": "weather", "content": [{"id": "c1", "name": "look"}]},
+    ],
+    "smolagents' steps": [{"task": QUESTION}, _STEP],
+    "events of the OpenHands SDK (version 1)": [
+        {"kind": "MessageEvent", "source": "user", "llm_message": {"role": "user", "content": []}},
+        {"kind": "ActionEvent", "source": "agent", "tool_name": "look", "tool_call_id": "c1", "action": None},
+    ],
+    "mini-swe-agent's messages": [
+        {"role": "user", "content": QUESTION},
+        {"role": "assistant", "content": PLAN, "extra": {"actions": [{"command": "rm -rf /"}]}},
+    ],
+    "SWE-agent's `trajectory`, without its `history`": SWE_AGENT["trajectory"],
+    "tau2's voice simulation (`ticks`)": {"task_id": "1", "ticks": [{"tick_id": 0}], "messages": []},
+    "mini-swe-agent's trajectory file": {"trajectory_format": "mini-swe-agent-1.1", "messages": OPENAI},
+    "OpenTelemetry spans": {"resourceSpans": []},
+}
+"""A conversation in each form that is refused by its name."""

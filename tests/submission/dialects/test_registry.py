@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 import warnings
+from collections.abc import Iterator
 from typing import Any, cast
 
 import dspy
@@ -15,7 +18,7 @@ from langchain_core.messages import messages_to_dict
 from rubric_integrations import Submission
 from rubric_integrations.submission import Trajectory
 from rubric_integrations.submission.dialects.detect import DIALECTS, dialect_of, read_conversation
-from rubric_integrations.submission.messages import render_conversation
+from rubric_integrations.submission.messages import is_conversation, render_conversation
 from rubric_integrations.submission.steps import render_steps
 from tests.submission.conversations import TEXTS, parsed_lines
 from tests.submission.dialects.examples import (
@@ -29,13 +32,16 @@ from tests.submission.dialects.examples import (
     OPENAI,
     PLAN,
     QUESTION,
+    REFUSED,
     STEPS,
     Example,
     openai_call,
+    tau2_call,
 )
 
 UNKNOWN: dict[str, Any] = {"type": "hologram"}
 UNKNOWN_PART: dict[str, Any] = {"hologram": {}}
+UNKNOWN_KIND: dict[str, Any] = {"part_kind": "hologram"}
 TEXT: dict[str, Any] = {"type": "text", "text": "TEXT"}
 ROLE: dict[str, Any] = {"role": "assistant", "content": [TEXT, UNKNOWN]}
 
@@ -52,6 +58,12 @@ WITH_UNKNOWN_BLOCK: dict[str, Any] = {
     "inspect_ai": {"output": {}, "messages": [ROLE]},
     "dspy_history": dspy.History(messages=[ROLE]),
     "dspy_react": {"thought_0": "TEXT", "thought_1": UNKNOWN},
+    "openhands": [{"source": "agent", "action": "message", "args": {"content": "TEXT", "image_urls": [UNKNOWN]}}],
+    "swe_agent": [{**ROLE, "agent": "main", "message_type": "action"}],
+    "tau2": [{**ROLE, "tool_calls": [tau2_call("c1", LOOK)]}],
+    "bedrock": [{"role": "assistant", "content": [{"text": "TEXT"}, UNKNOWN_PART]}],
+    "vercel": [{"role": "assistant", "parts": [TEXT, UNKNOWN]}],
+    "pydantic_ai": [{"kind": "response", "parts": [{"part_kind": "text", "content": "TEXT"}, UNKNOWN_KIND]}],
 }
 
 
@@ -63,7 +75,7 @@ def with_text(conversation: Any, text: str) -> Any:
         return dspy.History(messages=with_text(conversation.messages, text))
     if isinstance(conversation, list):
         items = cast("list[Any]", conversation)
-        return [with_text(item, text) for item in items if item not in (UNKNOWN, UNKNOWN_PART)]
+        return [with_text(item, text) for item in items if item not in (UNKNOWN, UNKNOWN_PART, UNKNOWN_KIND)]
     if isinstance(conversation, dict):
         entries = cast("dict[str, Any]", conversation)
         return {key: with_text(value, text) for key, value in entries.items() if value != UNKNOWN}
@@ -71,10 +83,50 @@ def with_text(conversation: Any, text: str) -> Any:
 
 
 def test_every_dialect_has_its_examples() -> None:
-    assert set(DIALECTS) == set(EXAMPLES) == set(WITH_UNKNOWN_BLOCK)
+    assert set(DIALECTS) - {"refused"} == set(EXAMPLES) == set(WITH_UNKNOWN_BLOCK)
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+def readers_of(conversation: Any) -> list[str]:
+    """Return the dialects that match; the chat reader reads what no other matches."""
+    return [name for name, dialect in DIALECTS.items() if name != "openai_chat" and dialect.matches(conversation)]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_conversation_is_claimed_by_the_reader_of_its_dialect_alone(name: str) -> None:
+    for conversation in (EXAMPLES[name].conversation, WITH_UNKNOWN_BLOCK[name]):
+        assert readers_of(conversation) == ([] if name == "openai_chat" else [name])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_form_that_is_not_read_is_refused_by_its_name(name: str) -> None:
+    assert readers_of(REFUSED[name]) == ["refused"]
+    for refuse in (read_conversation, Trajectory.from_messages):
+        with pytest.raises(ValueError, match=re.escape(f"`messages` has {name}, which no reader knows")):
+            refuse(REFUSED[name])
+    with pytest.raises(ValueError, match="no reader knows"):
+        Submission.model_validate({"response": "x", "trajectory": REFUSED[name]})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [{"source": "web", "action": "delete", "message": "x"}],
+        [{"source": "agent", "action": "delete"}],
+        [{"type": "ClickEvent", "source": "web"}],
+        [{"kind": "ClickEvent", "source": "web"}],
+        [{"step_number": 1, "task": "Boil water."}],
+        [{"role": "assistant", "agent": "main"}],
+        [{"kind": "request", "url": "/"}],
+        [{"action": "a", "observation": "b"}],
+        [{"task_id": "1", "reward": 1.0}],
+    ],
+)
+def test_data_that_resembles_a_dialect_is_no_conversation(data: Any) -> None:
+    assert readers_of(data) == []
+    assert not is_conversation(data)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_same_conversation_in_every_dialect_is_the_same_text(name: str) -> None:
     conversation, steps = EXAMPLES[name]
     assert dialect_of(conversation) == name
@@ -86,7 +138,7 @@ def test_same_conversation_in_every_dialect_is_the_same_text(name: str) -> None:
     assert all(call.is_error in (error, None) for call, error in zip(trajectory.calls, errors, strict=True))
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_block_of_an_unknown_type_is_an_error_with_its_place(name: str) -> None:
     conversation = WITH_UNKNOWN_BLOCK[name]
     with pytest.raises(ValueError, match=r"^`\w.*convert it to a text or remove it, or evidence would be missing"):
@@ -102,6 +154,7 @@ def test_any_text_in_any_dialect_cannot_forge_a_step(text: str) -> None:
     for name, conversation in WITH_UNKNOWN_BLOCK.items():
         trajectory = Trajectory.from_messages(with_text(conversation, text or "x"))
         (line,) = parsed_lines(trajectory.text())
+        line.pop("tool_calls", None)
         # The placeholder of reasoning, where the example has some.
         notes = {"openai_responses": "[reasoning]\n", "anthropic": "[thinking]\n"}.get(name, "")
         assert line == {"step": 1, "role": "assistant", "content": notes + (text or "x")}
@@ -381,6 +434,33 @@ def test_trajectory_beside_a_response_is_read_in_any_dialect() -> None:
 def test_value_that_is_no_conversation_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match="`messages` must be a list of messages"):
         Trajectory.from_messages(value)
+
+
+def places_of(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the keys that lead to each value in a conversation."""
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*place, key)
+        yield from places_of(item, (*place, key))
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, *REFUSED])
+def test_damaged_conversation_is_read_or_is_an_error_in_one_line(name: str) -> None:
+    """Each value is replaced by those of other types, in turn."""
+    conversation: Any = EXAMPLES[name].conversation if name in EXAMPLES else REFUSED[name]
+    errors: list[str] = []
+    for place in places_of(conversation):
+        for value in ([3], None, {"a": 1}, "x", 3, [], {}):
+            damaged: Any = copy.deepcopy(conversation)
+            holder = damaged
+            for key in place[:-1]:
+                holder = holder[key]
+            holder[place[-1]] = value
+            try:
+                Trajectory.from_messages(damaged)
+            except (TypeError, ValueError) as error:
+                errors.append(str(error))
+    assert [error for error in errors if not error.startswith("`") or "\n" in error] == []
 
 
 def test_examples_record_every_kind_of_step() -> None:

@@ -1,0 +1,58 @@
+"""Reads the `history` of SWE-agent's `.traj` files.
+
+Calls are OpenAI's `tool_calls`. Without them, the call is the command in `action`, and its result is the next message
+of the role `user`. Messages with `is_demo` belong to another run and are not read. The format does not record whether a
+command failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rubric_integrations.submission.dialects.blocks import (
+    AttachmentList,
+    Call,
+    Message,
+    Result,
+    get_field,
+    result_text,
+    text_field,
+)
+from rubric_integrations.submission.dialects.chat import read_message
+
+_OWN_KEYS = ("message_type", "is_demo", "tool_call_ids", "thought", "action")
+
+
+def matches_swe_agent(conversation: Any) -> bool:
+    """Return whether a conversation is a list of messages with a `role` and an `agent`, also in a `history`."""
+    history = conversation.get("history") if isinstance(conversation, Mapping) else conversation
+    if not isinstance(history, list | tuple) or not history:
+        return False
+    is_chat = all(isinstance(item, Mapping) and "role" in item and "agent" in item for item in history)
+    return is_chat and any(key in item for item in history for key in _OWN_KEYS)
+
+
+def read_swe_agent(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read the messages of the run itself."""
+    history = conversation["history"] if isinstance(conversation, Mapping) else conversation
+    messages: list[Message] = []
+    command: str | None = None
+    for index, item in enumerate(history):
+        place = f"history[{index}]"
+        if item.get("is_demo"):
+            continue
+        if command is not None and item["role"] == "user":
+            text = result_text(item.get("content"), f"{place}.content", attachments)
+            messages.append(Message("tool", [Result(text, command)], place))
+            command = None
+            continue
+        # The text of the model contains its thought and its action.
+        fields = {key: value for key, value in item.items() if key not in ("thought", "action")}
+        message, command = read_message(fields, place, attachments), None
+        action = text_field(item, "action")
+        if message.role == "assistant" and action and not get_field(item, "tool_calls"):
+            command = place
+            message = message._replace(parts=[*message.parts, Call("bash", {"command": action}, command)])
+        messages.append(message)
+    return messages
