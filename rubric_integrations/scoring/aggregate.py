@@ -1,8 +1,9 @@
 """From answers to the report: joins votes, resolves failures, scores criteria, and decides `passed`.
 
 `passed` is decided in this module alone: the normalized score reaches the rubric's pass mark, every required criterion
-is met, enough of the rubric was assessed, and the rubric covers all that its author requires. A missing answer never passes: for `passed`, a failed criterion has its
-worst value, whatever the score counts for it. Otherwise a rubric whose judge is down would pass by its checks.
+is met, enough of the rubric was assessed, and the rubric covers all that its author requires. A missing answer never
+passes: for `passed`, a failed criterion has its worst value, whatever the score counts for it. Otherwise a rubric whose
+judge is down would pass by its checks.
 
 A panel decides a condition (`applies_when`) by the weighted majority of its votes. With a tie the criterion applies. A
 criterion that is left out by mistake is a gate that nobody watches; one that is judged by mistake is visible in the
