@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
+from rubric_integrations.formats import prometheus
 from rubric_integrations.formats.items import rubric_losses
 from rubric_integrations.formats.parsing import faults_from_error, load, short
 from rubric_integrations.formats.promptfoo import (
@@ -213,7 +214,7 @@ class EvalCase(NamedTuple):
 
 
 def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalCase]:
-    """Yield the cases of an eval file of AgentV or promptfoo, each with the rubric that grades it.
+    """Yield the cases of an eval file of AgentV, promptfoo or BiGGen-Bench, each with the rubric that grades it.
 
     Some assertions need code of the file. They are listed in a warning and in `Rubric.left_out`: a grade of the case is
     `partial`, and never `passed`. A case of which nothing can be read is left out, with a warning.
@@ -238,6 +239,12 @@ def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalC
     suite = suite_of(document)
     if suite is not None:
         yield from _cases_of_suite(suite, source, strict=strict)
+        return
+    if rows := prometheus.rows_of(document):
+        for case_id, row in rows:
+            reference = as_text(row.get("reference_answer"))
+            rubric = prometheus.read(row, f"{source}, case {case_id}")
+            yield EvalCase(case_id, as_text(row.get("input")), reference, rubric)
         return
     faults: list[Fault] = []
     shared = shared_criteria(document, faults)

@@ -9,7 +9,17 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import IO, Any, Protocol
 
-from rubric_integrations.formats import agentv, checklist, healthbench, native, openrubricrl, promptfoo, rar
+from rubric_integrations.formats import (
+    agentv,
+    checklist,
+    healthbench,
+    native,
+    openrubricrl,
+    paperbench,
+    prometheus,
+    promptfoo,
+    rar,
+)
 from rubric_integrations.formats.parsing import Syntax, check_document, dump, load, load_text
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -57,6 +67,8 @@ FORMATS: dict[Format, RubricFormat] = {
     "openrubricrl": openrubricrl,
     "healthbench": healthbench,
     "rar": rar,
+    "prometheus": prometheus,
+    "paperbench": paperbench,
     "checklist": checklist,
     "agentv": agentv,
     "promptfoo": promptfoo,

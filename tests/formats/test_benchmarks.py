@@ -1,0 +1,143 @@
+"""Rubrics of benchmarks: Prometheus and BiGGen-Bench, and PaperBench's trees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubric_integrations import Rubric, RubricError
+from rubric_integrations.formats import load_eval_cases, reading_losses, write_document
+from rubric_integrations.formats.registry import detect
+from rubric_integrations.rubric import node_values
+from tests.conftest import SHARED
+from tests.formats.samples import ROW, SCORES, TREE
+
+CORPUS = SHARED / "data/rubric_corpus"
+needs_corpus = pytest.mark.skipif(not CORPUS.exists(), reason="../shared/data/rubric_corpus does not exist")
+
+
+@pytest.mark.parametrize("document", [SCORES, ROW, [ROW], {"planning_0": ROW}])
+def test_five_descriptions_become_the_levels_of_a_scale(document: Any) -> None:
+    [criterion] = Rubric.from_dict(document).criteria
+    assert criterion.requirement == "Does it show empathy?"
+    assert criterion.scale is not None
+    assert (criterion.scale.min, criterion.scale.max, criterion.scale.integer) == (1.0, 5.0, True)
+    assert criterion.scale.levels == {score: f"It is of level {score}." for score in range(1, 6)}
+    assert write_document(Rubric.from_dict(document), "prometheus") == (SCORES, [])
+    left_out = [] if document is SCORES else sorted(ROW.keys() - {"score_rubric"})
+    assert reading_losses(document) == [f"`{key}` beside the rubric is left out" for key in left_out]
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        ({**SCORES, "score3_description": ""}, "`score3_description`: must be the description of that score"),
+        ({**SCORES, "score6_description": "x"}, "`score6_description`: is not a known key"),
+        ({key: SCORES[key] for key in list(SCORES)[:5]}, "`score5_description`: must be"),
+        ([ROW, ROW], "rows: are 2, each with its rubric: read the file with `load_eval_cases`"),
+        ({**SCORES, "criteria": " "}, "`requirement`"),
+    ],
+)
+def test_fault_of_five_descriptions_is_named(document: Any, line: str) -> None:
+    with pytest.raises(RubricError) as refusal:
+        Rubric.from_dict(document)
+    assert line in str(refusal.value)
+
+
+def test_rows_by_their_ids_are_cases(tmp_path: Path) -> None:
+    path = tmp_path / "sample_responses.json"
+    path.write_text(json.dumps({"planning_0": ROW, "safety_1": {**ROW, "input": "Hi"}}))
+    cases = list(load_eval_cases(path))
+    assert [(case.id, case.input, case.expected_outcome) for case in cases] == [
+        ("planning_0", "Plan a trip.", "Day 1"), ("safety_1", "Hi", "Day 1"),
+    ]  # fmt: skip
+    assert cases[0].rubric == Rubric.from_dict(SCORES)
+
+
+@needs_corpus
+def test_every_published_rubric_of_biggen_bench_and_prometheus_is_read() -> None:
+    count = 0
+    for line in (CORPUS / "rubrics.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if row["source"] not in ("biggen_bench", "prometheus_bench"):
+            continue
+        [published] = row["criteria"]
+        texts = [option["text"] for option in published["options"]]
+        document = {
+            "criteria": published["requirement"],
+            **{f"score{i}_description": t for i, t in enumerate(texts, 1)},
+        }
+        [criterion] = Rubric.from_dict(document).criteria
+        assert criterion.scale is not None
+        assert (criterion.requirement, list(criterion.scale.levels.values())) == (published["requirement"], texts)
+        count += 1
+    assert count == 765 + 117
+
+
+def test_tree_of_tasks_becomes_groups_with_their_weights() -> None:
+    rubric = Rubric.from_dict(TREE)
+    assert [c.requirement for c in rubric.criteria] == ["It loads RoBERTa.", "It loads T5.", "The figures match."]
+    assert [c.weight for c in rubric.criteria] == pytest.approx([0.25, 0.5, 0.25])
+    assert [c.tags for c in rubric.criteria] == [("Code Development",), ("Code Execution",), ("Result Match",)]
+    assert rubric.compute_score(["MET", "UNMET", "MET"]) == pytest.approx(0.5)
+    assert reading_losses(TREE) == [
+        "`finegrained_task_category` of 1 task is left out", "`id` of 5 tasks is left out",
+    ]  # fmt: skip
+    document, losses = write_document(rubric, "paperbench")
+    assert losses == []
+    assert Rubric.from_dict(document) == rubric
+    free = {**TREE, "sub_tasks": [{**TREE["sub_tasks"][0], "weight": 0}, TREE["sub_tasks"][1]]}
+    assert Rubric.from_dict(free).compute_score(["MET", "MET", "UNMET"]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"weight": -1}, "`weight`: must be a number of at least 0, got -1"),
+        ({"weight": "1"}, "`weight`: must be a number of at least 0"),
+        ({"requirements": None}, "`requirements`: must be a text"),
+        ({"requirements": " "}, "`requirements`"),
+        ({"sub_tasks": {"a": 1}}, "`sub_tasks`: must be a list of tasks"),
+        ({"sub_tasks": ["x"]}, "sub_tasks[0].sub_tasks[0]: must be an object"),
+        ({"sub_tasks": [{"requirements": "x", "weight": 0}]}, "have only zero weights"),
+    ],
+)
+def test_fault_of_a_task_is_named_with_its_place(change: dict[str, Any], line: str) -> None:
+    document = {**TREE, "sub_tasks": [{**TREE["sub_tasks"][0], **change}]}
+    with pytest.raises(RubricError) as refusal:
+        Rubric.from_dict(document)
+    assert line in str(refusal.value)
+    assert "sub_tasks[0]" in str(refusal.value)
+
+
+def as_published(node: dict[str, Any]) -> dict[str, Any]:
+    """Return a node of the corpus under the names of PaperBench's own files."""
+    children = [as_published(child) for child in node.get("sub_tasks") or []]
+    own = {"id": node["id"], "requirements": node["requirement"], "weight": node["weight"], "sub_tasks": children}
+    return own if children else {**own, "task_category": node.get("category")}
+
+
+@needs_corpus
+def test_every_published_tree_is_read_and_gives_the_published_scores() -> None:
+    trees = [json.loads(line) for line in (CORPUS / "paperbench_trees.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(trees) == 23
+    for row in trees:
+        document = as_published(row["tree"])
+        assert detect(document) == "paperbench"
+        assert Rubric.from_dict(document).positive_weight == pytest.approx(row["tree"]["weight"])
+    graded = json.loads((SHARED / "data/paperbench/graded_trees.json").read_text(encoding="utf-8"))
+
+    def nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
+        return [node, *(inner for child in node.get("sub_tasks") or [] for inner in nodes(child))]
+
+    inner_nodes = 0
+    for tree in graded.values():
+        rubric = Rubric.from_dict(as_published(tree))
+        values = [node["score"] for node in nodes(tree) if not node.get("sub_tasks")]
+        for published, node in zip(nodes(tree), node_values(rubric.tree or (), values), strict=True):
+            assert node.value == pytest.approx(published["score"], abs=1e-6)
+            inner_nodes += bool(published.get("sub_tasks"))
+    assert inner_nodes == 838
