@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from rubric_integrations.formats import prometheus
+from rubric_integrations.formats import checklist, prometheus
 from rubric_integrations.formats.items import rubric_losses
 from rubric_integrations.formats.parsing import faults_from_error, load, short
 from rubric_integrations.formats.promptfoo import (
@@ -214,7 +214,7 @@ class EvalCase(NamedTuple):
 
 
 def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalCase]:
-    """Yield the cases of an eval file of AgentV, promptfoo or BiGGen-Bench, each with the rubric that grades it.
+    """Yield the cases of an eval file of AgentV, promptfoo, BiGGen-Bench or tau2, each with the rubric that grades it.
 
     Some assertions need code of the file. They are listed in a warning and in `Rubric.left_out`: a grade of the case is
     `partial`, and never `passed`. A case of which nothing can be read is left out, with a warning.
@@ -246,6 +246,9 @@ def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalC
             rubric = prometheus.read(row, f"{source}, case {case_id}")
             yield EvalCase(case_id, as_text(row.get("input")), reference, rubric)
         return
+    if checklist.rows_of(document):
+        yield from _cases_of_checklists(document, source, strict=strict)
+        return
     faults: list[Fault] = []
     shared = shared_criteria(document, faults)
     cases = eval_cases(document)
@@ -261,6 +264,22 @@ def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalC
         case_id = as_text(case.get("id")) or str(index + 1)
         rubric = make_rubric(shared + own, document, f"{source}, case {case_id}", faults)
         yield EvalCase(case_id, _input_text(case.get("input")), expected, rubric)
+
+
+def _cases_of_checklists(document: Any, source: str, *, strict: bool) -> Iterator[EvalCase]:
+    rows = checklist.rows_of(document)
+    empty = [case_id for case_id, row in rows if not checklist.has_texts(row)]
+    if empty and (strict or len(empty) == len(rows)):
+        raise RubricError(source, [Fault(f"case {empty[0]}", "", "has nothing to judge, such as `nl_assertions`")])
+    warn_of_losses([f"case {case_id} has nothing to judge, and is left out" for case_id in empty], source)
+    for case_id, row in rows:
+        if case_id in empty:
+            continue
+        name = f"{source}, case {case_id}"
+        rubric = checklist.read(row, name)
+        if strict and rubric.left_out:
+            raise RubricError(name, [Fault("", "", text) for text in rubric.left_out])
+        yield EvalCase(case_id, checklist.input_of(row), "", rubric)
 
 
 def _cases_of_suite(suite: Suite, source: str, *, strict: bool) -> Iterator[EvalCase]:

@@ -30,11 +30,24 @@ TREE: dict[str, Any] = {
          "task_category": "Result Match"},
     ],
 }  # fmt: skip
+TASK: dict[str, Any] = {
+    "id": "3", "description": {"purpose": "p"}, "initial_state": None,
+    "user_scenario": {"persona": None, "instructions": {"reason_for_call": "You want to fly."}},
+    "evaluation_criteria": {
+        "actions": [{"action_id": "3_0", "name": "get_user_details", "arguments": {"user_id": "u"}}],
+        "communicate_info": ["4"], "nl_assertions": ["Agent refuses.", "Agent is kind."], "reward_basis": ["DB"],
+    },
+}  # fmt: skip
+INFOBENCH: dict[str, Any] = {
+    "id": "domain_oriented_task_0", "instruction": "Write a poem.", "input": "About rain.", "output": "",
+    "decomposed_questions": ["Is it a poem?", "Is it about rain?"], "eval": [True, False],
+}  # fmt: skip
 
 SAMPLES: list[tuple[str, Any]] = [
     ("agentv", AGENTV), ("promptfoo", PROMPTFOO), ("healthbench", GRADED), ("rar", RAR), ("rar", RESEARCH),
     ("checklist", [BANDED]), ("checklist", {"checklist": ["Greets"]}), ("checklist", {"nl_assertions": ["Greets"]}),
     ("prometheus", SCORES), ("prometheus", ROW), ("prometheus", [ROW, ROW]), ("prometheus", {"planning_0": ROW}),
+    ("checklist", TASK), ("checklist", [TASK, TASK]), ("checklist", INFOBENCH), ("checklist", [INFOBENCH]),
     ("paperbench", TREE), ("native", [{"requirement": "Greets"}]),
     ("native", {"criteria": [{"requirement": "Greets"}]}),
     ("native", {"criteria": "Greets", "requirements": "x"}), ("native", {"score_rubric": {"criteria": "Greets"}}),

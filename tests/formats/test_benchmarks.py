@@ -1,4 +1,4 @@
-"""Rubrics of benchmarks: Prometheus and BiGGen-Bench, and PaperBench's trees."""
+"""Rubrics of benchmarks: Prometheus, BiGGen-Bench, tau2, InfoBench, and PaperBench's trees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rubric_integrations.formats import load_eval_cases, reading_losses, write_d
 from rubric_integrations.formats.registry import detect
 from rubric_integrations.rubric import node_values
 from tests.conftest import SHARED
-from tests.formats.samples import ROW, SCORES, TREE
+from tests.formats.samples import INFOBENCH, ROW, SCORES, TASK, TREE
 
 CORPUS = SHARED / "data/rubric_corpus"
 needs_corpus = pytest.mark.skipif(not CORPUS.exists(), reason="../shared/data/rubric_corpus does not exist")
@@ -75,6 +75,61 @@ def test_every_published_rubric_of_biggen_bench_and_prometheus_is_read() -> None
         assert (criterion.requirement, list(criterion.scale.levels.values())) == (published["requirement"], texts)
         count += 1
     assert count == 765 + 117
+
+
+def task_of(*basis: str, **criteria: Any) -> dict[str, Any]:
+    return {**TASK, "evaluation_criteria": {**TASK["evaluation_criteria"], "reward_basis": list(basis), **criteria}}
+
+
+@pytest.mark.parametrize(
+    ("task", "is_required", "parts"),
+    [
+        (task_of("NL_ASSERTION"), True, []),
+        (task_of("DB", "NL_ASSERTION"), True, ["DB"]),
+        (task_of("DB", "COMMUNICATE"), False, ["DB", "COMMUNICATE"]),
+        (task_of("NL_ASSERTION", "COMMUNICATE", communicate_info=[]), True, []),
+        (task_of("NL_ASSERTION", "ACTION", "ENV_ASSERTION"), True, ["ACTION"]),
+    ],
+)
+def test_task_of_tau2_is_partial_if_more_than_words_decides_it(
+    task: dict[str, Any], is_required: bool, parts: list[str]
+) -> None:
+    rubric = Rubric.from_dict([task])
+    assert [(c.requirement, c.required) for c in rubric.criteria] == [
+        ("Agent refuses.", is_required), ("Agent is kind.", is_required),
+    ]  # fmt: skip
+    assert rubric.left_out == tuple(f"`evaluation_criteria.reward_basis`: {part}" for part in parts)
+    assert any("tau2 reports, and does not count" in loss for loss in reading_losses(task)) is not is_required
+
+
+def test_file_of_tasks_is_read_as_cases(tmp_path: Path) -> None:
+    tasks = [task_of("NL_ASSERTION"), {**task_of("DB", nl_assertions=None), "id": "4"}]
+    path = tmp_path / "tasks.json"
+    path.write_text(json.dumps(tasks))
+    with pytest.warns(UserWarning, match="case 4 has nothing to judge, and is left out"):
+        [case] = load_eval_cases(path)
+    assert (case.id, case.input, len(case.rubric)) == ("3", "You want to fly.", 2)
+    with pytest.raises(RubricError, match="case 4: has nothing to judge"):
+        list(load_eval_cases(path, strict=True))
+    with pytest.raises(RubricError, match="are 2, each with its rubric: read the file with `load_eval_cases`"):
+        Rubric.from_file(path)
+    path.write_text(json.dumps(tasks[1:]))
+    with pytest.raises(RubricError, match="has nothing to judge"):
+        list(load_eval_cases(path))
+    path.write_text(json.dumps([task_of("DB")]))
+    with pytest.raises(RubricError, match="reward_basis`: DB"):
+        list(load_eval_cases(path, strict=True))
+
+
+def test_questions_of_infobench_become_criteria_of_equal_weight(tmp_path: Path) -> None:
+    rubric = Rubric.from_dict(INFOBENCH)
+    assert [(c.requirement, c.weight) for c in rubric.criteria] == [("Is it a poem?", 1.0), ("Is it about rain?", 1.0)]
+    assert rubric.left_out == ()
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([INFOBENCH, {**INFOBENCH, "id": "b"}]))
+    assert [(case.id, case.input) for case in load_eval_cases(path, strict=True)] == [
+        ("domain_oriented_task_0", "Write a poem.\n\nAbout rain."), ("b", "Write a poem.\n\nAbout rain."),
+    ]  # fmt: skip
 
 
 def test_tree_of_tasks_becomes_groups_with_their_weights() -> None:
