@@ -131,7 +131,7 @@ def _read(document: Any, source: str) -> Reading:
     document = rows[0][1] if rows else document
     task: Any = cast("Mapping[str, Any]", document).get(_TASK_KEY) if isinstance(document, Mapping) else None
     basis = _basis(cast("Mapping[str, Any]", task)) if isinstance(task, Mapping) else []
-    items = _find(document) or ItemList("criteria", document, {}, ())
+    items = _find(document) or ItemList("criteria", cast("Sequence[Any]", document), {}, ())
     entries: Any = items.entries
     faults: list[Fault] = []
     if not isinstance(entries, list | tuple):

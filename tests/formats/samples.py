@@ -42,12 +42,21 @@ INFOBENCH: dict[str, Any] = {
     "id": "domain_oriented_task_0", "instruction": "Write a poem.", "input": "About rain.", "output": "",
     "decomposed_questions": ["Is it a poem?", "Is it about rain?"], "eval": [True, False],
 }  # fmt: skip
+MODELGRADED: dict[str, Any] = {
+    "sql": {
+        "prompt": "[Question]: {input}\n[Expert]: {ideal}\n[Submission]: {completion}\nIs {{it}} right?\n",
+        "choice_strings": ["Correct", "Incorrect"], "choice_scores": {"Correct": 1.0, "Incorrect": 0.0},
+        "input_outputs": {"input": "completion"},
+    },
+}  # fmt: skip
 
 SAMPLES: list[tuple[str, Any]] = [
     ("agentv", AGENTV), ("promptfoo", PROMPTFOO), ("healthbench", GRADED), ("rar", RAR), ("rar", RESEARCH),
     ("checklist", [BANDED]), ("checklist", {"checklist": ["Greets"]}), ("checklist", {"nl_assertions": ["Greets"]}),
     ("prometheus", SCORES), ("prometheus", ROW), ("prometheus", [ROW, ROW]), ("prometheus", {"planning_0": ROW}),
     ("checklist", TASK), ("checklist", [TASK, TASK]), ("checklist", INFOBENCH), ("checklist", [INFOBENCH]),
+    ("modelgraded", MODELGRADED), ("modelgraded", {**MODELGRADED, "other": MODELGRADED["sql"]}),
+    ("native", {**MODELGRADED, "criteria": [{"requirement": "Greets"}]}),
     ("paperbench", TREE), ("native", [{"requirement": "Greets"}]),
     ("native", {"criteria": [{"requirement": "Greets"}]}),
     ("native", {"criteria": "Greets", "requirements": "x"}), ("native", {"score_rubric": {"criteria": "Greets"}}),

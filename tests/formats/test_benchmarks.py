@@ -1,4 +1,4 @@
-"""Rubrics of benchmarks: Prometheus, BiGGen-Bench, tau2, InfoBench, and PaperBench's trees."""
+"""Rubrics of benchmarks: Prometheus, BiGGen-Bench, tau2, InfoBench, openai/evals, and PaperBench."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rubric_integrations.formats import load_eval_cases, reading_losses, write_d
 from rubric_integrations.formats.registry import detect
 from rubric_integrations.rubric import node_values
 from tests.conftest import SHARED
-from tests.formats.samples import INFOBENCH, ROW, SCORES, TASK, TREE
+from tests.formats.samples import INFOBENCH, MODELGRADED, ROW, SCORES, TASK, TREE
 
 CORPUS = SHARED / "data/rubric_corpus"
 needs_corpus = pytest.mark.skipif(not CORPUS.exists(), reason="../shared/data/rubric_corpus does not exist")
@@ -130,6 +130,61 @@ def test_questions_of_infobench_become_criteria_of_equal_weight(tmp_path: Path) 
     assert [(case.id, case.input) for case in load_eval_cases(path, strict=True)] == [
         ("domain_oriented_task_0", "Write a poem.\n\nAbout rain."), ("b", "Write a poem.\n\nAbout rain."),
     ]  # fmt: skip
+
+
+def eval_of(**fields: Any) -> dict[str, Any]:
+    return {"sql": {key: value for key, value in (MODELGRADED["sql"] | fields).items() if value is not None}}
+
+
+def test_model_graded_eval_becomes_a_criterion_with_its_choices() -> None:
+    [criterion] = Rubric.from_dict(MODELGRADED).criteria
+    assert (criterion.name, criterion.needs) == ("sql", ("query", "reference"))
+    text = "[Question]: [the query]\n[Expert]: [the reference]\n[Submission]: [the response]\nIs {it} right?"
+    assert criterion.requirement == text
+    assert [(o.label, o.value) for o in criterion.options or ()] == [("Correct", 1.0), ("Incorrect", 0.0)]
+    assert reading_losses(MODELGRADED) == []
+
+
+@pytest.mark.parametrize(
+    ("choices", "scores", "values", "scale_type"),
+    [
+        ("0123", "from_strings", [0, 1 / 3, 2 / 3, 1], "ordinal"),
+        ("12345", "from_strings", [0, 0.25, 0.5, 0.75, 1], "ordinal"),
+        (["Yes", "No", "Unsure"], {"Yes": 1, "No": 0, "Unsure": 0.5}, [1, 0, 0.5], "nominal"),
+        ("AB", {"A": 0.8, "B": 0.2}, [0.8, 0.2], "ordinal"),
+    ],
+)
+def test_scores_of_choices_become_values(choices: Any, scores: Any, values: list[float], scale_type: str) -> None:
+    document = eval_of(choice_strings=choices, choice_scores=scores)
+    [criterion] = Rubric.from_dict(document).criteria
+    assert [o.value for o in criterion.options or ()] == pytest.approx(values)
+    assert criterion.scale_type == scale_type
+    assert any("become shares" in loss for loss in reading_losses(document)) == (scores == "from_strings")
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        (eval_of(choice_scores=None), "`choice_scores`: is missing: add a score for each of"),
+        (eval_of(choice_scores={"Correct": 1}), "`choice_scores`: must have one number for each"),
+        (eval_of(choice_scores={"Correct": 1, "Incorrect": True}), "`choice_scores`: must have one number for each"),
+        (eval_of(choice_scores="from_strings"), "`choice_scores`: must have one number for each"),
+        (eval_of(choice_strings="from_n"), "`choice_strings`: is from_n, a comparison"),
+        (eval_of(choice_strings=["a"]), "`choice_strings`: must be different texts"),
+        (eval_of(choice_strings=[True, False]), "`choice_strings`: must be different texts"),
+        (eval_of(input_outputs={"input1": "completion1", "input2": "completion2"}), "`input_outputs`: is"),
+        (eval_of(prompt="{completion}: {criteria}"), "`prompt`: has the variables ['criteria']"),
+        (eval_of(prompt="Was your last response funny?"), "`prompt`: has no {completion}"),
+        (eval_of(output_template="{i}. {output}"), "`output_template`: is not read"),
+        ({**eval_of(), "other": MODELGRADED["sql"]}, "evals: are ['other', 'sql'], each a rubric"),
+    ],
+)
+def test_model_graded_eval_that_cannot_be_graded_alike_is_refused(document: Any, line: str) -> None:
+    with pytest.raises(RubricError) as refusal:
+        Rubric.from_dict(document)
+    assert line in str(refusal.value)
+    with pytest.raises(RubricError, match="is only read"):
+        write_document(Rubric.from_dict(MODELGRADED), "modelgraded")
 
 
 def test_tree_of_tasks_becomes_groups_with_their_weights() -> None:
