@@ -1,7 +1,8 @@
 r"""Makes a `Check` of an assertion that promptfoo or AgentV decides in code, if the check decides every text alike.
 
 Both run in JavaScript. Its white space, lower case and regular expressions differ from Python's. Therefore most types
-become a pattern that says what JavaScript does. What cannot be said exactly is refused: the caller lists it.
+become a pattern that matches as JavaScript does. An assertion without such a pattern is refused, and the caller lists
+it.
 """
 
 from __future__ import annotations

@@ -387,9 +387,9 @@ def _filled_value(value: Any, context: Context) -> Any:
     if not isinstance(value, str):
         return value
     exact = {
-        name: str(given)
-        for name, given in context.variables.items()
-        if context.is_promptfoo and isinstance(given, str | int) and not isinstance(given, bool)
+        name: str(text)
+        for name, text in context.variables.items()
+        if context.is_promptfoo and isinstance(text, str | int) and not isinstance(text, bool)
     }
     parts = [exact.get(part, "{{") if index % 2 else part for index, part in enumerate(_VARIABLE.split(value))]
     if any(mark in part for mark in _TEMPLATE for part in parts):
