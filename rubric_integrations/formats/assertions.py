@@ -65,7 +65,9 @@ def check_of(kind: str, value: Any, *, is_negated: bool, trims: bool, reads_numb
     if kind in ("contains", "contains-all") and not is_negated:
         return _check({"contains": texts[0] if len(texts) == 1 else tuple(texts)})
     pattern = _pattern(kind, texts, trims=trims)
-    return _check({"regex": rf"\A(?!{_ANY}(?:{pattern}))" if is_negated else pattern})
+    # Alone first: a bracket too many would close the group around the pattern.
+    check = _check({"regex": pattern})
+    return _check({"regex": rf"\A(?!{_ANY}(?:{pattern}))"}) if is_negated else check
 
 
 def _check(fields: dict[str, Any]) -> Check:
