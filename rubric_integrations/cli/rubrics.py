@@ -102,6 +102,10 @@ def validate(
     warnings: Annotated[
         bool, typer.Option("--warnings/--no-warnings", help="Whether to print warnings for valid files.")
     ] = True,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse a file of which a part is left out, such as an assertion in JavaScript."),
+    ] = False,
 ) -> None:
     """Check rubric files. Prints one line per fault, with its place, its field and how to fix it, and warnings.
 
@@ -110,7 +114,7 @@ def validate(
     from rubric_integrations.reporting.validation import as_json, as_sarif, check_file
 
     import_modules(modules or ())
-    files = [check_file(path) for path in rubrics]
+    files = [check_file(path, strict=strict) for path in rubrics]
     if report == "text":
         _print_text(files, warnings)
     else:

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
+from rubric_integrations.formats import checklist, prometheus
 from rubric_integrations.formats.items import rubric_losses
 from rubric_integrations.formats.parsing import faults_from_error, load, short
 from rubric_integrations.formats.promptfoo import (
+    NOTHING_READ,
     Suite,
     as_text,
     has_shared,
@@ -211,11 +213,15 @@ class EvalCase(NamedTuple):
         }
 
 
-def load_eval_cases(path: str | Path) -> Iterator[EvalCase]:
-    """Yield the cases of an eval file of AgentV or promptfoo, each with the rubric that grades it.
+def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalCase]:
+    """Yield the cases of an eval file of AgentV, promptfoo, BiGGen-Bench or tau2, each with the rubric that grades it.
+
+    Some assertions need code of the file. They are listed in a warning and in `Rubric.left_out`: a grade of the case is
+    `partial`, and never `passed`. A case of which nothing can be read is left out, with a warning.
 
     Args:
         path: The file, YAML or JSON.
+        strict: Whether to refuse a file of which something cannot be read.
 
     Raises:
         RubricError: The file cannot be read or has no cases, or one of its rubrics has faults.
@@ -232,7 +238,16 @@ def load_eval_cases(path: str | Path) -> Iterator[EvalCase]:
     document, source = load(path)
     suite = suite_of(document)
     if suite is not None:
-        yield from _cases_of_suite(suite, source)
+        yield from _cases_of_suite(suite, source, strict=strict)
+        return
+    if rows := prometheus.rows_of(document):
+        for case_id, row in rows:
+            reference = as_text(row.get("reference_answer"))
+            rubric = prometheus.read(row, f"{source}, case {case_id}")
+            yield EvalCase(case_id, as_text(row.get("input")), reference, rubric)
+        return
+    if checklist.rows_of(document):
+        yield from _cases_of_checklists(document, source, strict=strict)
         return
     faults: list[Fault] = []
     shared = shared_criteria(document, faults)
@@ -251,10 +266,27 @@ def load_eval_cases(path: str | Path) -> Iterator[EvalCase]:
         yield EvalCase(case_id, _input_text(case.get("input")), expected, rubric)
 
 
-def _cases_of_suite(suite: Suite, source: str) -> Iterator[EvalCase]:
+def _cases_of_checklists(document: Any, source: str, *, strict: bool) -> Iterator[EvalCase]:
+    rows = checklist.rows_of(document)
+    empty = [case_id for case_id, row in rows if not checklist.has_texts(row)]
+    if empty and (strict or len(empty) == len(rows)):
+        raise RubricError(source, [Fault(f"case {empty[0]}", "", "has nothing to judge, such as `nl_assertions`")])
+    warn_of_losses([f"case {case_id} has nothing to judge, and is left out" for case_id in empty], source)
+    for case_id, row in rows:
+        if case_id in empty:
+            continue
+        name = f"{source}, case {case_id}"
+        rubric = checklist.read(row, name)
+        if strict and rubric.left_out:
+            raise RubricError(name, [Fault("", "", text) for text in rubric.left_out])
+        yield EvalCase(case_id, checklist.input_of(row), "", rubric)
+
+
+def _cases_of_suite(suite: Suite, source: str, *, strict: bool) -> Iterator[EvalCase]:
     if not suite.tests:
         raise RubricError(source, [Fault("", "tests", "is missing or empty: there is no case to load")])
     is_shared = has_shared(suite)
+    is_empty = True
     for index, test in enumerate(suite.tests):
         expected = as_text(test.get("criteria") or test.get("expected_outcome"))
         case_id = as_text(test.get("id") or test.get("description")) or str(index + 1)
@@ -263,8 +295,18 @@ def _cases_of_suite(suite: Suite, source: str) -> Iterator[EvalCase]:
             criterion = Criterion(requirement=expected, weight=1.0, name="expected_outcome")
             rubric = make_rubric([criterion], suite.document, name, [])
         else:
-            rubric, losses = read_test(suite, index, name)
+            try:
+                rubric, losses = read_test(suite, index, name)
+            except RubricError as error:
+                is_last_of_none = is_empty and index == len(suite.tests) - 1
+                if strict or is_last_of_none or not error.faults[0].message.startswith(NOTHING_READ):
+                    raise
+                warn_of_losses([f"the case {NOTHING_READ}, and is left out"], name)
+                continue
+            if strict and rubric.left_out:
+                raise RubricError(name, [Fault("", "", text) for text in rubric.left_out])
             warn_of_losses(losses, name)
+        is_empty = False
         variables: Any = test.get("vars")
         values = cast("Mapping[str, Any]", variables) if isinstance(variables, Mapping) else {}
         request = test.get("input") or values.get("input") or next(iter(values.values()), None)

@@ -1,7 +1,9 @@
-"""Plain checklists: `{checklist: [texts]}`, tau2's `nl_assertions`, and WritingBench's criteria with score bands.
+"""Plain checklists: `{checklist: [texts]}`, tau2's and InfoBench's, and WritingBench's criteria with score bands.
 
-A text is a binary criterion of weight 1. A criterion of WritingBench has `criteria_description` and one text for each
-band of scores, such as `1-2`, and becomes a scale.
+A text is a binary criterion of weight 1. In tau2, `nl_assertions` must all be met if they are in the task's
+`reward_basis`. The other parts of that basis, such as the state of a database, are `left_out` of the rubric. InfoBench
+has `decomposed_questions`. A file of several tasks or rows has a rubric for each of them. A criterion of WritingBench
+has `criteria_description` and one text for each band of scores, such as `1-2`, and becomes a scale.
 """
 
 from __future__ import annotations
@@ -25,14 +27,47 @@ from rubric_integrations.formats.parsing import faults_from_error, short, unknow
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric
 
-_KEYS = ("checklist", "nl_assertions")
+_KEYS = ("checklist", "nl_assertions", "decomposed_questions")
+_TASK_KEY, _ASSERTIONS = "evaluation_criteria", "nl_assertions"
+# Of a tau2 task: what a part of the reward is about. Without it, the part is 1.
+_PARTS = {"ACTION": "actions", "COMMUNICATE": "communicate_info", "ENV_ASSERTION": "env_assertions"}
 _BAND = re.compile(r"\s*(\d{1,3})\s*-\s*(\d{1,3})\s*")
 _TEXT_KEY = "criteria_description"
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data has a checklist, or is a list of WritingBench's criteria."""
-    return _find(document) is not None or any(_TEXT_KEY in entry for entry in objects_in(document))
+    """Return whether parsed data has a checklist, or is a list of such data or of WritingBench's criteria."""
+    return (
+        _find(document) is not None
+        or bool(rows_of(document))
+        or any(_TEXT_KEY in entry for entry in objects_in(document))
+    )
+
+
+def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return tau2's tasks or InfoBench's rows in a list, with their ids; an empty list for other data."""
+    entries = cast("Sequence[Any]", document) if isinstance(document, list | tuple) else ()
+    keys = (_TASK_KEY, "decomposed_questions")
+    if not all(isinstance(entry, Mapping) and any(key in entry for key in keys) for entry in entries):
+        return []
+    return [(str(entry.get("id") or number), entry) for number, entry in enumerate(entries, start=1)]
+
+
+def has_texts(row: Any) -> bool:
+    """Return whether a task or row has something to judge: many tasks of tau2 have no `nl_assertions`."""
+    items = _find(row)
+    return items is not None and bool(items.entries)
+
+
+def input_of(row: Mapping[str, Any]) -> str:
+    """Return what a row asks: InfoBench's instruction with its input, or why the simulated user of a task calls."""
+    scenario: Any = row.get("user_scenario")
+    instructions: Any = scenario.get("instructions") if isinstance(scenario, Mapping) else None
+    reason = instructions.get("reason_for_call") if isinstance(instructions, Mapping) else None
+    texts = (
+        [row.get("instruction"), row.get("input")] if "decomposed_questions" in row else [row.get("ticket") or reason]
+    )
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text.strip())
 
 
 def read(document: Any, source: str) -> Rubric:
@@ -64,10 +99,12 @@ def _find(document: Any) -> ItemList | None:
     if not isinstance(document, Mapping):
         return None
     data = cast("Mapping[str, Any]", document)
-    task = data.get("evaluation_criteria")
-    if isinstance(task, Mapping) and "nl_assertions" in task:
-        others = [f"evaluation_criteria.{key}" for key in sorted(map(str, task)) if key != "nl_assertions"]
-        return ItemList("evaluation_criteria.nl_assertions", task["nl_assertions"], {}, others)
+    task = data.get(_TASK_KEY)
+    if isinstance(task, Mapping) and _ASSERTIONS in task:
+        others = [f"{_TASK_KEY}.{key}" for key in sorted(map(str, task)) if key != _ASSERTIONS]
+        left_out = _other_parts(cast("Mapping[str, Any]", task))
+        fields = {"left_out": left_out} if left_out else {}
+        return ItemList(f"{_TASK_KEY}.{_ASSERTIONS}", cast("Sequence[Any]", task[_ASSERTIONS]), fields, others)
     for key in _KEYS:
         if key in data:
             fields = {"name": data["name"]} if data.get("name") is not None else {}
@@ -75,8 +112,26 @@ def _find(document: Any) -> ItemList | None:
     return None
 
 
+def _basis(task: Mapping[str, Any]) -> list[str]:
+    basis: Any = task.get("reward_basis")
+    return [str(part) for part in cast("Sequence[Any]", basis)] if isinstance(basis, list | tuple) else []
+
+
+def _other_parts(task: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the parts of a task's reward that no assertion in words decides."""
+    parts = [part for part in _basis(task) if part != "NL_ASSERTION" and (part not in _PARTS or task.get(_PARTS[part]))]
+    return tuple(f"`{_TASK_KEY}.reward_basis`: {part}" for part in parts)
+
+
 def _read(document: Any, source: str) -> Reading:
-    items = _find(document) or ItemList("criteria", document, {}, ())
+    rows = rows_of(document)
+    if len(rows) > 1:
+        message = f"are {len(rows)}, each with its rubric: read the file with `load_eval_cases`, which returns them all"
+        raise error_of(source, "checklist", [Fault("rows", "", message)])
+    document = rows[0][1] if rows else document
+    task: Any = cast("Mapping[str, Any]", document).get(_TASK_KEY) if isinstance(document, Mapping) else None
+    basis = _basis(cast("Mapping[str, Any]", task)) if isinstance(task, Mapping) else []
+    items = _find(document) or ItemList("criteria", cast("Sequence[Any]", document), {}, ())
     entries: Any = items.entries
     faults: list[Fault] = []
     if not isinstance(entries, list | tuple):
@@ -87,11 +142,16 @@ def _read(document: Any, source: str) -> Reading:
         fields = _native_fields(entry, where, faults)
         if fields is None:
             continue
+        fields |= {"required": True} if "NL_ASSERTION" in basis else {}
         try:
             criteria.append(Criterion.model_validate(fields))
         except ValidationError as error:
             faults += faults_from_error(where, Criterion, error)
     messages = [f"`{key}` beside the checklist is left out" for key in items.others]
+    if basis and "NL_ASSERTION" not in basis:
+        messages.append(
+            f"`{_TASK_KEY}.{_ASSERTIONS}` are not in the `reward_basis`: tau2 reports, and does not count them"
+        )
     return Reading(make_rubric(criteria, items.fields, source, "checklist", faults), messages)
 
 

@@ -8,7 +8,8 @@ requirement and `id` the name. `weight` is 1 by default. `required` is false by 
 `score_ranges` make a scale of whole numbers from 0 to 10, on which x has the value x / 10. An `operator` is
 `correctness`, or `contradiction` for a text that the response need not state and must not contradict.
 
-Assertions that code decides in those projects are left out, and are listed.
+Assertions that code decides in those projects become checks if the check decides every text alike. The others are
+listed, and as `left_out` in the rubric: without them, no submission may pass.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import TypeAdapter, ValidationError
 
 from rubric_integrations._util.records import Weight, encodable
+from rubric_integrations.formats.assertions import CODED_TYPES, check_of
 from rubric_integrations.formats.items import Reading, criterion_losses, error_of, make_rubric, rubric_losses
 from rubric_integrations.formats.parsing import faults_from_error, short, unknown_key
+from rubric_integrations.rubric.check import Check
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric
 
@@ -202,18 +205,16 @@ _CONDITIONS = {
     "token-usage": "max_tokens",
     "cost": "max_cost",
     "latency": "max_seconds",
-    "contains": "contains",
-    "icontains": "contains",
-    "not-contains": "not_contains",
-    "equals": "equals",
-    "regex": "regex",
-    "is-json": "json_schema",
+    "word-count": "max_words",
+    "levenshtein": "similarity",
+    "contains-json": "json_schema",
 }
 """The condition of a `Check` that is most like an assertion that code decides."""
 
 _LISTS = ("assert", "assertions")
 _CONTENTS = ("value", "criteria", "rubrics")
 _KEYS = {"type", "weight", "metric", "name", "id", "required", "min_score", *_CONTENTS}
+_TEMPLATE = ("{{", "{%", "{#", "file://")
 _WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
 _NEGATED = "This is not true of the response: "
 _VARIABLE = re.compile(r"\{\{\s*(\w{1,100})\s*\}\}")
@@ -226,13 +227,16 @@ class Context(NamedTuple):
         variables: The values of `{{name}}` in the texts.
         text_is_gate: Whether a text of a typed assertion must hold for the response to pass, as in promptfoo.
         item_is_gate: Whether a plain text and an item of a list must hold unless it says otherwise.
-        metric_is_tag: Whether several assertions may have the same `metric`, as in promptfoo; otherwise it is a name.
+        is_promptfoo: Whether the file is promptfoo's, in which several assertions may have the same `metric`. In
+            AgentV, it is a name.
+        changes_output: Whether code of the file changes the response before the assertions see it.
     """
 
     variables: Mapping[str, Any]
     text_is_gate: bool
     item_is_gate: bool
-    metric_is_tag: bool
+    is_promptfoo: bool
+    changes_output: bool = False
 
 
 class Group(NamedTuple):
@@ -261,8 +265,10 @@ def is_judged(entry: Any) -> bool:
     )
 
 
-def read_assertions(entries: Any, where: str, context: Context, faults: list[Fault], losses: list[str]) -> list[Group]:
-    """Read the assertions of one test that a judge decides.
+def read_assertions(
+    entries: Any, where: str, context: Context, faults: list[Fault], losses: list[str], left_out: list[str]
+) -> list[Group]:
+    """Read the assertions of one test.
 
     Args:
         entries: The list, as parsed.
@@ -270,6 +276,7 @@ def read_assertions(entries: Any, where: str, context: Context, faults: list[Fau
         context: What the assertions have in common.
         faults: The list to which faults are appended.
         losses: The list to which one message is appended for everything that is not read.
+        left_out: The list to which the same messages are appended if a pass depends on what they are about.
     """
     if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
         faults.append(Fault(where, "", f"must be a list of assertions, got {short(entries)}"))
@@ -286,15 +293,11 @@ def read_assertions(entries: Any, where: str, context: Context, faults: list[Fau
                 Fault(place, "", f"must be an assertion such as {{type: llm-rubric, value: ...}}, got {short(entry)}")
             )
         elif is_judged(entry):
-            groups.append(_read_judged(cast("Mapping[str, Any]", entry), place, context, faults, losses))
+            groups.append(_read_judged(cast("Mapping[str, Any]", entry), place, context, faults, losses, left_out))
         elif _type_of(cast("Mapping[str, Any]", entry)) == "assert-set":
-            groups.append(_read_set(cast("Mapping[str, Any]", entry), place, context, faults, losses))
+            groups.append(_read_set(cast("Mapping[str, Any]", entry), place, context, faults, losses, left_out))
         else:
-            kind = _type_of(cast("Mapping[str, Any]", entry)) or "an assertion without a type"
-            check = f"`check` with `{_CONDITIONS[kind]}`" if kind in _CONDITIONS else "`check`"
-            losses.append(
-                f"`{place}`: `{kind}` is not read, so that the score leaves it out; a {check} may decide the same"
-            )
+            groups.append(_read_coded(cast("Mapping[str, Any]", entry), place, context, faults, losses, left_out))
     return groups
 
 
@@ -315,13 +318,108 @@ def join(groups: Sequence[Group]) -> list[Criterion]:
     return criteria
 
 
-def _read_set(entry: Mapping[str, Any], where: str, context: Context, faults: list[Fault], losses: list[str]) -> Group:
+def _read_coded(
+    entry: Mapping[str, Any],
+    where: str,
+    context: Context,
+    faults: list[Fault],
+    losses: list[str],
+    left_out: list[str],
+) -> Group:
+    """Read an assertion that code decides: a criterion with a check, or nothing."""
+    kind = _type_of(entry)
+    try:
+        check = _check_of(entry, context)
+    except ValueError as error:
+        condition = f"`check` with `{_CONDITIONS[kind]}`" if kind in _CONDITIONS else "`check`"
+        message = (
+            f"`{where}`: `{kind or 'an assertion without a type'}` {error}, so that the score leaves it out; a "
+            f"{condition} may decide the same"
+        )
+        losses.append(message)
+        # promptfoo passes an assertion of weight 0 whatever its score.
+        if not (context.is_promptfoo and entry.get("weight") == 0):
+            left_out.append(message)
+        return Group([])
+    negation = "not-" if entry.get("negate") is True else ""
+    value = f": {short(entry['value'])}" if entry.get("value") is not None else ""
+    fields = {"requirement": f"{negation}{kind}{value}", "check": check, "weight": entry.get("weight", 1.0)}
+    return Group(_criterion({**fields, **_gate(entry, context), **_name(entry, context)}, where, faults))
+
+
+def _check_of(entry: Mapping[str, Any], context: Context) -> Check:
+    """Return the check of an assertion.
+
+    Raises:
+        ValueError: None decides every text alike.
+    """
+    kind = _type_of(entry)
+    is_negated = kind.startswith("not-")
+    kind = kind.removeprefix("not-")
+    # `not-` is promptfoo's, which in turn has no `ends-with`.
+    if kind not in CODED_TYPES or (kind == "ends-with" if context.is_promptfoo else is_negated):
+        raise ValueError("is not read")
+    if context.changes_output:
+        raise ValueError("is about an output that code of the file changes first")
+    if not context.is_promptfoo:
+        is_negated = entry.get("negate", False)
+        if not isinstance(is_negated, bool):
+            raise ValueError(f"has `negate` {short(is_negated)}")
+    others = sorted(map(str, set(entry) - _KEYS - (set() if context.is_promptfoo else {"negate"}) - {"value"}))
+    if others:
+        raise ValueError(f"has `{others[0]}`, which is not read")
+    value = _filled_value(entry.get("value"), context)
+    return check_of(
+        kind, value, is_negated=is_negated, trims=not context.is_promptfoo, reads_numbers=context.is_promptfoo
+    )
+
+
+def _filled_value(value: Any, context: Context) -> Any:
+    """Return the value of an assertion with the variables of its test filled in.
+
+    Raises:
+        ValueError: It names a file, or has a template that code of the file must fill in.
+    """
+    if isinstance(value, Mapping | list | tuple):
+        if any(mark in repr(cast("object", value)) for mark in _TEMPLATE):
+            raise ValueError("has a template or a file in its value")
+        return cast("Any", value)
+    if not isinstance(value, str):
+        return value
+    exact = {
+        name: str(text)
+        for name, text in context.variables.items()
+        if context.is_promptfoo and isinstance(text, str | int) and not isinstance(text, bool)
+    }
+    parts = [exact.get(part, "{{") if index % 2 else part for index, part in enumerate(_VARIABLE.split(value))]
+    if any(mark in part for mark in _TEMPLATE for part in parts):
+        raise ValueError("has a template or a file in its value")
+    return "".join(parts)
+
+
+def _name(entry: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Return the name of an assertion, or its metric as a tag."""
+    if context.is_promptfoo and entry.get("metric"):
+        return {"tags": (entry["metric"],)}
+    name = next((entry[field] for field in ("metric", "name", "id") if entry.get(field)), None)
+    return {"name": name} if name else {}
+
+
+def _read_set(
+    entry: Mapping[str, Any],
+    where: str,
+    context: Context,
+    faults: list[Fault],
+    losses: list[str],
+    left_out: list[str],
+) -> Group:
     """Read a set of assertions, which share its weight. With a threshold, none of them must hold."""
     if entry.get("threshold") is not None:
         losses.append(f"`{where}`: `threshold` of a set has no place in a rubric")
+        left_out.append(losses[-1])
         context = context._replace(text_is_gate=False, item_is_gate=False)
     key, inner = assertions_of(entry)
-    groups = read_assertions(inner, f"{where}.{key}", context, faults, losses)
+    groups = read_assertions(inner, f"{where}.{key}", context, faults, losses, left_out)
     # An empty group beside them, so that the items of a list share the weight of their assertion within the set, too.
     return Group(join([*groups, Group([])]), _weight_of(entry, where, faults))
 
@@ -336,32 +434,38 @@ def _weight_of(entry: Mapping[str, Any], where: str, faults: list[Fault]) -> flo
 
 
 def _read_judged(
-    entry: Mapping[str, Any], where: str, context: Context, faults: list[Fault], losses: list[str]
+    entry: Mapping[str, Any],
+    where: str,
+    context: Context,
+    faults: list[Fault],
+    losses: list[str],
+    left_out: list[str],
 ) -> Group:
     """Read an assertion that a judge decides."""
     key = next((key for key in _CONTENTS if entry.get(key) is not None), _CONTENTS[0])
     content: Any = entry.get(key)
-    if content is None and entry.get("prompt"):
-        losses.append(f"`{where}`: has a `prompt` and no `value`, which names nothing to look for, and is left out")
+    if content is None and (entry.get("prompt") or not context.is_promptfoo):
+        prompt = "a `prompt` and " if entry.get("prompt") else ""
+        losses.append(f"`{where}`: has {prompt}no `value`, which names nothing to look for, and is left out")
+        left_out.append(losses[-1])
         return Group([])
-    left_out = sorted(map(str, set(entry) - _KEYS))
-    losses += [f"`{where}`: `{name}` has no place in a rubric" for name in left_out]
+    negates = not context.is_promptfoo and entry.get("negate") is True
+    others = sorted(map(str, set(entry) - _KEYS - ({"negate"} if negates else set())))
+    losses += [f"`{where}`: `{name}` has no place in a rubric" for name in others]
     weight: Any = entry.get("weight", 1.0)
-    is_negated = _type_of(entry).startswith("not-")
+    is_negated = negates or _type_of(entry).startswith("not-")
     if isinstance(content, str):
         if content.startswith("file://"):
             message = f"names the file {short(content)}, which is not read: write its text here"
             faults.append(Fault(where, key, message))
             return Group([])
-        metric: dict[str, Any] = {"tags": (entry["metric"],)} if context.metric_is_tag and entry.get("metric") else {}
-        name = next((entry[field] for field in ("metric", "name", "id") if entry.get(field)), None)
         text = _filled(content, where, context, losses)
         fields = {
             "requirement": _NEGATED + text if is_negated and text.strip() else text,
             "weight": weight,
             **_gate(entry, context),
         }
-        return Group(_criterion({**fields, **(metric or ({"name": name} if name else {}))}, where, faults))
+        return Group(_criterion({**fields, **_name(entry, context)}, where, faults))
     if not isinstance(content, Sequence) or is_negated:
         message = (
             "is missing: write what to look for"
@@ -461,6 +565,10 @@ def suite_of(document: Any) -> Suite | None:
     return Suite("agentv" if is_agentv else "promptfoo", data, tests)
 
 
+NOTHING_READ = "has no assertion that is read"
+"""The beginning of the fault of a test without a criterion."""
+
+
 def has_shared(suite: Suite) -> bool:
     """Whether a file has assertions that all its tests share."""
     return any(assertions_of(holder)[1] for _, holder in _holders(suite, None, []))
@@ -479,24 +587,32 @@ def read_test(suite: Suite, index: int | None, source: str) -> Reading:
     """
     faults: list[Fault] = []
     losses: list[str] = []
-    test: Mapping[str, Any] = {} if index is None else suite.tests[index]
-    threshold: Any = test.get("threshold") if suite.dialect == "promptfoo" else None
-    variables: Any = test.get("vars")
+    left_out: list[str] = []
+    holders = _holders(suite, index, losses)
+    left_out += losses
+    is_promptfoo = suite.dialect == "promptfoo"
+    thresholds = [holder["threshold"] for _, holder in holders[1:] if holder.get("threshold") is not None]
+    threshold: Any = thresholds[-1] if is_promptfoo and thresholds else None
     context = Context(
-        variables=cast("Mapping[str, Any]", variables) if isinstance(variables, Mapping) else {},
-        text_is_gate=suite.dialect == "promptfoo" and threshold is None,
+        variables={name: value for _, holder in holders[1:] for name, value in _mapping(holder, "vars").items()},
+        text_is_gate=is_promptfoo and threshold is None,
         item_is_gate=suite.dialect == "agentv" or threshold is None,
-        metric_is_tag=suite.dialect == "promptfoo",
+        is_promptfoo=is_promptfoo,
+        changes_output=_changes_output(suite, [holder for _, holder in holders]),
     )
     groups: list[Group] = []
-    for where, holder in _holders(suite, index, losses):
+    for where, holder in holders:
         key, entries = assertions_of(holder)
         place = f"{where}.{key}" if where else key
-        groups += read_assertions(entries, place, context, faults, losses)
-    criteria = join(groups)
+        groups += read_assertions(entries, place, context, faults, losses, left_out)
+        if holder.get("assertScoringFunction") is not None:
+            losses.append(f"`{where or 'the file'}`: `assertScoringFunction` is code, and is not read")
+            left_out.append(losses[-1])
+    criteria = join([group for group in groups if group.criteria])
     if not criteria and not faults:
-        faults.append(Fault("", "", "has no assertion that a judge decides, such as `llm-rubric`"))
-    fields = {"pass_mark": threshold} if threshold is not None else {}
+        faults.append(Fault("", "", f"{NOTHING_READ}, such as `llm-rubric` or `contains`"))
+    fields: dict[str, Any] = {"pass_mark": threshold} if threshold is not None else {}
+    fields |= {"left_out": tuple(left_out)} if left_out else {}
     name: Any = suite.document.get("name")
     fields |= {"name": name} if isinstance(name, str) and name else {}
     return Reading(make_rubric(criteria, fields, source, suite.dialect, faults), losses)
@@ -525,7 +641,7 @@ def warn_of_losses(messages: list[str], source: str) -> None:
 
 
 def _holders(suite: Suite, index: int | None, losses: list[str]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the file, its default test and the test, each with its place."""
+    """Return the file, its default test and the test, each with its place; in AgentV, a test may skip the others."""
     holders: list[tuple[str, Mapping[str, Any]]] = [("", suite.document)]
     for key in _DEFAULTS:
         default: Any = suite.document.get(key)
@@ -534,8 +650,26 @@ def _holders(suite: Suite, index: int | None, losses: list[str]) -> list[tuple[s
         elif default is not None:
             losses.append(f"`{key}`: the file that it names is not read")
     if index is not None:
+        if suite.dialect == "agentv" and _mapping(suite.tests[index], "execution").get("skip_defaults") is True:
+            holders = [("", {})]
         holders.append((f"tests[{index}]", suite.tests[index]))
     return holders
+
+
+def _mapping(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value: Any = holder.get(key)
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _changes_output(suite: Suite, holders: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a test, the default test or a provider has code that changes the response."""
+    providers: Any = suite.document.get("providers")
+    entries = cast("Sequence[Any]", providers) if isinstance(providers, list | tuple) else [providers]
+    places = [
+        *(_mapping(holder, "options") for holder in holders),
+        *(cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)),
+    ]
+    return any(place.get(key) is not None for place in places for key in ("transform", "postprocess"))
 
 
 def _has_objects(entry: Any) -> bool:

@@ -9,7 +9,18 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import IO, Any, Protocol
 
-from rubric_integrations.formats import agentv, checklist, healthbench, native, openrubricrl, promptfoo, rar
+from rubric_integrations.formats import (
+    agentv,
+    checklist,
+    healthbench,
+    modelgraded,
+    native,
+    openrubricrl,
+    paperbench,
+    prometheus,
+    promptfoo,
+    rar,
+)
 from rubric_integrations.formats.parsing import Syntax, check_document, dump, load, load_text
 from rubric_integrations.rubric.rubric import Rubric
 
@@ -57,6 +68,9 @@ FORMATS: dict[Format, RubricFormat] = {
     "openrubricrl": openrubricrl,
     "healthbench": healthbench,
     "rar": rar,
+    "prometheus": prometheus,
+    "paperbench": paperbench,
+    "modelgraded": modelgraded,
     "checklist": checklist,
     "agentv": agentv,
     "promptfoo": promptfoo,

@@ -33,10 +33,15 @@ class CheckedFile(NamedTuple):
     warning_lines: tuple[int, ...] = ()
 
 
-def check_file(path: Path) -> CheckedFile:
-    """Read and lint one file. Each case of an AgentV eval file is checked as a separate rubric."""
+def check_file(path: Path, *, strict: bool = False) -> CheckedFile:
+    """Read and lint one file. Each case of an AgentV eval file is checked as a separate rubric.
+
+    Args:
+        path: The file.
+        strict: Whether what a rubric leaves out of its file (`Rubric.left_out`) is a fault.
+    """
     try:
-        rubrics, rubric_format = _read_rubrics(path)
+        rubrics, rubric_format = _read_rubrics(path, strict=strict)
     except RubricError as error:
         positions = _positions(path)
         lines = [syntax_error_line(fault.message) or positions.line(fault.where, fault.field) for fault in error.faults]
@@ -59,6 +64,8 @@ def check_file(path: Path) -> CheckedFile:
     cases = f"{len(rubrics)} cases, " if len(rubrics) > 1 else ""
     summary = f"{cases}{counted(len(criteria), 'criterion', 'criteria')}, {penalties} of them penalties, "
     summary += f"{checks} with a check; read in the format {rubric_format}"
+    if left_out := sum(len(rubric.left_out) for rubric in rubrics):
+        summary += f"; {counted(left_out, 'part is', 'parts are')} left out, so that no such grade passes"
     lines = tuple(positions.line_of_text(text) if text else 1 for text in requirements.values())
     return CheckedFile(path, (), tuple(requirements), summary, (), lines)
 
@@ -83,16 +90,21 @@ def unregistered_fault(where: str, name: str) -> Fault:
     return Fault(where, "metric_function", message)
 
 
-def _read_rubrics(path: Path) -> tuple[list[Rubric], Format]:
+def _read_rubrics(path: Path, *, strict: bool) -> tuple[list[Rubric], Format]:
+    from rubric_integrations.formats import checklist, prometheus
     from rubric_integrations.formats.agentv import load_eval_cases
     from rubric_integrations.formats.parsing import load
     from rubric_integrations.formats.promptfoo import suite_of
 
     document, _ = load(path)
     suite = suite_of(document)
-    if (suite and suite.tests) or (isinstance(document, dict) and document.get("evalcases")):
-        return [case.rubric for case in load_eval_cases(path)], detect(document)
-    return [Rubric.from_file(path)], detect(document)
+    has_rows = bool(prometheus.rows_of(document) or checklist.rows_of(document))
+    if has_rows or (suite and suite.tests) or (isinstance(document, dict) and document.get("evalcases")):
+        return [case.rubric for case in load_eval_cases(path, strict=strict)], detect(document)
+    rubric = Rubric.from_file(path)
+    if strict and rubric.left_out:
+        raise RubricError(str(path), [Fault("", "", text) for text in rubric.left_out])
+    return [rubric], detect(document)
 
 
 def as_json(files: list[CheckedFile]) -> str:

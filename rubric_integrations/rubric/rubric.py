@@ -393,6 +393,8 @@ class Rubric(Record):
         hybrid_metrics: Automatic metrics that are blended with the judge's score; their weights sum to at most 1.
         blend: How they are blended: `weighted_average` (the default), `multiplicative`, `max` or `min`.
         metadata: Further data of the file; it has no effect.
+        left_out: What the author requires for a pass and no criterion covers, one text for each, as the readers of
+            other formats list it. Reports are `partial` then, and never `passed`.
         importance_weights: Weights by `importance` that replace the usual ones (see `Criterion`), for some or all.
         tree: The nesting of the criteria, as the readers make it from a file with nested criteria.
 
@@ -416,6 +418,7 @@ class Rubric(Record):
     hybrid_metrics: Annotated[tuple[HybridMetric, ...], AfterValidator(check_hybrid_metrics)] = ()
     blend: Blend = "weighted_average"
     metadata: dict[str, Any] | None = None
+    left_out: tuple[str, ...] = ()
     importance_weights: ImportanceWeights | None = None
     tree: tuple[Node, ...] | None = None
     # The last field, because the weights of the criteria may depend on others.
@@ -437,6 +440,7 @@ class Rubric(Record):
         hybrid_metrics: Sequence[HybridMetric] | None = None,
         blend: Blend | None = None,
         metadata: dict[str, Any] | None = None,
+        left_out: Sequence[str] | None = None,
         importance_weights: dict[Importance, float] | None = None,
         tree: Sequence[Node] | None = None,
     ):
@@ -453,6 +457,7 @@ class Rubric(Record):
             "hybrid_metrics": hybrid_metrics,
             "blend": blend,
             "metadata": metadata,
+            "left_out": None if left_out is None else tuple(left_out),
             "importance_weights": importance_weights,
             "tree": tree,
         }
@@ -489,8 +494,10 @@ class Rubric(Record):
         fields = {
             field: getattr(rubric, field)
             for rubric in (self, other)
-            for field in rubric.model_fields_set - {"criteria", "guidelines"}
+            for field in rubric.model_fields_set - {"criteria", "guidelines", "left_out"}
         }
+        if self.left_out or other.left_out:
+            fields["left_out"] = self.left_out + other.left_out
         fields["guidelines"] = "\n\n".join(text for text in (self.guidelines, other.guidelines) if text) or None
         try:
             return Rubric.model_validate({"criteria": self.criteria + other.criteria, **fields})

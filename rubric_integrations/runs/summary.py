@@ -234,6 +234,8 @@ def record_rubric(rubric: Rubric, report: EvaluationReport | None) -> dict[str, 
         if (fields := criterion.model_dump(mode="json", include=set(_NOT_IN_REPORT), exclude_defaults=True))
     }
     settings: dict[str, Any] = {"pass_mark": rubric.pass_mark, "min_coverage": rubric.min_coverage}
+    if rubric.left_out:
+        settings["left_out"] = _brief(rubric.left_out)
     if rubric.instructions:
         settings["instructions"] = _brief(rubric.instructions)
     if rubric.hybrid_metrics:

@@ -1,8 +1,9 @@
 """From answers to the report: joins votes, resolves failures, scores criteria, and decides `passed`.
 
 `passed` is decided in this module alone: the normalized score reaches the rubric's pass mark, every required criterion
-is met, and enough of the rubric was assessed. A missing answer never passes: for `passed`, a failed criterion has its
-worst value, whatever the score counts for it. Otherwise a rubric whose judge is down would pass by its checks.
+is met, enough of the rubric was assessed, and the rubric covers all that its author requires. A missing answer never
+passes: for `passed`, a failed criterion has its worst value, whatever the score counts for it. Otherwise a rubric whose
+judge is down would pass by its checks.
 
 A panel decides a condition (`applies_when`) by the weighted majority of its votes. With a tie the criterion applies. A
 criterion that is left out by mistake is a gate that nobody watches; one that is judged by mistake is visible in the
@@ -464,7 +465,7 @@ def subtract_penalty(
 
 
 def _decide(rubric: Rubric, report: EvaluationReport, policies: ScoringPolicies) -> EvaluationReport:
-    """Return a report with `passed` and `low_coverage`.
+    """Return a report with `passed`, `low_coverage` and `partial`.
 
     The report of a holistic grade has no criteria. Nothing there shows that a required criterion is met.
     """
@@ -472,10 +473,12 @@ def _decide(rubric: Rubric, report: EvaluationReport, policies: ScoringPolicies)
     low_coverage = not reaches_mark(_asked_coverage(rubric, report), rubric.min_coverage)
     passed = (
         not low_coverage
+        and not rubric.left_out
         and reaches_mark(_lowest_score(rubric, report, policies), rubric.pass_mark)
         and sum([row.required and row.passed for row in report.criteria]) == gates
     )
-    return report.model_copy(update={"passed": passed, "low_coverage": low_coverage})
+    update = {"passed": passed, "low_coverage": low_coverage, "partial": bool(rubric.left_out)}
+    return report.model_copy(update=update)
 
 
 def _asked_coverage(rubric: Rubric, report: EvaluationReport) -> float:

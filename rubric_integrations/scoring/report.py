@@ -243,6 +243,8 @@ class Escalations(Record):
         )
 
 
+_PARTIAL = "partial: the rubric leaves out a part of its file"
+
 NO_ESCALATIONS = Escalations()
 """Those of a report that no cascade has a part in."""
 
@@ -324,9 +326,11 @@ class EvaluationReport(SparseRecord):
             `TextLimits.step_limit` cut long results of tools; 0 if the judges were shown all.
         low_coverage: Whether the coverage, of the criteria for which an answer was requested, is below the rubric's
             `min_coverage`.
+        partial: Whether the rubric lacks something that its author requires for a pass (`Rubric.left_out`), so that
+            the submission cannot pass.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags", "omitted_characters", "low_coverage")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags", "omitted_characters", "low_coverage", "partial")
 
     score: float | None
     score_range: tuple[float | None, float] | None = None
@@ -349,11 +353,14 @@ class EvaluationReport(SparseRecord):
     tags: dict[str, float | None] = Field(default_factory=dict[str, float | None])
     omitted_characters: int = Field(default=0, ge=0)
     low_coverage: bool = False
+    partial: bool = False
 
     def __repr_args__(self) -> ReprArgs:
         """Yield the most important fields, so that a printed report stays readable."""
         yield ("score_range", self.score_range) if self.score_range else ("score", self.score)
         yield "passed", self.passed
+        if self.partial:
+            yield "partial", True
         yield "coverage", round(self.coverage, 3)
         if self.omitted_characters:
             yield "omitted_characters", self.omitted_characters
@@ -364,6 +371,7 @@ class EvaluationReport(SparseRecord):
     def _repr_html_(self) -> str:
         score = "..".join(map(str, self.score_range)) if self.score_range else self.score
         title = f"score {score}, {'passed' if self.passed else 'not passed'}, coverage {self.coverage:.0%}"
+        title += ", partial" if self.partial else ""
         title += f", {self.omitted_characters:,} characters omitted" if self.omitted_characters else ""
         rows = [(row.name, row.weight, row.verdict, row.requirement, row.explanation) for row in self.criteria]
         columns = ["criterion", "weight", "verdict", "requirement", "reason"]
@@ -409,7 +417,7 @@ class EvaluationReport(SparseRecord):
 
     @property
     def missing_text(self) -> str:
-        """Why missing answers may keep the submission from passing, in a few words; empty if they do not.
+        """Why missing answers or criteria may keep the submission from passing, in a few words; empty if not.
 
         Example:
             >>> nothing = {"score": 1.0, "raw_score": 1.0, "passed": False, "complete": False, "report": None}
@@ -418,7 +426,8 @@ class EvaluationReport(SparseRecord):
         """
         failed = f"{self.failed_count} without an answer" if self.failed_count and not self.passed else ""
         low = f"coverage {self.coverage:.0%} too low" if self.low_coverage else ""
-        return ", ".join(filter(None, (failed, low)))
+        partial = _PARTIAL if self.partial else ""
+        return ", ".join(filter(None, (failed, low, partial)))
 
     @property
     def token_usage(self) -> TokenUsage | None:
@@ -578,6 +587,7 @@ def summary_of(report: EvaluationReport) -> str:
     unmet = [row.name for row in report.criteria if row.value is not None and not row.passed]
     parts = [
         "passed" if report.passed else "not passed",
+        _PARTIAL if report.partial and not report.low_coverage else "",
         report.missing_text if report.low_coverage else f"coverage {report.coverage:.0%}",
         f"unmet: {', '.join(unmet)}" if unmet else "",
         report.reason,

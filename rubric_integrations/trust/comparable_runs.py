@@ -109,7 +109,7 @@ def as_run(run: RunLike, name: str, *, in_memory: bool = False) -> RunFile:
 
 
 # Of a criterion and of a rubric: what decides only whether a row passes, and not its score.
-_FOR_PASSING = frozenset(("required", "min_score", "pass_mark", "min_coverage"))
+_FOR_PASSING = frozenset(("required", "min_score", "pass_mark", "min_coverage", "left_out"))
 # Of a grader: what turns answers into scores.
 _POLICIES = ("normalize", "length_penalty")
 # Rows whose query differs are other inputs; a corrected word in a few of many is no other data set.

@@ -11,16 +11,15 @@ from typing import Any
 
 import yaml
 
-from tests.formats.test_assertions import AGENTV, PROMPTFOO
+from tests.formats.samples import SAMPLES
 from tests.formats.test_checklist import BANDED
 from tests.formats.test_healthbench import GRADED
-from tests.formats.test_rar import RAR, RESEARCH
 from tests.rubric.test_tree import TREE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path for folder in ("agentv", "openrubricrl") for path in (ROOT / "examples" / folder).iterdir())
 SEEDS = [json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")))) for path in EXAMPLES] + [
-    {"rubrics": GRADED}, RAR, RESEARCH, {"checklist": ["Greets", BANDED]}, AGENTV, PROMPTFOO,
+    {"rubrics": GRADED}, {"checklist": ["Greets", BANDED]}, *(document for _, document in SAMPLES),
     yaml.safe_load(TREE), yaml.safe_load((ROOT / "examples/quarterly_margin/rubric.yaml").read_text(encoding="utf-8")),
 ]  # fmt: skip
 ODD_VALUES: list[Any] = [
@@ -31,6 +30,7 @@ KEYS = [
     "criteria", "requirement", "weight", "options", "scale", "check", "levels", "score_ranges", "examples", "name",
     "tree", "rubrics", "evalcases", "execution", "hybrid_metrics", "min", "max", "value", "min_score", "regex", "self",
     "tests", "assert", "points", "criterion", "description", "title", "tags", "checklist", "operator", "type", "vars",
+    "score_rubric", "score1_description", "requirements", "sub_tasks", "threshold", "negate",
 ]  # fmt: skip
 
 

@@ -44,7 +44,7 @@ PROMPTFOO: dict[str, Any] = {
             "description": "landing",
             "vars": {"question": "When did it land?", "year": 1969},
             "assert": [
-                {"type": "contains", "value": "1969"},
+                {"type": "javascript", "value": "output.length < 99"},
                 {"type": "llm-rubric", "value": "Names {{ year }} as the year", "weight": 2},
                 {"type": "not-llm-rubric", "value": "Blames the user"},
             ],
@@ -114,7 +114,8 @@ def test_assertion_that_is_not_read_is_warned_of_and_listed() -> None:
     with pytest.warns(UserWarning, match="1 part of the file is not graded"):
         Rubric.from_dict(PROMPTFOO)
     [loss] = reading_losses(PROMPTFOO)
-    assert loss.startswith("`tests[0].assert[0]`: `contains` is not read")
+    assert loss.startswith("`tests[0].assert[0]`: `javascript` is not read")
+    assert read(PROMPTFOO).left_out == (loss,)
 
 
 @pytest.mark.parametrize(
@@ -224,9 +225,9 @@ def test_fault_of_an_assertion_is_named(assertion: Any, line: str) -> None:
     assert line in str(refusal.value)
 
 
-def test_file_without_a_judged_assertion_is_refused() -> None:
-    with pytest.raises(RubricError, match="has no assertion that a judge decides"):
-        read({"tests": [{"assert": [{"type": "contains", "value": "x"}]}]})
+def test_file_without_an_assertion_that_is_read_is_refused() -> None:
+    with pytest.raises(RubricError, match="has no assertion that is read"):
+        read({"tests": [{"assert": [{"type": "javascript", "value": "true"}]}]})
 
 
 def test_rubric_is_written_as_assertions() -> None:

@@ -16,6 +16,7 @@ from rubric_integrations.formats import load_eval_cases, read_document, write_do
 from rubric_integrations.formats.registry import FORMATS, Format, detect
 from rubric_integrations.judges import LMJudge
 from tests.formats.mutation import EXAMPLES, ODD_VALUES
+from tests.formats.samples import SAMPLES
 from tests.openai_server import OpenAIServer, Reply
 from tests.rubric.strategies import rubrics
 
@@ -50,16 +51,30 @@ def test_conversion_of_any_rubric_is_lossless_or_reports_its_losses(rubric: Rubr
     try:
         document, losses = write_document(rubric, to)
     except RubricError:
-        assert to == "openrubricrl"
-        assert not rubric.positive_weight
+        # Formats without penalties, or with nothing else; of a single criterion on a scale; and one that is only read.
+        refused = {"openrubricrl": not rubric.positive_weight, "paperbench": bool(rubric.negative_weight)}
+        assert refused.get(to, to in ("prometheus", "modelgraded"))
         return
     again = read_document(json.loads(json.dumps(document)), "again")
     assert again == rubric or losses
 
 
-@pytest.mark.parametrize("name", FORMATS)
+ONE_TO_FIVE: dict[str, Any] = {"min": 1, "max": 5, "integer": True, "levels": dict(enumerate("abcde", start=1))}
+
+
+@pytest.mark.parametrize(("name", "document"), SAMPLES)
+def test_sample_of_a_format_is_claimed_by_that_format_alone(name: Format, document: Any) -> None:
+    claims = [
+        other for other, rubric_format in FORMATS.items() if other != "native" and rubric_format.matches(document)
+    ]
+    assert claims == ([] if name == "native" else [name])
+    assert detect(document) == name
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "modelgraded"])
 def test_written_document_is_detected_as_its_format(name: Format) -> None:
-    rubric = Rubric([{"requirement": "r", "name": "n", "weight": 1.0}], name="x", version="1.0.0")
+    scale = {"scale": ONE_TO_FIVE} if name == "prometheus" else {}
+    rubric = Rubric([{"requirement": "r", "name": "n", "weight": 1.0, **scale}], name="x", version="1.0.0")
     assert detect(write_document(rubric, name)[0]) == name
 
 
@@ -87,12 +102,14 @@ def test_conversion_lists_tags_importance_and_metadata_as_losses(name: str) -> N
     assert FORMATS[name].read(document, "file").criteria[0].requirement == "r"
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "modelgraded"])
 def test_evidence_operator_and_judge_are_kept_or_listed_as_losses(name: Format) -> None:
-    rubric = Rubric([Criterion(name="a", requirement="r", needs=("query",), operator="supports", judge="second")])
+    scale = ONE_TO_FIVE if name == "prometheus" else None
+    fields: dict[str, Any] = {"name": "a", "requirement": "r", "needs": ["query"], "judge": "second", "scale": scale}
+    rubric = Rubric([Criterion(**fields, operator=None if scale else "supports")])
     document, losses = write_document(rubric, name)
     lost = [field for field in ("needs", "operator", "judge") if any(f"`a`: `{field}`" in loss for loss in losses)]
-    assert lost == ([] if name == "native" else ["needs", "operator", "judge"])
+    assert lost == ([] if name == "native" else ["needs", "judge"] if scale else ["needs", "operator", "judge"])
     assert read_document(document, "file").criteria[0].operator == (None if lost else "supports")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import statistics
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from rubric_integrations.scoring.aggregate import (
     subtract_penalty,
 )
 from rubric_integrations.scoring.judgment import JudgeAnswers, Outcome, Verdict
-from rubric_integrations.scoring.report import summary_of
+from rubric_integrations.scoring.report import EvaluationReport, summary_of
 from tests.scoring.rubrics import report_of, rubric_of
 from tests.scoring.test_formula import WEIGHTED_VERDICTS
 
@@ -193,6 +194,26 @@ def test_criteria_that_do_not_apply_do_not_lower_the_coverage() -> None:
     rubric = Rubric([Criterion(requirement="a"), conditional])
     answers = JudgeAnswers({0: MET, 2: UNMET})
     assert aggregate_answers(rubric, [answers], NO_CHECKS, POLICIES).passed
+
+
+def test_rubric_that_leaves_out_a_part_of_its_file_is_partial_and_never_passes() -> None:
+    whole = rubric_of(1)
+    partial = Rubric(whole.criteria, left_out=["`tests[0]`: `javascript`"])
+    report = report_of(partial, "MET")
+    assert (report.score, report.passed, report.partial) == (1.0, False, True)
+    assert summary_of(report).startswith("not passed; partial: the rubric leaves out a part of its file; coverage 100%")
+    assert json.loads(report.model_dump_json())["partial"] is True
+    assert EvaluationReport.model_validate_json(report.model_dump_json()) == report
+    report = report_of(whole, "MET")
+    assert (report.passed, report.partial) == (True, False)
+    assert "partial" not in report.model_dump_json()
+
+
+def test_joined_rubric_leaves_out_what_either_part_does() -> None:
+    one, other = (Rubric(rubric_of(1).criteria, left_out=[text]) for text in "ab")
+    assert (one + other).left_out == ("a", "b")
+    assert (one + rubric_of(1)).left_out == (rubric_of(1) + one).left_out == ("a",)
+    assert Rubric.from_json(one.to_json()) == one
 
 
 def test_rubric_that_is_joined_with_another_has_its_min_coverage() -> None:

@@ -312,6 +312,7 @@
     const figures = (values) => Object.entries(values).map(([name, value]) => name + " " + (value === null ? "not computed" : value.toFixed(3))).join(", ");
     const grades = texts.grades.map((grade, run) => make("p", {}, two ? make("b", { class: "r" + (run + 1) }, data.runs[run] + ": ") : null, scoreText(grade) + (grade && !grade.error ? (grade.passed ? ", passed" : ", not passed") : "") +
       (grade?.low ? ", as only " + Math.floor(100 * grade.coverage) + " % of the rubric was assessed" : "") +
+      (grade?.partial ? ", partial: the rubric leaves out a part of its file" : "") +
       (grade?.penalty ? ", " + grade.penalty.toFixed(3) + " deducted for length" : "") + (grade?.metrics ? ", " + figures(grade.metrics) : "") + (grade?.tags ? "; " + figures(grade.tags) : "") + (grade?.omitted ? "; " + grade.omitted.toLocaleString("en") + " characters of the steps were not shown to the judge" : "") + (grade?.error ? ": " + grade.error : "") + (grade?.note ? "; " + grade.note : "") + (grade?.reason ? ". " + grade.reason : "")));
     $("one").replaceChildren(
       make("nav", { class: "turn", "aria-label": "Submissions" }, make("a", { href: "#list" }, "All submissions"), turn(-1, "Previous"), turn(1, "Next")),

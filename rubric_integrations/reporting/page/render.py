@@ -272,6 +272,7 @@ class PageData:
             ("note" if row.is_graded else "error"): row.error,
             "coverage": round(report.coverage, 4),
             "low": report.low_coverage or None,
+            "partial": report.partial or None,
             "penalty": report.length_penalty or None,
             # How much of a long trajectory the judge did not see.
             "omitted": report.omitted_characters or None,

@@ -83,6 +83,16 @@ def test_long_run_is_split_into_blocks_that_each_have_their_criteria(monkeypatch
         assert names == [f"Says {number}.1", f"Says {number}.2"]
 
 
+def test_partial_grade_is_marked_and_others_are_not() -> None:
+    run = run_of("run", "right=MET")
+    [row] = run.rows
+    assert row.report
+    partial = run._replace(rows=(row._replace(report=row.report.model_copy(update={"partial": True})),))
+    for shown, mark in [(run, None), (partial, True)]:
+        _, (block,) = data_of(shown)
+        assert block["rows"][0]["grades"][0].get("partial") is mark
+
+
 def test_criterion_that_does_not_apply_has_a_state_of_its_own() -> None:
     run = run_of("run", "right=MET")
     [row] = run.rows

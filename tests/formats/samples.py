@@ -1,0 +1,63 @@
+"""One small document of each rubric format, in each of its shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.formats.test_assertions import AGENTV, PROMPTFOO
+from tests.formats.test_checklist import BANDED
+from tests.formats.test_healthbench import GRADED
+from tests.formats.test_rar import RAR, RESEARCH
+
+SCORES: dict[str, Any] = {
+    "criteria": "Does it show empathy?",
+    **{f"score{score}_description": f"It is of level {score}." for score in range(1, 6)},
+}
+ROW: dict[str, Any] = {
+    "id": "planning_0", "capability": "planning", "system_prompt": "You plan.", "input": "Plan a trip.",
+    "reference_answer": "Day 1", "score_rubric": SCORES, "response": "Go.",
+}  # fmt: skip
+TREE: dict[str, Any] = {
+    "id": "root", "requirements": "The paper has been reproduced.", "weight": 1, "task_category": None,
+    "sub_tasks": [
+        {"id": "a", "requirements": "The code is there.", "weight": 3, "task_category": None, "sub_tasks": [
+            {"id": "b", "requirements": "It loads RoBERTa.", "weight": 1, "sub_tasks": [],
+             "task_category": "Code Development", "finegrained_task_category": "Method Implementation"},
+            {"id": "c", "requirements": "It loads T5.", "weight": 2, "sub_tasks": [],
+             "task_category": "Code Execution"},
+        ]},
+        {"id": "d", "requirements": "The figures match.", "weight": 1, "sub_tasks": [],
+         "task_category": "Result Match"},
+    ],
+}  # fmt: skip
+TASK: dict[str, Any] = {
+    "id": "3", "description": {"purpose": "p"}, "initial_state": None,
+    "user_scenario": {"persona": None, "instructions": {"reason_for_call": "You want to fly."}},
+    "evaluation_criteria": {
+        "actions": [{"action_id": "3_0", "name": "get_user_details", "arguments": {"user_id": "u"}}],
+        "communicate_info": ["4"], "nl_assertions": ["Agent refuses.", "Agent is kind."], "reward_basis": ["DB"],
+    },
+}  # fmt: skip
+INFOBENCH: dict[str, Any] = {
+    "id": "domain_oriented_task_0", "instruction": "Write a poem.", "input": "About rain.", "output": "",
+    "decomposed_questions": ["Is it a poem?", "Is it about rain?"], "eval": [True, False],
+}  # fmt: skip
+MODELGRADED: dict[str, Any] = {
+    "sql": {
+        "prompt": "[Question]: {input}\n[Expert]: {ideal}\n[Submission]: {completion}\nIs {{it}} right?\n",
+        "choice_strings": ["Correct", "Incorrect"], "choice_scores": {"Correct": 1.0, "Incorrect": 0.0},
+        "input_outputs": {"input": "completion"},
+    },
+}  # fmt: skip
+
+SAMPLES: list[tuple[str, Any]] = [
+    ("agentv", AGENTV), ("promptfoo", PROMPTFOO), ("healthbench", GRADED), ("rar", RAR), ("rar", RESEARCH),
+    ("checklist", [BANDED]), ("checklist", {"checklist": ["Greets"]}), ("checklist", {"nl_assertions": ["Greets"]}),
+    ("prometheus", SCORES), ("prometheus", ROW), ("prometheus", [ROW, ROW]), ("prometheus", {"planning_0": ROW}),
+    ("checklist", TASK), ("checklist", [TASK, TASK]), ("checklist", INFOBENCH), ("checklist", [INFOBENCH]),
+    ("modelgraded", MODELGRADED), ("modelgraded", {**MODELGRADED, "other": MODELGRADED["sql"]}),
+    ("native", {**MODELGRADED, "criteria": [{"requirement": "Greets"}]}),
+    ("paperbench", TREE), ("native", [{"requirement": "Greets"}]),
+    ("native", {"criteria": [{"requirement": "Greets"}]}),
+    ("native", {"criteria": "Greets", "requirements": "x"}), ("native", {"score_rubric": {"criteria": "Greets"}}),
+]  # fmt: skip
