@@ -196,6 +196,39 @@ def test_csv_without_rows_has_none(write: Write) -> None:
     assert row == Row("a", None, "row a: `response` is null: there is nothing to grade")
 
 
+@pytest.mark.parametrize(
+    ("task", "query"),
+    [
+        ({"instruction": "Add.", "input": "1, 2"}, "Add.\n\n1, 2"),
+        ({"Instruction": "Add.", "Input": " "}, "Add."),
+        ({"instruction": "", "input": "1, 2"}, "1, 2"),
+        ({"instruction": "Add 1 to 2."}, "Add 1 to 2."),
+        ({"instruction": "Be brief.", "query": "1 + 2?", "input": "1"}, "1 + 2?"),
+        ({"instruction": None, "prompt": "1 + 2?"}, "1 + 2?"),
+    ],
+)
+def test_instruction_and_its_input_are_the_task(task: dict[str, Any], query: str) -> None:
+    row = read_row({**task, "output": "It is 3."}, 1)
+    assert row.submission
+    assert row.submission.query == query
+    assert as_row({**task, "output": "It is 3."}, 1) == row
+
+
+def test_named_query_column_is_the_task_beside_an_instruction(write: Write) -> None:
+    path = write("r.jsonl", json.dumps({"instruction": "Add.", "input": "1, 2", "output": "3"}))
+    [row] = read_responses(path, query_column="input")
+    assert row.submission
+    assert row.submission.query == "1, 2"
+
+
+@pytest.mark.parametrize("name", ["task", "user_input", "User Query", "instructions"])
+def test_column_that_looks_like_the_task_is_named_in_a_warning_if_there_is_no_task(name: str) -> None:
+    with pytest.warns(UserWarning, match=rf"if '{name}' is the task, name it by `query_column`"):
+        read_row({name: "6 x 7?", "response": "42"}, 1)
+    with pytest.warns(UserWarning, match=rf"an input has '{name}': (?!.*is the task)"):
+        read_row({name: "6 x 7?", "response": "42", "question": "6 x 7?"}, 1)
+
+
 def test_json_file_is_read_by_its_content(write: Write) -> None:
     texts = write("t.json", '["42", {"response": "43"}, 7]')
     assert list(read_responses(texts, "Q")) == [
