@@ -222,32 +222,36 @@ def _inspect_rows(data: Fields) -> list[Any]:
 
 def _is_split_frame(data: Fields) -> bool:
     columns, rows = data.get("columns"), data.get("data")
-    return (
-        set(data) <= {"columns", "index", "data", "index_names", "column_names"}
-        and isinstance(columns, list)
-        and isinstance(rows, list)
-        and all(isinstance(row, list) and len(row) == len(columns) for row in rows)
-    )
+    if not isinstance(columns, list) or not isinstance(rows, list):
+        return False
+    # Without its index, it could be the table that a model was asked for.
+    is_frame = "index" in data or not _has_no_response(dict.fromkeys(map(str, cast("list[Any]", columns))))
+    is_plain = data.keys() <= {"columns", "index", "data", "index_names", "column_names"}
+    return is_frame and is_plain and all(isinstance(row, list) and len(row) == len(columns) for row in rows)
 
 
 def _split_rows(data: Fields) -> Iterator[dict[str, Any]]:
-    return (dict(zip(data["columns"], row, strict=True)) for row in data["data"])
+    return (dict(zip(map(str, data["columns"]), row, strict=True)) for row in data["data"])
 
 
 def _is_column_frame(data: Fields) -> bool:
-    """Return whether an object has columns, each with the same numbers of rows."""
-    values = list(data.values())
-    first = values[0] if values else None
-    if not isinstance(first, Mapping) or not first or not all(str(name).isdigit() for name in first):
+    """Return whether an object has columns with the same rows, by their numbers."""
+    columns = list(data.values())
+    numbers = list(_mapping(columns[0] if columns else None))
+    if not numbers or not all(isinstance(column, Mapping) and list(column) == numbers for column in columns):
         return False
-    return all(isinstance(value, Mapping) and list(value) == list(first) for value in values)
+    # Other numbers than these could be the years of a response.
+    is_counted = numbers == [str(number) for number in range(len(numbers))]
+    return is_counted or (all(number.isdigit() for number in numbers) and not _has_no_response(data))
 
 
 def _column_rows(data: Fields) -> Iterator[dict[str, Any]]:
-    if all(str(name).isdigit() for name in data):
-        raise LayoutError("has numbers for its rows and for its columns: write it with `to_json(orient='records')`")
-    for index in next(iter(data.values())):
-        yield {name: column[index] for name, column in data.items()}
+    for number in next(iter(data.values())):
+        yield {name: column[number] for name, column in data.items()}
+
+
+def _has_no_response(row: Fields) -> bool:
+    return missing_column(row, USUAL_COLUMNS) is not None
 
 
 def _is_table_frame(data: Fields) -> bool:
@@ -490,7 +494,12 @@ def _lm_eval(row: Fields) -> Iterable[ToolAnswer]:
 
 def _is_lm_eval(row: Fields) -> bool:
     answers, arguments = row.get("resps"), row.get("arguments")
-    has_keys = "doc_id" in row and "doc" in row and isinstance(arguments, Mapping | list) and bool(arguments)
+    has_keys = (
+        _has("doc_id", "doc")(row)
+        and _has_no_response(row)
+        and isinstance(arguments, Mapping | list)
+        and bool(arguments)
+    )
     return has_keys and isinstance(answers, list) and bool(answers) and all(isinstance(a, list) and a for a in answers)
 
 
@@ -510,7 +519,11 @@ def _mt_bench(row: Fields) -> Iterable[ToolAnswer]:
 
 def _is_mt_bench(row: Fields) -> bool:
     choices = row.get("choices")
-    return "question_id" in row and _all(choices, lambda choice: isinstance(choice.get("turns"), list))
+    return (
+        "question_id" in row
+        and _has_no_response(row)
+        and _all(choices, lambda choice: isinstance(choice.get("turns"), list))
+    )
 
 
 _SHAREGPT_ROLES = {
@@ -540,11 +553,7 @@ def _dspy(row: Fields) -> Iterable[ToolAnswer]:
 def _is_dspy(row: Fields) -> bool:
     """Return whether exactly one field of the prediction, and the same one of the example, has DSPy's prefix."""
     fields = _prefixed(row, "pred_")
-    return (
-        len(fields) == 1
-        and list(fields) == list(_prefixed(row, "example_"))
-        and missing_column(row, USUAL_COLUMNS) is not None
-    )
+    return len(fields) == 1 and list(fields) == list(_prefixed(row, "example_")) and _has_no_response(row)
 
 
 def _is_openai_batch(row: Fields) -> bool:
@@ -560,8 +569,12 @@ def _is_anthropic_batch(row: Fields) -> bool:
     return "custom_id" in row and isinstance(_mapping(row.get("result")).get("type"), str)
 
 
+def _is_langsmith_run(row: Fields) -> bool:
+    return _has("run_type", "inputs", "start_time")(row) and ("outputs" in row or _has_no_response(row))
+
+
 def _is_langsmith_frame(row: Fields) -> bool:
-    return bool(_prefixed(row, "outputs.")) and bool(_prefixed(row, "inputs."))
+    return bool(_prefixed(row, "outputs.")) and bool(_prefixed(row, "inputs.")) and _has_no_response(row)
 
 
 def _is_ragas(row: Fields) -> bool:
@@ -569,7 +582,7 @@ def _is_ragas(row: Fields) -> bool:
 
 
 def _is_sharegpt(row: Fields) -> bool:
-    return _all(row.get("conversations"), _has("from", "value"))
+    return _all(row.get("conversations"), _has("from", "value")) and _has_no_response(row)
 
 
 def _unread(name: str, remedy: str) -> Callable[[Fields], Iterable[ToolAnswer]]:
@@ -588,7 +601,7 @@ ROW_FORMATS = (
     RowFormat("Anthropic batch", _is_anthropic_batch, _anthropic_batch, "the requests of the batch"),
     RowFormat("promptfoo results", _has("testIdx", "promptIdx", "testCase"), _promptfoo),
     RowFormat("Inspect log", _has("id", "epoch", "input", "target", "messages", "output"), _inspect_sample),
-    RowFormat("LangSmith runs", _has("run_type", "inputs", "start_time"), _langsmith_run),
+    RowFormat("LangSmith runs", _is_langsmith_run, _langsmith_run),
     RowFormat(
         "LangSmith dataset", _has("dataset_id", "inputs", "outputs"),
         _unread("a LangSmith dataset", "its `outputs` are references; name an export of the runs"),

@@ -86,13 +86,16 @@ def test_rows_by_their_ids_are_refused(write: Write) -> None:
         ({"total": 42}, '{"total": 42}', None),
         ({"answer": 42}, '{"answer": 42}', None),
         ({"products": [{"name": "a"}]}, '{"products": [{"name": "a"}]}', None),
+        ({"sales": {"1": 3, "2": 4}, "costs": {"1": 2, "2": 2}}, None, None),
+        ({"2025": {"0": 3}, "2026": {"0": 4}, "more": 1}, None, None),
+        ({"columns": ["a", "b"], "data": [[1, 2]]}, None, None),
         ({"lines": ["a", "b"]}, '{"lines": ["a", "b"]}', None),
     ],
 )  # fmt: skip
 def test_object_that_is_one_row_or_one_response_is_read(
-    write: Write, data: Any, response: str, query: str | None
+    write: Write, data: Any, response: str | None, query: str | None
 ) -> None:
-    assert read(write("f.json", data)) == [("f", response, query)]
+    assert read(write("f.json", data)) == [("f", response or json.dumps(data), query)]
 
 
 def test_mapping_in_python_is_read_as_before() -> None:
@@ -322,6 +325,8 @@ def test_every_row_is_of_one_format_only() -> None:
         {"run_type": "nightly", "inputs": "6 x 7?", "outputs": "It is 42."},
         {"response": "It is 42.", "conversations": 3, "doc_id": 1, "resps": 2},
         {"answer": "It is 42.", "pred_answer": "x", "example_answer": "y"},
+        *({**row, "response": "It is 42."} for row in (SHAREGPT[0], MT_BENCH[0], LM_EVAL[0], FRAME[0])),
+        {"run_type": "nightly", "inputs": "6 x 7?", "start_time": "9:00", "response": "It is 42."},
         *ALPACA_EVAL,
     ],
 )
@@ -365,6 +370,25 @@ def zstandard_archive(members: dict[str, bytes]) -> bytes:
         data[entry + 24 : entry + 28] = len(content).to_bytes(4, "little")
         offset = entry + 4
     return bytes(data)
+
+
+def test_evaluation_that_dspy_saved_is_read(tmp_path: Path) -> None:
+    dspy = pytest.importorskip("dspy")
+
+    class Program(dspy.Module):
+        def forward(self, question: str) -> Any:
+            return dspy.Prediction(reasoning="a sum", answer=f"{question} It is 42.")
+
+    def one(example: Any, prediction: Any, trace: Any = None) -> float:
+        return 1.0
+
+    devset = [dspy.Example(question=text, answer="42").with_inputs("question") for text in ("6 x 7?", "7 x 6?")]
+    path = tmp_path / "saved.json"
+    dspy.Evaluate(devset=devset, metric=one, num_threads=1, save_as_json=str(path))(Program())
+    rows = list(read_responses(path))
+    assert [
+        (row.submission.response, row.submission.query, row.submission.reference) for row in rows if row.submission
+    ] == [(f"{text} It is 42.", text, "42") for text in ("6 x 7?", "7 x 6?")]
 
 
 def test_ragas_row_has_its_documents_and_its_calls(write: Write) -> None:
