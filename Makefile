@@ -29,7 +29,7 @@ PYTEST := -m pytest -q --ignore tests/ray $(HOSTS:%=--ignore tests/hosts/%) --nu
 unexport PYTHONDONTWRITEBYTECODE
 # The wheel, and the environments that it is checked in.
 WHEEL := build/wheel
-EXTRAS := [agreement,langchain,langchain-classic,metrics,otel,pandas,parquet,postgres,report]
+EXTRAS := [agreement,langchain,langchain-classic,metrics,otel,pandas,parquet,postgres,report,xlsx]
 # The Python versions that pyproject.toml declares.
 PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)",$$/\1/p' pyproject.toml)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.

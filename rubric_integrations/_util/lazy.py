@@ -22,6 +22,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "report": ("jinja2", "scipy"),
     "trl": ("trl",),
     "verifiers": ("verifiers",),
+    "xlsx": ("openpyxl",),
 }
 """The packages of each extra that a user may need; a test compares them with `pyproject.toml`."""
 

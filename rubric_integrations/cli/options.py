@@ -350,7 +350,9 @@ class RowOptions:
     panel: ClassVar[str] = "Rows"
 
     query: Annotated[str | None, typer.Option(help="The task, for rows without a `query`.")] = None
-    response_column: Annotated[str | None, typer.Option(help="The column of the responses, if not `response`.")] = None
+    response_column: Annotated[
+        str | None, typer.Option(help="The column of the responses, if not `response`, or a path: output.text.")
+    ] = None
     query_column: Annotated[str | None, typer.Option(help="The column of the tasks, if not `query`.")] = None
     reference_column: Annotated[
         str | None, typer.Option(help="The column of exemplary responses, if not `reference`.")
@@ -359,6 +361,15 @@ class RowOptions:
     rubric_column: Annotated[str | None, typer.Option(help="The column of the rows' own rubrics, if not `rubric`.")] = (
         None
     )
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            help="The path of the list of rows in a JSON file, such as run.results; or the sheet of an .xlsx."
+        ),
+    ] = None
+    encoding: Annotated[
+        str | None, typer.Option(help="The encoding of the file, such as cp1252, if it is not UTF-8.")
+    ] = None
     library: Annotated[
         Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
     ] = None
@@ -370,6 +381,7 @@ class RowOptions:
         return partial(
             read_responses, path, self.query, response_column=self.response_column, query_column=self.query_column,
             reference_column=self.reference_column, id_column=self.id_column, rubric_column=self.rubric_column,
+            rows=self.rows, encoding=self.encoding,
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Reads files of responses: JSON Lines, JSON, CSV, Parquet, or one text for each file.
+"""Reads files of responses: JSON Lines, JSON, CSV, Parquet, spreadsheets, logs of Inspect, or one text for each file.
 
 A row that cannot be graded is returned with an error and never dropped. Counts of rows therefore stay correct. A file
 that cannot be read as a whole is one error.
@@ -6,19 +6,37 @@ that cannot be read as a whole is one error.
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
+import json
 import re
+import warnings
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from datetime import date, time
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
+from zipfile import BadZipFile, ZipFile
 
-from rubric_integrations._util.json import parse_json, refuse_endless
+from rubric_integrations._util.json import parse_json, refuse_endless, split_path, value_at
 from rubric_integrations._util.lazy import install_command
 from rubric_integrations.submission.attachments import file_in_folder
+from rubric_integrations.submission.containers import (
+    LayoutError,
+    RowFormat,
+    ToolAnswer,
+    find_row_format,
+    find_rows,
+    is_at,
+    is_single_row,
+    rows_at,
+)
+from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import (
     USUAL_COLUMNS,
     ColumnNames,
@@ -56,15 +74,18 @@ class CsvRecord(NamedTuple):
     error: str | None = None
 
 
-def read_csv(path: Path, find_problem: Callable[[Sequence[str]], str | None]) -> Iterator[CsvRecord]:
+def read_csv(
+    path: Path, find_problem: Callable[[Sequence[str]], str | None], encoding: str | None = None
+) -> Iterator[CsvRecord]:
     """Yield the records of a CSV file, separated by commas, semicolons or tabs, without its header and blank lines.
 
     A first line such as `sep=;`, which Excel reads and does not show, names the separator. A line of separators alone,
     such as `;;;`, is blank: Excel saves a row as one whose cells were cleared.
 
     Args:
-        path: The file, in UTF-8, with or without a byte order mark.
+        path: The file, in UTF-8, with or without a byte order mark, or in UTF-16 with one.
         find_problem: Says what a header of these names lacks; None if it lacks nothing.
+        encoding: The encoding of the file, if it is another one.
 
     Raises:
         CsvError: The header has a problem, or one name twice, or a quote is not closed.
@@ -72,7 +93,7 @@ def read_csv(path: Path, find_problem: Callable[[Sequence[str]], str | None]) ->
         UnicodeDecodeError: It is not text.
     """
     csv.field_size_limit(10 * MAX_CHARS)
-    with path.open(encoding="utf-8-sig", newline="") as lines:
+    with path.open(encoding=encoding_of(path, encoding), newline="") as lines:
         header_line, skipped = _first_line(lines)
         named = _SEPARATOR_LINE.fullmatch(header_line.rstrip("\r\n"))
         if named:
@@ -98,6 +119,17 @@ def read_csv(path: Path, find_problem: Callable[[Sequence[str]], str | None]) ->
                 f'line {skipped + begins + 1}: {error}: close each quote ("), and write a quote within a quoted text '
                 'twice ("")'
             ) from None
+
+
+def encoding_of(path: Path, encoding: str | None = None) -> str:
+    """Return the encoding of a text file: the one that is named, UTF-16 if its byte order mark says so, else UTF-8."""
+    if encoding is not None:
+        return encoding
+    # A pipe could not be read again from its beginning.
+    if not path.is_file():
+        return "utf-8-sig"
+    with path.open("rb") as file:
+        return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
 
 
 def _first_line(lines: TextIO) -> tuple[str, int]:
@@ -173,8 +205,22 @@ class Entry(NamedTuple):
     error: str | None = None
 
 
-def _read_jsonl(path: Path, columns: ColumnNames) -> Iterator[Entry]:
-    with path.open(encoding="utf-8-sig") as lines:
+class Layout(NamedTuple):
+    """Where the rows of a file and their fields are.
+
+    Attributes:
+        columns: The names of columns that replace the usual ones.
+        rows: The path of the list of rows in a JSON file, or the sheet of a spreadsheet; None for the usual place.
+        encoding: The encoding of a text file; None for UTF-8, and for UTF-16 with a byte order mark.
+    """
+
+    columns: ColumnNames = USUAL_COLUMNS
+    rows: str | None = None
+    encoding: str | None = None
+
+
+def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
+    with path.open(encoding=encoding_of(path, layout.encoding)) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
@@ -183,26 +229,49 @@ def _read_jsonl(path: Path, columns: ColumnNames) -> Iterator[Entry]:
             except ValueError as error:
                 yield Entry(number, f"line {number}", None, f"line {number} {error}")
                 continue
-            yield _json_entry(data, number, f"line {number}", columns)
+            yield _json_entry(data, number, f"line {number}", layout.columns)
 
 
-def _read_json(path: Path, columns: ColumnNames) -> Iterator[Entry]:
-    text = path.read_text(encoding="utf-8-sig")
+def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
+    columns, text = layout.columns, path.read_text(encoding=encoding_of(path, layout.encoding))
     try:
-        data = parse_json(text)
+        data: Any = parse_json(text)
     except ValueError as error:
-        if text.lstrip().startswith("["):
-            raise ResponsesError(f"{path}: {error}") from None
+        if text.lstrip().startswith(("[", "{")):
+            remedy = "" if text.lstrip().startswith("[") else "; to grade it as one text, save it as a `.txt` file"
+            raise ResponsesError(f"{path}: {error}{remedy}") from None
         data = None
-    first = cast("list[Any]", data)[0] if isinstance(data, list) and data else None
-    is_row = isinstance(first, Mapping) and missing_column(cast("Mapping[str, Any]", first), columns) is None
-    if not isinstance(data, list):
-        yield Entry(1, "item 1", {columns.id or "id": path.stem, columns.response or "response": text})
-    elif not is_row and is_conversation(cast("object", data)):
-        yield Entry(1, "item 1", {columns.id or "id": path.stem, columns.response or "response": data})
+    rows: Iterable[Any] | None = None
+    if layout.rows is not None:
+        rows = rows_at(data, layout.rows)
+    elif isinstance(data, dict):
+        rows = find_rows(cast("dict[str, Any]", data), columns)
+    elif isinstance(data, list):
+        rows = cast("list[Any]", data)
+        if is_conversation(rows) and not _has_response(rows[0], columns):
+            yield Entry(1, "item 1", {columns.id or "id": path.stem, columns.response or "response": rows})
+            return
+    if rows is None:
+        yield Entry(1, "item 1", _single_row(path, data, text, columns))
     else:
-        for number, item in enumerate(cast("list[Any]", data), start=1):
+        for number, item in enumerate(rows, start=1):
             yield _json_entry(item, number, f"item {number}", columns)
+
+
+def _has_response(row: object, columns: ColumnNames) -> bool:
+    return isinstance(row, Mapping) and missing_column(cast("Mapping[str, Any]", row), columns) is None
+
+
+def _single_row(path: Path, data: object, text: str, columns: ColumnNames) -> dict[str, Any]:
+    """Return the fields of a JSON file that is one row, one conversation or one response."""
+    own_id_column, response = columns.id or "id", columns.response or "response"
+    if not isinstance(data, dict):
+        return {own_id_column: path.stem, response: text}
+    fields = cast("dict[str, Any]", data)
+    is_named = columns.response is not None and is_at(fields, columns.response)
+    if is_named or (columns.response is None and is_single_row(fields)):
+        return fields if own_id(fields, columns) else {**fields, own_id_column: path.stem}
+    return {own_id_column: path.stem, response: text if dialect_of(fields) is None else fields}
 
 
 def _json_entry(data: object, number: int, place: str, columns: ColumnNames) -> Entry:
@@ -213,32 +282,47 @@ def _json_entry(data: object, number: int, place: str, columns: ColumnNames) -> 
     return Entry(number, place, None, f"{place} is {type(data).__name__}, not an object with a `response`")
 
 
-def _read_csv(path: Path, columns: ColumnNames) -> Iterator[Entry]:
-    def find_problem(names: Sequence[str]) -> str | None:
-        missing = missing_column(names, columns)
-        return None if missing is None else describe_missing_column(names, missing)
+def _missing_column(names: Sequence[str], columns: ColumnNames) -> str | None:
+    """Return the first column that a table lacks; None for one of another tool, whose rows have other columns."""
+    # A path such as `response.body` is in the column `response`.
+    paths = [path for path in columns if path and split_path(path)[0] in names]
+    missing = missing_column([*names, *paths], columns)
+    if missing == "response" and columns.response is None and find_row_format(dict.fromkeys(names)):
+        return None
+    return missing
 
+
+def _describe_missing(names: Sequence[str], columns: ColumnNames) -> str | None:
+    missing = _missing_column(names, columns)
+    return None if missing is None else describe_missing_column(names, missing)
+
+
+def _read_csv(path: Path, layout: Layout) -> Iterator[Entry]:
+    records = read_csv(path, lambda names: _describe_missing(names, layout.columns), layout.encoding)
     try:
-        for number, (line, fields, error) in enumerate(read_csv(path, find_problem), start=1):
+        for number, (line, fields, error) in enumerate(records, start=1):
             place = f"line {line}"
             yield Entry(number, place, None if error else fields, f"{place} {error}" if error else None)
     except CsvError as error:
         raise ResponsesError(f"{path}: {error}") from None
 
 
-def _read_parquet(path: Path, columns: ColumnNames) -> Iterator[Entry]:
+def _read_parquet(path: Path, layout: Layout) -> Iterator[Entry]:
     try:
         import pyarrow as arrow
         from pyarrow.parquet import ParquetFile
     except ImportError:
         raise ResponsesError(f"{path}: a Parquet file needs pyarrow: {install_command('parquet')}") from None
     try:
-        file = ParquetFile(path)
-        if (missing := missing_column(file.schema_arrow.names, columns)) is not None:
-            raise ResponsesError(f"{path}: {describe_missing_column(file.schema_arrow.names, missing)}")
+        file, columns = ParquetFile(path), layout.columns
+        names = file.schema_arrow.names
+        if (missing := _missing_column(names, columns)) is not None:
+            raise ResponsesError(f"{path}: {describe_missing_column(names, missing)}")
         # Vectors and other large columns that no field has are not read.
         plain = [column.name for column in file.schema_arrow if _is_plain(column.type)]
-        needed, number = {*field_columns(file.schema_arrow.names, columns), *plain}, 0
+        roots = {split_path(path)[0] for path in columns if path} & set(names)
+        is_foreign = columns.response is None and find_row_format(dict.fromkeys(names)) is not None
+        needed, number = set(names) if is_foreign else {*field_columns(names, columns), *plain, *roots}, 0
         for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=sorted(needed)):
             for fields in batch.to_pylist():
                 number += 1
@@ -254,13 +338,129 @@ def _is_plain(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-READERS: Mapping[str, Callable[[Path, ColumnNames], Iterator[Entry]]] = {
+def _read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise ResponsesError(f"{path}: a spreadsheet needs openpyxl: {install_command('xlsx')}; or {_SHEET}") from None
+    try:
+        with ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > MAX_UNPACKED:
+            raise ResponsesError(f"{path}: has {size:,} bytes unpacked, more than {MAX_UNPACKED:,}: {_SHEET}")
+        book: Any = load_workbook(path, read_only=True, data_only=True, keep_links=False)
+        with closing(book):
+            yield from _sheet_entries(path, _choose_sheet(path, book, layout), layout.columns)
+    except (BadZipFile, SyntaxError, LookupError, TypeError, RuntimeError, zlib.error) as error:
+        reason = error_line(error) if isinstance(error, SyntaxError) else str(error)
+        raise ResponsesError(
+            f"{path}: is no spreadsheet that can be read ({reason}): remove its password, or {_SHEET}"
+        ) from None
+
+
+# Bytes of all files in a spreadsheet, or of one sample in an Inspect log: a small archive may hold any number.
+MAX_UNPACKED = 1_000_000_000
+
+
+def _choose_sheet(path: Path, book: Any, layout: Layout) -> Any:
+    """Return the sheet that is named, or the only visible one with a response."""
+    sheets = {sheet.title: sheet for sheet in book.worksheets}
+    for sheet in sheets.values():
+        sheet.reset_dimensions()  # Some programs write a wrong size, after which nothing would be read.
+    if layout.rows is not None:
+        if layout.rows not in sheets:
+            raise ResponsesError(f"{path}: has no sheet {layout.rows!r} for `rows` (`--rows`): it has {list(sheets)!r}")
+        return sheets[layout.rows]
+    visible = {title: sheet for title, sheet in sheets.items() if sheet.sheet_state == "visible"}
+    headers = {title: _sheet_header(sheet) for title, sheet in visible.items()}
+    titles = [title for title, header in headers.items() if _missing_column(header, layout.columns) is None]
+    if len(titles) > 1:
+        raise ResponsesError(f"{path}: has responses on several sheets: name one of {titles!r} by `rows` (`--rows`)")
+    filled = [title for title, header in headers.items() if header]
+    return visible[next(iter(titles or filled or visible))]
+
+
+def _sheet_header(sheet: Any) -> list[str]:
+    cells = next((cells for cells in sheet.iter_rows(values_only=True) if any(cell is not None for cell in cells)), ())
+    return ["" if cell is None else str(cell) for cell in cells]
+
+
+def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames) -> Iterator[Entry]:
+    header, number = list[str](), 0
+    for line, cells in enumerate(sheet.iter_rows(), start=1):
+        # The value of a formula that failed is a text such as `#REF!`.
+        values: list[Any] = [None if cell.data_type == "e" else cell.value for cell in cells]
+        values = [value.isoformat() if isinstance(value, date | time) else value for value in values]
+        if all(value is None or str(value).strip() == "" for value in values):
+            continue
+        if not header:
+            header = ["" if value is None else str(value) for value in values]
+            try:
+                _check_header(header, lambda names: _describe_missing(names, columns))
+            except CsvError as error:
+                raise ResponsesError(f"{path}: sheet {sheet.title!r}: {error}") from None
+            continue
+        number += 1
+        fields = {name: value for name, value in zip(header, values, strict=False) if name.strip()}
+        yield Entry(number, f"line {line}", dict.fromkeys(filter(str.strip, header)) | fields)
+
+
+def _read_inspect_log(path: Path, layout: Layout) -> Iterator[Entry]:
+    """Yield the samples of an `.eval` file, which is a ZIP archive of JSON files."""
+    try:
+        with ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.startswith("samples/") and name.endswith(".json")]
+            if not names:
+                raise ResponsesError(f"{path}: is an Inspect log without samples: there is nothing to grade")
+            for number, name in enumerate(names, start=1):
+                data = parse_json(_unpack(path, archive, name).decode("utf-8"))
+                yield _json_entry(data, number, name, layout.columns)
+    except (BadZipFile, UnicodeDecodeError, RuntimeError, zlib.error) as error:
+        raise ResponsesError(f"{path}: is no Inspect log that can be read: {error}") from None
+    except ResponsesError:
+        raise
+    except ValueError as error:
+        raise ResponsesError(f"{path}: a sample {error}") from None
+
+
+# The Zstandard compression of ZIP files, which Python reads from version 3.14.
+_ZSTANDARD = 93
+
+
+def _unpack(path: Path, archive: ZipFile, name: str) -> bytes:
+    member = archive.getinfo(name)
+    if member.file_size > MAX_UNPACKED:
+        raise ResponsesError(f"{path}: {name} has {member.file_size:,} bytes, more than {MAX_UNPACKED:,}")
+    if member.compress_type != _ZSTANDARD:
+        return archive.read(member)
+    from zstandard import ZstdDecompressor, ZstdError
+
+    with path.open("rb") as file:
+        file.seek(member.header_offset)
+        header = file.read(30)
+        file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
+        try:
+            # Not more than the archive says: a frame may unpack to any size.
+            packed = io.BytesIO(file.read(member.compress_size))
+            content = ZstdDecompressor().stream_reader(packed).read(member.file_size + 1)
+        except ZstdError as error:
+            raise ResponsesError(f"{path}: {name} cannot be unpacked: {error}") from None
+    if len(content) != member.file_size:
+        raise ResponsesError(f"{path}: {name} cannot be unpacked: it has another size than the archive says")
+    return content
+
+
+READERS: Mapping[str, Callable[[Path, Layout], Iterator[Entry]]] = {
     ".jsonl": _read_jsonl,
     ".ndjson": _read_jsonl,
     ".json": _read_json,
     ".csv": _read_csv,
     ".tsv": _read_csv,
     ".parquet": _read_parquet,
+    ".xlsx": _read_sheet,
+    ".xlsm": _read_sheet,
+    ".eval": _read_inspect_log,
+    ".traj": _read_json,
 }
 """The reader of each file format, by the suffix of the file; files with other suffixes are read as one text."""
 
@@ -280,11 +480,17 @@ def read_responses(
     reference_column: str | None = None,
     id_column: str | None = None,
     rubric_column: str | None = None,
+    rows: str | None = None,
+    encoding: str | None = None,
 ) -> Iterator[Row]:
-    """Yield the rows of a `.jsonl`, `.json`, `.csv`, `.tsv` or `.parquet` file; any other text file is one row.
+    """Yield the rows of a `.jsonl`, `.json`, `.csv`, `.tsv`, `.parquet` or `.xlsx` file; other text files are one row.
 
     Fields of a CSV file are separated by commas, semicolons or tabs, whichever its header shows. A `.json` file is a
-    list of rows or one conversation; any other JSON in it is one response. The file is read as it is consumed.
+    list of rows, one row or one conversation; any other JSON in it is one response, unless it is an object with a list
+    of objects, which is refused. The file is read as it is consumed.
+
+    The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval and others, and the output of
+    batches of OpenAI and Anthropic are recognized. With a `response_column`, their rows are read as they are.
 
     A row may bring its own rubric: as lists and objects, as their JSON in a cell, or as the path of a file in the
     folder of the rows or below it. What it brings as `labels` (answers by criterion) and `metadata` is carried along.
@@ -295,33 +501,140 @@ def read_responses(
     Args:
         path: The file.
         query: The task of every row that has no `query` of its own.
-        response_column: The column of the responses, instead of a usual name, such as `response` or `output`.
+        response_column: The column of the responses, instead of a usual name, such as `response` or `output`; or the
+            path of a value in it, such as `response.body.choices.0.message.content`. This applies to each column.
         query_column: The column of the tasks, instead of a usual name, such as `query` or `input`.
         reference_column: The column of the exemplary responses, instead of a usual name, such as `reference`.
         id_column: The column of the ids, instead of `id`.
         rubric_column: The column of the rows' own rubrics, instead of `rubric` or `rubrics`.
+        rows: The path of the list of rows in a JSON file, such as `data` or `run.results`, or the sheet of an `.xlsx`
+            file with several.
+        encoding: The encoding of a text file, such as `cp1252`; by default UTF-8, or UTF-16 with a byte order mark.
 
     Raises:
         ResponsesError: The file cannot be opened, or is not text; it is a format that cannot be read; no row has a
-            column that is needed; two rows have the same id; pyarrow is not installed, and it is a Parquet file.
+            column that is needed; the place of its rows is not certain; two rows have the same id; pyarrow or openpyxl
+            is not installed, and it is a Parquet file or a spreadsheet.
+
+    Example:
+        >>> import json, tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "run.json"
+        >>> _ = path.write_text(json.dumps({"run": {"answers": [{"id": "a", "output": {"text": "It is 42."}}]}}))
+        >>> [row] = read_responses(path, rows="run.answers", response_column="output.text")
+        >>> row.id, row.submission.response
+        ('a', 'It is 42.')
     """
     file = Path(path)
     columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
+    layout = Layout(columns, rows, encoding)
     suffix = file.suffix.lower()
-    if suffix in UNSUPPORTED:
+    if rows is not None and suffix not in _WITH_PLACES:
+        raise ResponsesError(f"{path}: `rows` (`--rows`) is for {', '.join(_WITH_PLACES)} files: leave it out")
+    if suffix in UNSUPPORTED and suffix not in READERS:
         raise ResponsesError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")
     try:
         refuse_endless(file)
         if suffix in READERS:
-            yield from _convert(file, partial(READERS[suffix], file, columns), query, columns)
+            yield from _convert(file, partial(_answers, file, layout, query), query, columns)
         elif columns != USUAL_COLUMNS:
             raise ResponsesError(f"{path}: is read as one text, which has no columns: name none")
         else:
-            yield _text_row(file, query)
+            yield _text_row(file, query, encoding)
+    except LayoutError as error:
+        raise ResponsesError(f"{path}: {error}") from None
+    except LookupError as error:
+        if encoding is None or not str(error).startswith("unknown encoding"):
+            raise
+        raise ResponsesError(
+            f"{path}: `encoding` {encoding!r} is unknown: use one such as 'cp1252' or 'utf-16'"
+        ) from None
     except OSError as error:
         raise ResponsesError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise ResponsesError(f"{path}: is not text (byte {error.start}): {how_to_encode(suffix)}") from None
+        remedy = f"{how_to_encode(suffix)}, or name its encoding, such as `encoding='cp1252'` (`--encoding cp1252`)"
+        what = "text" if encoding is None else f"text in {encoding!r}"
+        raise ResponsesError(f"{path}: is not {what} (byte {error.start}): {remedy}") from None
+    except UnicodeError as error:  # UTF-16 without its byte order mark
+        raise ResponsesError(f"{path}: is not text in {encoding!r}: {error}") from None
+
+
+_WITH_PLACES = (".json", ".xlsx", ".xlsm")
+
+
+def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
+    """Yield the entries of a file: in the columns of this library, if another tool wrote it.
+
+    The first row decides about the format, so that no later row can be read in another way than those before it.
+    """
+    columns = layout.columns
+    known: RowFormat | None = None
+    is_decided, has_answers, has_parts, seen = columns.response is not None, False, False, set[tuple[str, str]]()
+    for entry in READERS[path.suffix.lower()](path, layout):
+        if entry.fields is None or (is_decided and known is None):
+            has_answers = True
+            yield entry if entry.fields is None else entry._replace(fields=_with_paths(entry.fields, columns))
+            continue
+        if not is_decided:
+            known, is_decided = find_row_format(entry.fields), True
+            if known and known.tasks_are_in and not (query or columns.query):
+                _warn_of_tasks(path, known)
+        if known is None:
+            has_answers = True
+            yield entry._replace(fields=_with_paths(entry.fields, columns))
+            continue
+        answers = _read_answers(known, entry)
+        has_parts = has_parts or not answers
+        for number, answer in enumerate(answers, start=1):
+            if known.repeats and answer.error is None:
+                content = (str(answer.fields["id"]), json.dumps(answer.fields, default=str))
+                if content in seen:
+                    continue
+                seen.add(content)
+            has_answers = True
+            place = entry.place if len(answers) == 1 else f"{entry.place}, answer {number}"
+            yield Entry(entry.number, place, {**answer.fields, **_named_values(entry.fields, columns)}, answer.error)
+    if has_parts and not has_answers:
+        raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
+
+
+def _warn_of_tasks(path: Path, known: RowFormat) -> None:
+    warnings.warn(
+        f"{path}: is read as {known.name}, whose tasks are in {known.tasks_are_in}: the judge sees the responses "
+        "without them; for one task, use `query` (`--query`), or join the files and use `query_column` "
+        "(`--query-column`)",
+        stacklevel=2,
+    )
+
+
+def _read_answers(known: RowFormat, entry: Entry) -> list[ToolAnswer]:
+    fields = entry.fields or {}
+    try:
+        if known.matches(fields):
+            return list(known.read(fields))
+    except LayoutError as error:
+        raise LayoutError(f"{entry.place} {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        pass
+    return [
+        ToolAnswer({}, f"{entry.place} is no row of {known.name}, which the rows before it are: its form is unknown")
+    ]
+
+
+def _with_paths(fields: Mapping[str, Any], columns: ColumnNames) -> Mapping[str, Any]:
+    """Return a row with the values at the paths that name columns, such as `response.body`."""
+    return fields if columns == USUAL_COLUMNS else {**fields, **_named_values(fields, columns)}
+
+
+def _named_values(fields: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
+    """Return the values of a row at the names and paths of columns that a caller chose."""
+    values = dict[str, Any]()
+    for name in (name for name in columns if name is not None):
+        own = next((own for own in fields if own == name), None) or next(
+            (o for o in fields if fold(o) == fold(name)), None
+        )
+        with suppress(LookupError):
+            values[own or name] = fields[own] if own is not None else value_at(fields, split_path(name))
+    return values
 
 
 def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, columns: ColumnNames) -> Iterator[Row]:
@@ -340,7 +653,7 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             if own_ids is None:
                 own_ids = _own_ids(path, read, entry, columns)
             row_id = _free_id(entry.number, own_ids)
-        if entry.fields is None:
+        if entry.fields is None or entry.error is not None:
             row = Row(row_id, None, entry.error)
             unreadable = unreadable or entry.error
         else:
@@ -399,5 +712,5 @@ def _with_rubric_file(row: Row, folder: Path) -> Row:
     return row
 
 
-def _text_row(path: Path, query: str | None) -> Row:
-    return read_row({"id": path.stem, "response": path.read_text(encoding="utf-8-sig")}, 1, query)
+def _text_row(path: Path, query: str | None, encoding: str | None) -> Row:
+    return read_row({"id": path.stem, "response": path.read_text(encoding=encoding_of(path, encoding))}, 1, query)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
@@ -243,7 +243,7 @@ COLUMNS = {
         "response", "output", "outputs", "completion", "answer", "structured_response", "text", "messages",
     ),
     "thinking": ("thinking",),
-    "query": ("query", "input", "inputs", "prompt", "question"),
+    "query": ("query", "input", "inputs", "prompt", "question", "instruction"),
     "reference": (
         "reference", "reference_output", "reference_answer", "expected_output", "expected_response", "expected",
     ),
@@ -256,7 +256,16 @@ COLUMNS = {
     "labels": ("labels",),
     "metadata": ("metadata",),
 }  # fmt: skip
-"""The names of each field in a mapping, in every host; the first that is present and has a value is used."""
+"""The names of each field in a mapping, in every host; the first that is present and has a value is used.
+
+Beside an `instruction`, as in Alpaca's data, an `input` is a part of the task, and not the task.
+"""
+
+# Names that data sets have for the task and that others have for something else: a warning asks about them.
+_LIKE_TASKS = frozenset({
+    "task", "task_description", "instructions", "user_input", "user_query", "user_question", "user_prompt",
+    "user_message", "problem", "question_text", "prompt_text",
+})  # fmt: skip
 
 # A program must not set what its output is compared with, nor which part of it is graded.
 _OF_OUTPUTS = ("thinking", "query", "context", "attachments", "trajectory")
@@ -419,7 +428,7 @@ def row_fields(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS, *,
     """
     values = _select(data, tuple(COLUMNS), columns)
     if warns and "response" in values and (unused := _find_unused(tuple(data), columns)):
-        _warn_of_unused(unused)
+        _warn_of_unused(unused, asks_for_task="query" not in values)
     return values
 
 
@@ -434,7 +443,17 @@ def _select(data: Mapping[str, Any], fields: tuple[str, ...], columns: ColumnNam
         return {**_state_fields(data), **values}
     if "response" in values:
         _warn_of_other_response(data, names_of["response"])
+    if present.get("query") and fold(present["query"]) == "input" and columns.query is None:
+        values["query"] = _with_instruction(data, names_of["query"], values["query"])
     return values
+
+
+def _with_instruction(data: Mapping[str, Any], names: Sequence[str], task: object) -> object:
+    """Return an `input` after the `instruction` beside it, or the one of both that is not empty."""
+    instruction = next((data[name] for name in names if fold(name) == "instruction"), None)
+    if not isinstance(instruction, str) or not isinstance(task, str):
+        return task
+    return "\n\n".join(text for text in (instruction, task) if text.strip())
 
 
 def _is_nested(response: object) -> bool:
@@ -453,13 +472,15 @@ def _is_thinking_output(data: Mapping[str, Any]) -> bool:
     return set(data) <= {"thinking", "output"} and isinstance(data.get("output"), str | None)
 
 
-def _warn_of_unused(names: tuple[str, ...]) -> None:
+def _warn_of_unused(names: tuple[str, ...], *, asks_for_task: bool = False) -> None:
     # Cut and by `!r`, as a model may have written them. Without the row's id, so that Python prints it once for a run.
     listed = ", ".join(repr(name[:_MAX_NAME]) for name in names[:_MAX_NAMES])
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    task = next((name for name in names if fold(name) in _LIKE_TASKS), None) if asks_for_task else None
+    hint = f"; if {task!r} is the task, name it by `query_column` (`--query-column`): there is no other" if task else ""
     warnings.warn(
         f"an input has {listed}{more}: not graded, and not shown to the judge; use a name that docs/files.md lists if "
-        "it should be",
+        f"it should be{hint}",
         stacklevel=3,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,6 +197,39 @@ def test_csv_without_rows_has_none(write: Write) -> None:
     assert row == Row("a", None, "row a: `response` is null: there is nothing to grade")
 
 
+@pytest.mark.parametrize(
+    ("task", "query"),
+    [
+        ({"instruction": "Add.", "input": "1, 2"}, "Add.\n\n1, 2"),
+        ({"Instruction": "Add.", "Input": " "}, "Add."),
+        ({"instruction": "", "input": "1, 2"}, "1, 2"),
+        ({"instruction": "Add 1 to 2."}, "Add 1 to 2."),
+        ({"instruction": "Be brief.", "query": "1 + 2?", "input": "1"}, "1 + 2?"),
+        ({"instruction": None, "prompt": "1 + 2?"}, "1 + 2?"),
+    ],
+)
+def test_instruction_and_its_input_are_the_task(task: dict[str, Any], query: str) -> None:
+    row = read_row({**task, "output": "It is 3."}, 1)
+    assert row.submission
+    assert row.submission.query == query
+    assert as_row({**task, "output": "It is 3."}, 1) == row
+
+
+def test_named_query_column_is_the_task_beside_an_instruction(write: Write) -> None:
+    path = write("r.jsonl", json.dumps({"instruction": "Add.", "input": "1, 2", "output": "3"}))
+    [row] = read_responses(path, query_column="input")
+    assert row.submission
+    assert row.submission.query == "1, 2"
+
+
+@pytest.mark.parametrize("name", ["task", "user_input", "User Query", "instructions"])
+def test_column_that_looks_like_the_task_is_named_in_a_warning_if_there_is_no_task(name: str) -> None:
+    with pytest.warns(UserWarning, match=rf"if '{name}' is the task, name it by `query_column`"):
+        read_row({name: "6 x 7?", "response": "42"}, 1)
+    with pytest.warns(UserWarning, match=rf"an input has '{name}': (?!.*is the task)"):
+        read_row({name: "6 x 7?", "response": "42", "question": "6 x 7?"}, 1)
+
+
 def test_json_file_is_read_by_its_content(write: Write) -> None:
     texts = write("t.json", '["42", {"response": "43"}, 7]')
     assert list(read_responses(texts, "Q")) == [
@@ -211,13 +245,106 @@ def test_json_file_is_read_by_its_content(write: Write) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("r.xlsx", "save the sheet as CSV"), ("r.ods", "save the sheet as CSV")],
+    [("r.xls", "save the sheet as CSV"), ("r.ods", "save the sheet as CSV")],
 )
 def test_binary_tables_are_refused_with_the_remedy(write: Write, name: str, words: str) -> None:
     with pytest.raises(
         ResponsesError, match=rf"{name}: `{Path(name).suffix.lower()}` files are not supported: .*{words}"
     ):
         list(read_responses(write(name, "PK\x03\x04")))
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.jsonl", "r.json", "r.txt"])
+def test_file_in_utf_16_or_a_named_encoding_is_read(write: Write, name: str) -> None:
+    text = {
+        "r.csv": "response\nZürich – 3 €\n", "r.jsonl": '{"response": "Zürich – 3 €"}', "r.json": '["Zürich – 3 €"]',
+        "r.txt": "Zürich – 3 €",
+    }[name]  # fmt: skip
+    for encoding, named in (("utf-16", None), ("utf-8", None), ("cp1252", "cp1252"), ("utf-16-le", "utf-16-le")):
+        [row] = read_responses(write(name, text, encoding), encoding=named)
+        assert row.submission
+        assert row.submission.response == "Zürich – 3 €"
+    with pytest.raises(ResponsesError, match=r"is not text \(byte .*`--encoding cp1252`"):
+        list(read_responses(write(name, text, "cp1252")))
+    with pytest.raises(ResponsesError, match="`encoding` 'ansi2' is unknown"):
+        list(read_responses(write(name, text), encoding="ansi2"))
+    with pytest.raises(ResponsesError, match="is not text in 'ascii'"):
+        list(read_responses(write(name, text), encoding="ascii"))
+
+
+@pytest.fixture
+def sheets(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a spreadsheet of sheets, each a list of rows."""
+    openpyxl = pytest.importorskip("openpyxl", reason="spreadsheets need openpyxl (extra `xlsx`)")
+
+    def write_sheets(hidden: str = "", **tables: list[list[Any]]) -> Path:
+        book = openpyxl.Workbook()
+        book.remove(book.active)
+        for title, rows in tables.items():
+            sheet = book.create_sheet(title)
+            sheet.sheet_state = "hidden" if title == hidden else "visible"
+            for row in rows:
+                sheet.append(row)
+        book.save(tmp_path / "r.xlsx")
+        return tmp_path / "r.xlsx"
+
+    return write_sheets
+
+
+ANSWERS = [["ID", "Response", None, "Question"], [1, "It is 42.", None, "6 x 7?"], [None] * 4, ["b", 41, "note", None]]
+
+
+def test_spreadsheet_is_read_as_its_rows(sheets: Callable[..., Path]) -> None:
+    path = sheets(Notes=[["see the other sheet"]], Empty=[], Answers=[[None], *ANSWERS])
+    first, second = read_responses(path)
+    assert first == Row("1", Submission(response="It is 42.", query="6 x 7?"))
+    assert second.error == "row b: `Response` is the number 41, not a text: write '41'"
+    assert list(read_responses(sheets(Empty=[]))) == []
+
+
+def test_spreadsheet_with_several_sheets_of_responses_asks_for_one(sheets: Callable[..., Path]) -> None:
+    path = sheets(A=ANSWERS[:2], B=[["answer"], ["It is 41."]], C=ANSWERS, hidden="C")
+    with pytest.raises(ResponsesError, match=r"several sheets: name one of \['A', 'B'\] by `rows`"):
+        list(read_responses(path))
+    assert list(read_responses(path, rows="B")) == [Row("1", Submission(response="It is 41."))]
+    assert [row.id for row in read_responses(path, rows="C")] == ["1", "b"]
+    with pytest.raises(ResponsesError, match=r"has no sheet 'D'.*it has \['A', 'B', 'C'\]"):
+        list(read_responses(path, rows="D"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([["id", "text of it"], ["a", "x"]], r"has no `response` column \(its columns are \['id', 'text of it'\]\)"),
+        ([["response", "Response"], ["a", "x"]], "the column 'Response' is there twice"),
+    ],
+)
+def test_spreadsheet_with_a_wrong_header_is_refused(sheets: Callable[..., Path], rows: Any, words: str) -> None:
+    with pytest.raises(ResponsesError, match=rf"r\.xlsx: sheet 'A': {words}"):
+        list(read_responses(sheets(A=rows)))
+
+
+def test_spreadsheet_that_cannot_be_read_is_one_error(sheets: Callable[..., Path]) -> None:
+    path = sheets(A=ANSWERS)
+    for content in (b"", b"text", path.read_bytes()[:-100]):
+        path.write_bytes(content)
+        with pytest.raises(ResponsesError, match=r"is no spreadsheet that can be read .*save the sheet as CSV"):
+            list(read_responses(path))
+
+
+def test_spreadsheet_that_unpacks_to_too_much_is_refused(
+    sheets: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sheets(A=ANSWERS)
+    monkeypatch.setattr("rubric_integrations.submission.files.MAX_UNPACKED", 1_000)
+    with pytest.raises(ResponsesError, match=r"bytes unpacked, more than 1,000"):
+        list(read_responses(path))
+
+
+def test_spreadsheet_without_openpyxl_names_the_package(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ResponsesError, match="needs openpyxl: pip install openpyxl; or save the sheet as CSV"):
+        list(read_responses(write("r.xlsx", "PK")))
 
 
 def nested(depth: int) -> Any:

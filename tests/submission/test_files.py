@@ -114,10 +114,13 @@ def test_other_file_is_one_row_with_the_name_of_the_file(tmp_path: Path) -> None
 def test_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResponsesError, match="cannot be read: No such file"):
         list(read_responses(tmp_path / "missing.jsonl"))
-    for name, remedy in (("binary.txt", "save it as UTF-8$"), ("r.csv", r"UTF-8 \(in Excel: Save As, `CSV UTF-8`\)$")):
+    for name, remedy in (
+        ("binary.txt", "UTF-8, or"),
+        ("r.csv", r"UTF-8 \(in Excel: Save As, `CSV UTF-8`\)"),
+    ):
         path = tmp_path / name
         path.write_bytes(b"a\xff")
-        with pytest.raises(ResponsesError, match=rf"is not text \(byte 1\): .*{remedy}"):
+        with pytest.raises(ResponsesError, match=rf"is not text \(byte 1\): .*{remedy}.*`--encoding cp1252`"):
             list(read_responses(path))
 
 
