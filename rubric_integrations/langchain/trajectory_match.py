@@ -159,7 +159,7 @@ def _expected(call: ToolCall, modes: _Modes) -> ExpectedCall:
 
 
 def _steps(messages: Any, name: str) -> list[Step]:
-    """Return the steps of a conversation without the results of tools, which are not compared."""
+    """Return the steps of a conversation without what is not compared: results of tools, and a user's calls."""
     if isinstance(messages, Mapping) and "messages" in messages:
         messages = cast("Mapping[str, Any]", messages)["messages"]
     elif isinstance(messages, Mapping) and "role" not in messages:
@@ -167,7 +167,10 @@ def _steps(messages: Any, name: str) -> list[Step]:
     conversation = list(cast("Sequence[Any]", messages)) if isinstance(messages, list | tuple) else [messages]
     if messages is None or not conversation:
         raise ValueError(f"`{name}` has no messages: pass those of the agent's run, or nothing is compared")
-    return [step for step in Trajectory.from_messages(conversation).steps if step.role != "tool"]
+    steps = Trajectory.from_messages(conversation).steps
+    # The calls of a simulated user are not the agent's.
+    without_calls = [step.model_copy(update={"calls": ()}) if step.role == "user" else step for step in steps]
+    return [step for step in without_calls if step.role != "tool"]
 
 
 def _unknown(setting: str, value: object, modes: Any) -> str:

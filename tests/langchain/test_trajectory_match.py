@@ -167,3 +167,15 @@ def test_what_the_messages_lack_is_an_error_and_no_score(
 def test_unknown_mode_is_refused_when_the_evaluator_is_created(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         create_trajectory_match_evaluator(**settings)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_calls_of_a_simulated_user_are_not_the_agents(order: str) -> None:
+    call = {"id": "c1", "name": "reboot", "arguments": {}, "requestor": "user"}
+    made = [
+        {"role": "user", "content": "I turn it off.", "tool_calls": [call]},
+        {"role": "tool", "id": "c1", "content": "off", "error": False, "requestor": "user"},
+        {"role": "assistant", "content": "Thanks."},
+    ]
+    expected = [{"role": "user", "content": "I turn it off."}, {"role": "assistant", "content": "Thanks."}]
+    assert score(made, expected, trajectory_match_mode=order)
