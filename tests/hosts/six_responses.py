@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, NamedTuple
 
@@ -45,6 +46,9 @@ async def judge(system: str, user: str) -> str:
     """Answer by the words of the response, as a model would in JSON."""
     submission, _, criterion = user.partition("## kind ##")
     if "[make the judge fail]" in submission:
+        if "right figure" not in criterion:
+            # The failure of the first criterion cancels the others, also on a machine with other load.
+            await asyncio.sleep(0.5)
         return "I would rather not answer."
     if "right figure" in criterion:
         verdict = "CANNOT_ASSESS" if "as expected" in submission else "MET" if "8.4%" in submission else "UNMET"
