@@ -25,9 +25,10 @@ from rubric_integrations.cli.options import JUDGE_OPTIONS
 from rubric_integrations.formats.parsing import MAX_BYTES, MAX_DEPTH, MAX_NODES
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.rubric.rubric import MAX_CRITERIA, MAX_LEAVES
-from rubric_integrations.submission.files import READERS, UNSUPPORTED
+from rubric_integrations.submission.files import READERS
 from rubric_integrations.submission.inputs import COLUMNS, ColumnNames
 from rubric_integrations.submission.submission import MAX_CHARS
+from rubric_integrations.submission.tables import UNSUPPORTED
 from tests.cli.commands import EXAMPLE
 from tests.test_architecture import PUBLIC
 from tests.test_docs import DOCS, ROOT, blocks, texts_in_code

@@ -6,43 +6,27 @@ that cannot be read as a whole is one error.
 
 from __future__ import annotations
 
-import codecs
-import csv
 import io
 import json
-import re
 import warnings
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from datetime import date, time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, cast
+from typing import Any, cast
 from zipfile import BadZipFile, ZipFile
 
 from rubric_integrations._util.json import parse_json, refuse_endless, split_path, value_at
-from rubric_integrations._util.lazy import install_command
 from rubric_integrations.submission.attachments import file_in_folder
-from rubric_integrations.submission.containers import (
-    LayoutError,
-    RowFormat,
-    ToolAnswer,
-    find_row_format,
-    find_rows,
-    is_at,
-    is_single_row,
-    rows_at,
-)
+from rubric_integrations.submission.containers import find_rows, is_at, is_single_row, rows_at
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import (
     USUAL_COLUMNS,
     ColumnNames,
     Row,
     describe_missing_column,
-    field_columns,
     fold,
     has_id_column,
     missing_column,
@@ -50,173 +34,20 @@ from rubric_integrations.submission.inputs import (
     read_row,
 )
 from rubric_integrations.submission.messages import is_conversation
-from rubric_integrations.submission.submission import MAX_CHARS, error_line
-
-_DELIMITERS = (",", ";", "\t")
-_SEPARATOR_LINE = re.compile(r"sep=([^\"\s]|\t)", re.IGNORECASE)
-
-
-class CsvError(ValueError):
-    """A CSV file cannot be read; the message does not name the file."""
-
-
-class CsvRecord(NamedTuple):
-    """One record of a CSV file.
-
-    Attributes:
-        line: The number, from 1, of the line on which it begins.
-        fields: Its fields by the names of the header; None for those that a shorter record lacks.
-        error: Why it has no fields; None if it has.
-    """
-
-    line: int
-    fields: dict[str, str | None]
-    error: str | None = None
-
-
-def read_csv(
-    path: Path, find_problem: Callable[[Sequence[str]], str | None], encoding: str | None = None
-) -> Iterator[CsvRecord]:
-    """Yield the records of a CSV file, separated by commas, semicolons or tabs, without its header and blank lines.
-
-    A first line such as `sep=;`, which Excel reads and does not show, names the separator. A line of separators alone,
-    such as `;;;`, is blank: Excel saves a row as one whose cells were cleared.
-
-    Args:
-        path: The file, in UTF-8, with or without a byte order mark, or in UTF-16 with one.
-        find_problem: Says what a header of these names lacks; None if it lacks nothing.
-        encoding: The encoding of the file, if it is another one.
-
-    Raises:
-        CsvError: The header has a problem, or one name twice, or a quote is not closed.
-        OSError: The file cannot be read.
-        UnicodeDecodeError: It is not text.
-    """
-    csv.field_size_limit(10 * MAX_CHARS)
-    with path.open(encoding=encoding_of(path, encoding), newline="") as lines:
-        header_line, skipped = _first_line(lines)
-        named = _SEPARATOR_LINE.fullmatch(header_line.rstrip("\r\n"))
-        if named:
-            header_line, more = _first_line(lines)
-            skipped += 1 + more
-        if not header_line:
-            return
-        default = "\t" if path.suffix.lower() == ".tsv" else ","
-        delimiter = named[1] if named else _find_delimiter(header_line, find_problem, default)
-        # Without `strict`, an unclosed quote silently takes all following rows into one field.
-        reader = csv.reader(chain([header_line], lines), delimiter=delimiter, strict=True)
-        begins, header = 0, list[str]()
-        try:
-            for record in reader:
-                line, begins = skipped + begins + 1, reader.line_num
-                if not header:
-                    header = record
-                    _check_header(header, find_problem)
-                elif len(record) == 1 or any(field.strip() for field in record):
-                    yield _to_record(header, record, line, delimiter)
-        except csv.Error as error:
-            raise CsvError(
-                f'line {skipped + begins + 1}: {error}: close each quote ("), and write a quote within a quoted text '
-                'twice ("")'
-            ) from None
-
-
-def encoding_of(path: Path, encoding: str | None = None) -> str:
-    """Return the encoding of a text file: the one that is named, UTF-16 if its byte order mark says so, else UTF-8."""
-    if encoding is not None:
-        return encoding
-    # A pipe could not be read again from its beginning.
-    if not path.is_file():
-        return "utf-8-sig"
-    with path.open("rb") as file:
-        return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
-
-
-def _first_line(lines: TextIO) -> tuple[str, int]:
-    """Return the first line that is not blank, and the number of lines before it."""
-    skipped = 0
-    while (line := lines.readline()) and not line.strip():
-        skipped += 1
-    return line, skipped
-
-
-def _find_delimiter(header: str, find_problem: Callable[[Sequence[str]], str | None], default: str) -> str:
-    """Return the delimiter by which the header has the needed columns; else the one that gives the most columns."""
-
-    def rank(delimiter: str) -> tuple[bool, int, bool]:
-        names = next(csv.reader([header], delimiter=delimiter), list[str]())
-        return find_problem(names) is None, len(names), delimiter == default
-
-    return max(_DELIMITERS, key=rank)
-
-
-def _check_header(header: Sequence[str], find_problem: Callable[[Sequence[str]], str | None]) -> None:
-    counts = Counter(fold(name) for name in header if name.strip())
-    repeated = next((name for name in header if counts[fold(name)] > 1), None)
-    if repeated is not None:
-        last = next(name for name in reversed(header) if fold(name) == fold(repeated))
-        raise CsvError(f"the column {last!r} is there twice: rename or remove one of them")
-    if (problem := find_problem(header)) is not None:
-        raise CsvError(problem)
-
-
-def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimiter: str) -> CsvRecord:
-    if len(record) > len(header):
-        message = (
-            f"has {len(record)} fields, but the header has {len(header)}: put quotes around a text that contains "
-            f"{delimiter!r}"
-        )
-        return CsvRecord(line, {}, message)
-    # A row may be shorter than the header: its last cells are empty.
-    fields: dict[str, str | None] = dict.fromkeys(header)
-    return CsvRecord(line, fields | dict(zip(header, record, strict=False)))
-
-
-# Rows of a Parquet file in memory at once.
-_PARQUET_ROWS = 1_000
-
-_SHEET = "save the sheet as CSV (UTF-8)"
-UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET}
-"""What to do with files of other formats, by suffix."""
-
-
-def how_to_encode(suffix: str) -> str:
-    """Say how to save a file of text that is not in UTF-8."""
-    return "save it as UTF-8" + (" (in Excel: Save As, `CSV UTF-8`)" if suffix in (".csv", ".tsv") else "")
-
-
-class ResponsesError(ValueError):
-    """Raised if a file of responses cannot be read at all."""
-
-
-class Entry(NamedTuple):
-    """One row of a file before it is converted.
-
-    Attributes:
-        number: The id of the row if it has no other: its number, or that of its line.
-        place: Where it begins in the file, such as `line 3`.
-        fields: Its fields by column; None if it has none.
-        error: Why it has none.
-    """
-
-    number: int
-    place: str
-    fields: Mapping[str, Any] | None
-    error: str | None = None
-
-
-class Layout(NamedTuple):
-    """Where the rows of a file and their fields are.
-
-    Attributes:
-        columns: The names of columns that replace the usual ones.
-        rows: The path of the list of rows in a JSON file, or the sheet of a spreadsheet; None for the usual place.
-        encoding: The encoding of a text file; None for UTF-8, and for UTF-16 with a byte order mark.
-    """
-
-    columns: ColumnNames = USUAL_COLUMNS
-    rows: str | None = None
-    encoding: str | None = None
+from rubric_integrations.submission.tables import (
+    MAX_UNPACKED,
+    UNSUPPORTED,
+    Entry,
+    Layout,
+    ResponsesError,
+    encoding_of,
+    how_to_encode,
+    read_csv_entries,
+    read_parquet,
+    read_sheet,
+)
+from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer
+from rubric_integrations.submission.tool_rows import find_row_format
 
 
 def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
@@ -282,129 +113,6 @@ def _json_entry(data: object, number: int, place: str, columns: ColumnNames) -> 
     return Entry(number, place, None, f"{place} is {type(data).__name__}, not an object with a `response`")
 
 
-def _missing_column(names: Sequence[str], columns: ColumnNames) -> str | None:
-    """Return the first column that a table lacks; None for one of another tool, whose rows have other columns."""
-    # A path such as `response.body` is in the column `response`.
-    paths = [path for path in columns if path and split_path(path)[0] in names]
-    missing = missing_column([*names, *paths], columns)
-    if missing == "response" and columns.response is None and find_row_format(dict.fromkeys(names)):
-        return None
-    return missing
-
-
-def _describe_missing(names: Sequence[str], columns: ColumnNames) -> str | None:
-    missing = _missing_column(names, columns)
-    return None if missing is None else describe_missing_column(names, missing)
-
-
-def _read_csv(path: Path, layout: Layout) -> Iterator[Entry]:
-    records = read_csv(path, lambda names: _describe_missing(names, layout.columns), layout.encoding)
-    try:
-        for number, (line, fields, error) in enumerate(records, start=1):
-            place = f"line {line}"
-            yield Entry(number, place, None if error else fields, f"{place} {error}" if error else None)
-    except CsvError as error:
-        raise ResponsesError(f"{path}: {error}") from None
-
-
-def _read_parquet(path: Path, layout: Layout) -> Iterator[Entry]:
-    try:
-        import pyarrow as arrow
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise ResponsesError(f"{path}: a Parquet file needs pyarrow: {install_command('parquet')}") from None
-    try:
-        file, columns = ParquetFile(path), layout.columns
-        names = file.schema_arrow.names
-        if (missing := _missing_column(names, columns)) is not None:
-            raise ResponsesError(f"{path}: {describe_missing_column(names, missing)}")
-        # Vectors and other large columns that no field has are not read.
-        plain = [column.name for column in file.schema_arrow if _is_plain(column.type)]
-        roots = {split_path(path)[0] for path in columns if path} & set(names)
-        is_foreign = columns.response is None and find_row_format(dict.fromkeys(names)) is not None
-        needed, number = set(names) if is_foreign else {*field_columns(names, columns), *plain, *roots}, 0
-        for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=sorted(needed)):
-            for fields in batch.to_pylist():
-                number += 1
-                yield Entry(number, f"row {number}", fields)
-    except arrow.ArrowException as error:
-        raise ResponsesError(f"{path}: is no Parquet file that can be read: {error_line(error)}") from None
-
-
-def _is_plain(kind: Any) -> bool:
-    from pyarrow import types
-
-    tests = (types.is_boolean, types.is_integer, types.is_floating, types.is_string, types.is_large_string)
-    return any(test(kind) for test in tests)
-
-
-def _read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
-    try:
-        from openpyxl import load_workbook
-    except ImportError:
-        raise ResponsesError(f"{path}: a spreadsheet needs openpyxl: {install_command('xlsx')}; or {_SHEET}") from None
-    try:
-        with ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        if size > MAX_UNPACKED:
-            raise ResponsesError(f"{path}: has {size:,} bytes unpacked, more than {MAX_UNPACKED:,}: {_SHEET}")
-        book: Any = load_workbook(path, read_only=True, data_only=True, keep_links=False)
-        with closing(book):
-            yield from _sheet_entries(path, _choose_sheet(path, book, layout), layout.columns)
-    except (BadZipFile, SyntaxError, LookupError, TypeError, RuntimeError, zlib.error) as error:
-        reason = error_line(error) if isinstance(error, SyntaxError) else str(error)
-        raise ResponsesError(
-            f"{path}: is no spreadsheet that can be read ({reason}): remove its password, or {_SHEET}"
-        ) from None
-
-
-# Bytes of all files in a spreadsheet, or of one sample in an Inspect log: a small archive may hold any number.
-MAX_UNPACKED = 1_000_000_000
-
-
-def _choose_sheet(path: Path, book: Any, layout: Layout) -> Any:
-    """Return the sheet that is named, or the only visible one with a response."""
-    sheets = {sheet.title: sheet for sheet in book.worksheets}
-    for sheet in sheets.values():
-        sheet.reset_dimensions()  # Some programs write a wrong size, after which nothing would be read.
-    if layout.rows is not None:
-        if layout.rows not in sheets:
-            raise ResponsesError(f"{path}: has no sheet {layout.rows!r} for `rows` (`--rows`): it has {list(sheets)!r}")
-        return sheets[layout.rows]
-    visible = {title: sheet for title, sheet in sheets.items() if sheet.sheet_state == "visible"}
-    headers = {title: _sheet_header(sheet) for title, sheet in visible.items()}
-    titles = [title for title, header in headers.items() if _missing_column(header, layout.columns) is None]
-    if len(titles) > 1:
-        raise ResponsesError(f"{path}: has responses on several sheets: name one of {titles!r} by `rows` (`--rows`)")
-    filled = [title for title, header in headers.items() if header]
-    return visible[next(iter(titles or filled or visible))]
-
-
-def _sheet_header(sheet: Any) -> list[str]:
-    cells = next((cells for cells in sheet.iter_rows(values_only=True) if any(cell is not None for cell in cells)), ())
-    return ["" if cell is None else str(cell) for cell in cells]
-
-
-def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames) -> Iterator[Entry]:
-    header, number = list[str](), 0
-    for line, cells in enumerate(sheet.iter_rows(), start=1):
-        # The value of a formula that failed is a text such as `#REF!`.
-        values: list[Any] = [None if cell.data_type == "e" else cell.value for cell in cells]
-        values = [value.isoformat() if isinstance(value, date | time) else value for value in values]
-        if all(value is None or str(value).strip() == "" for value in values):
-            continue
-        if not header:
-            header = ["" if value is None else str(value) for value in values]
-            try:
-                _check_header(header, lambda names: _describe_missing(names, columns))
-            except CsvError as error:
-                raise ResponsesError(f"{path}: sheet {sheet.title!r}: {error}") from None
-            continue
-        number += 1
-        fields = {name: value for name, value in zip(header, values, strict=False) if name.strip()}
-        yield Entry(number, f"line {line}", dict.fromkeys(filter(str.strip, header)) | fields)
-
-
 def _read_inspect_log(path: Path, layout: Layout) -> Iterator[Entry]:
     """Yield the samples of an `.eval` file, which is a ZIP archive of JSON files."""
     try:
@@ -454,11 +162,11 @@ READERS: Mapping[str, Callable[[Path, Layout], Iterator[Entry]]] = {
     ".jsonl": _read_jsonl,
     ".ndjson": _read_jsonl,
     ".json": _read_json,
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".parquet": _read_parquet,
-    ".xlsx": _read_sheet,
-    ".xlsm": _read_sheet,
+    ".csv": read_csv_entries,
+    ".tsv": read_csv_entries,
+    ".parquet": read_parquet,
+    ".xlsx": read_sheet,
+    ".xlsm": read_sheet,
     ".eval": _read_inspect_log,
     ".traj": _read_json,
 }

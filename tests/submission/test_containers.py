@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from rubric_integrations.submission import ResponsesError, Row, Submission, read_responses
-from rubric_integrations.submission.containers import DOCUMENTS, ROW_FORMATS, find_row_format
+from rubric_integrations.submission.containers import DOCUMENTS
 from rubric_integrations.submission.inputs import as_row
+from rubric_integrations.submission.tool_rows import ROW_FORMATS, find_row_format
 from tests.submission.conversations import CHAT
 
 Write = Callable[..., Path]

@@ -1,0 +1,147 @@
+"""What the readers of other tools' results share: an answer in a row, the format of a row, and values in a row.
+
+A row of a tool is recognized by the keys and types that the tool always writes, so that no file of a user's own is
+taken for one. A row without an answer, such as a failed request, is an error and never an empty text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, cast
+
+from rubric_integrations._util.json import parse_json
+from rubric_integrations.submission.inputs import USUAL_COLUMNS, missing_column, task_fields
+from rubric_integrations.submission.messages import is_conversation, value_text
+
+Fields = Mapping[str, Any]
+
+
+class LayoutError(ValueError):
+    """The rows of a JSON document cannot be found without a guess; the message does not name the file."""
+
+
+class ToolAnswer(NamedTuple):
+    """One answer in a row of a tool.
+
+    Attributes:
+        fields: The row in the columns of this library; at least its `id` if it has an error.
+        error: Why there is no answer; None if there is one.
+    """
+
+    fields: dict[str, Any]
+    error: str | None = None
+
+
+class RowFormat(NamedTuple):
+    """A row that a tool writes.
+
+    Attributes:
+        name: The tool and its file, for messages.
+        matches: Returns whether a row is one. It never raises an error.
+        read: Returns the answers of a row that matches, with ids that are unique in its file. None of them means that
+            the row is a part of another.
+        tasks_are_in: The file that has the tasks; None if the rows have them.
+        repeats: Whether the tool writes one answer in several rows. Those with an equal id and answer are read once.
+    """
+
+    name: str
+    matches: Callable[[Fields], bool]
+    read: Callable[[Fields], Iterable[ToolAnswer]]
+    tasks_are_in: str | None = None
+    repeats: bool = False
+
+
+def failed_answer(row_id: str, reason: object) -> ToolAnswer:
+    """Return a row without an answer, with the reason that the tool recorded: a text, or an object with a `message`."""
+    if isinstance(reason, Mapping):
+        error = cast("Fields", reason)
+        reason = error.get("message") or error.get("code") or error
+    text = " ".join(str(reason or "no reason is recorded").split())
+    return ToolAnswer({"id": row_id}, f"row {row_id}: has no answer: {text[:_MAX_REASON]}")
+
+
+# Characters of a provider's error message, which may contain a page of HTML.
+_MAX_REASON = 300
+
+
+def unclear_answer(row_id: str, places: Sequence[str]) -> ToolAnswer:
+    """Return a row with several answers of which none is known to be the one: the message names their places."""
+    return ToolAnswer(
+        {"id": row_id},
+        f"row {row_id}: has several outputs ({', '.join(places)[:_MAX_REASON]}): name the one to grade by "
+        f"`response_column` (`--response-column {places[0]}`)",
+    )
+
+
+def unread_rows(name: str, remedy: str) -> Callable[[Fields], Iterable[ToolAnswer]]:
+    """Return a reader that refuses rows of a tool that have no answers."""
+
+    def read(_: Fields) -> Iterable[ToolAnswer]:
+        raise LayoutError(f"is {name}, which has no answers: {remedy}")
+
+    return read
+
+
+def has_keys(*names: str) -> Callable[[Fields], bool]:
+    """Return a test for the keys that a row or an object of a tool always has."""
+    return lambda fields: fields.keys() >= set(names)
+
+
+def has_no_response(row: Fields) -> bool:
+    """Return whether a row has none of this library's columns for a response."""
+    return missing_column(row, USUAL_COLUMNS) is not None
+
+
+def all_objects(values: object, test: Callable[[Fields], bool]) -> bool:
+    """Return whether a value is a list of objects that all pass a test, and has one."""
+    if not isinstance(values, list) or not values:
+        return False
+    return all(isinstance(value, Mapping) and test(cast("Fields", value)) for value in cast("list[Any]", values))
+
+
+def as_mapping(value: object) -> Fields:
+    """Return a value that is an object; an empty one for any other value."""
+    return cast("Fields", value) if isinstance(value, Mapping) else {}
+
+
+def short_values(fields: Fields, *names: str) -> dict[str, Any]:
+    """Return the short values of an object, or of these names in it, for the metadata of a row."""
+    chosen = {name: fields.get(name) for name in names} if names else fields
+    return {name: v for name, v in chosen.items() if isinstance(v, bool | int | float | str) and len(str(v)) <= 200}
+
+
+def prefixed_values(row: Fields, prefix: str) -> dict[str, Any]:
+    """Return the values of a row whose names have a prefix, without it."""
+    return {name[len(prefix) :]: value for name, value in row.items() if name.startswith(prefix)}
+
+
+def has_value(value: object) -> bool:
+    """Return whether a value is not missing: None, an empty text, and the NaN of a table are missing."""
+    return value is not None and value != "" and value == value  # noqa: PLR0124
+
+
+def parsed_json(value: object) -> Any:
+    """Return the value of a text of JSON; any other value unchanged."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        with suppress(ValueError):
+            return parse_json(value)
+    return value
+
+
+def prompt_of(prompt: object) -> Any:
+    """Return a prompt: a text, or its messages if it is a conversation, also as JSON."""
+    messages = parsed_json(prompt)
+    if is_conversation(messages):
+        return messages
+    return value_text(prompt) if isinstance(prompt, Mapping | list) else prompt
+
+
+def query_of(inputs: object) -> Any:
+    """Return the task in the inputs of a program; None if it has none of the usual names."""
+    return task_fields(inputs).get("query") if inputs else None
+
+
+def response_of(output: object) -> Any:
+    """Return an output: a text, a conversation, or the JSON of another value."""
+    return output if isinstance(output, str) or is_conversation(output) else value_text(output)
