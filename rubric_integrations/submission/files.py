@@ -88,6 +88,9 @@ def _read_yaml(path: Path, layout: Layout) -> Iterator[Entry]:
         raise ResponsesError(f"{error}; write it as JSON, or save a text as a `.txt` file") from None
     except (TypeError, ValueError) as error:
         raise ResponsesError(f"{path}: is no JSON: {error}; save a text as a `.txt` file") from None
+    # Other than JSON, YAML that is cut off is often valid.
+    if _PROMPTFOO_TEXT.match(text) and "config" not in data:
+        raise ResponsesError(f"{path}: is promptfoo's results without `config`, its end: write them again")
     yield from _document_entries(path, data, text, layout)
 
 

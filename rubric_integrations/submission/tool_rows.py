@@ -207,7 +207,8 @@ def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Ite
             if question is not None:
                 messages.append({"role": "user", "content": question["turns"][index]})
                 fields["query"] = list(messages) if index else messages[0]["content"]
-                fields["reference"] = dict(enumerate(question.get("reference") or ())).get(index)
+                references = question.get("reference")
+                fields["reference"] = dict(enumerate(references)).get(index) if isinstance(references, list) else None
                 messages.append({"role": "assistant", "content": text})
             # FastChat writes these texts in place of an answer that failed.
             if text in ("$ERROR$", "ERROR"):

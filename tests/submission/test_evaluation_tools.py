@@ -144,6 +144,12 @@ def test_yaml_results_of_promptfoo_are_read_as_their_json(tmp_path: Path) -> Non
     path = tmp_path / "output.yaml"
     path.write_text(yaml.safe_dump(data, sort_keys=False))
     assert read(path) == PROMPTFOO_ROWS
+    whole = path.read_text()
+    for end in (whole.index("  version:"), whole.index("  - id: u01"), whole.index("config:")):
+        path.write_text(whole[:end])
+        with pytest.raises(ResponsesError, match="without `config`, its end"):
+            read(path)
+    path.write_text(whole)
     text = path.rename(tmp_path / "output.txt")
     with pytest.raises(ResponsesError, match=r"is promptfoo's results as YAML: rename it to `\.yaml`"):
         read(text)
@@ -240,7 +246,7 @@ def test_answers_of_a_model_graded_eval_are_read_and_not_its_judges(tmp_path: Pa
     [
         [GRADED, JUDGED, SCORE],
         [GRADED, JUDGED, ANSWER, SCORE],
-        [GRADED, ANSWER, ANSWER, JUDGED, SCORE],
+        [GRADED, ANSWER, JUDGED, JUDGED, SCORE],
         [evals_spec("evals.elsuite.basic.match:Match"), ANSWER, JUDGED],
         [ANSWER, JUDGED],
     ],
