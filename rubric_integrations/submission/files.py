@@ -87,8 +87,8 @@ def _read_yaml(path: Path, layout: Layout) -> Iterator[Entry]:
     except RubricError as error:
         raise ResponsesError(f"{error}; write it as JSON, or save a text as a `.txt` file") from None
     except (TypeError, ValueError) as error:
-        raise ResponsesError(f"{path}: is no JSON: {error}; save a text as a `.txt` file") from None
-    # Other than JSON, YAML that is cut off is often valid.
+        raise ResponsesError(f"{path}: cannot be read as JSON: {error}; save a text as a `.txt` file") from None
+    # Unlike JSON, YAML that is cut off is often valid.
     if _PROMPTFOO_TEXT.match(text) and "config" not in data:
         raise ResponsesError(f"{path}: is promptfoo's results without `config`, its end: write them again")
     yield from _document_entries(path, data, text, layout)
