@@ -5,9 +5,11 @@ Any other object with rows in it is refused, because it would be graded as one r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.json import split_path, value_at
@@ -25,6 +27,7 @@ from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.tool_answers import (
     Fields,
     LayoutError,
+    all_objects,
     as_mapping,
     has_keys,
     has_no_response,
@@ -87,7 +90,7 @@ def refuse_rows_within(data: Fields) -> None:
     Raises:
         LayoutError: It does; the message names the first of them and the option that reads it.
     """
-    remedy = "a response that is such JSON is read from a `.txt` file"
+    remedy = "a response that is such data is read from a `.txt` file"
     tables = _tables(data)
     if tables:
         listed = ", ".join(f"`{path}` ({count:,})" for path, count in tables[:_MAX_LISTED])
@@ -207,9 +210,32 @@ def _is_table_frame(data: Fields) -> bool:
     return "data" in data and "pandas_version" in as_mapping(data.get("schema"))
 
 
+def _deepeval_rows(data: Fields) -> Iterator[Any]:
+    run = as_mapping(data.get("testRunData")) or data
+    lists = [run[name] for name in _DEEPEVAL if isinstance(run.get(name), list)]
+    cases = list[Any](chain.from_iterable(lists))
+    if not cases:
+        raise LayoutError("is a test run of deepeval without test cases: there is nothing to grade")
+    names = [as_mapping(case).get("name") for case in cases]
+    counts = Counter(map(str, names))
+    for number, (case, name) in enumerate(zip(cases, names, strict=True), start=1):
+        # A name that a user gave, or that of a test with parameters, is there several times.
+        yield {**case, "name": f"{name}-{number}"} if name is not None and counts[str(name)] > 1 else case
+
+
+_DEEPEVAL = ("testCases", "conversationalTestCases", "test_results")
+
+
+def _is_deepeval(data: Fields) -> bool:
+    run = as_mapping(data.get("testRunData")) or data
+    is_run = isinstance(run.get("testCases"), list) and isinstance(run.get("metricsScores"), list)
+    return is_run or all_objects(run.get("test_results"), has_keys("name", "metrics_data", "conversational"))
+
+
 DOCUMENTS = (
     Document("promptfoo results", _is_promptfoo, _promptfoo_rows),
     Document("Inspect log", has_keys("version", "eval", "plan"), _inspect_rows),
+    Document("deepeval test run", _is_deepeval, _deepeval_rows),
     Document("pandas table", _is_split_frame, _split_rows),
     Document("pandas table", _is_table_frame, partial(rows_at, path="data")),
     Document("pandas table", _is_column_frame, _column_rows),
@@ -235,10 +261,6 @@ UNREAD_DOCUMENTS = (
     UnreadDocument(
         "a trajectory of SWE-agent", ("trajectory", "history", "info"),
         "`--response-column history` grades its conversation, `--response-column info.submission` its patch",
-    ),
-    UnreadDocument(
-        "a test run of deepeval", ("testCases", "metricsScores"),
-        "use `--rows testCases --response-column actualOutput --query-column input`",
     ),
     UnreadDocument(
         "a result file of tau2", ("simulations", "tasks", "info"),

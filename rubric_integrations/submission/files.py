@@ -1,4 +1,4 @@
-"""Reads files of responses: JSON Lines, JSON, CSV, Parquet, spreadsheets, logs of Inspect, or one text for each file.
+"""Reads files of responses: JSON Lines, JSON, YAML, CSV, Parquet, spreadsheets, logs of Inspect, or one text each.
 
 A row that cannot be graded is returned with an error and never dropped. Counts of rows therefore stay correct. A file
 that cannot be read as a whole is one error.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +20,7 @@ from typing import Any, cast
 from zipfile import BadZipFile, ZipFile
 
 from rubric_integrations._util.json import parse_json, refuse_endless, split_path, value_at
+from rubric_integrations.rubric.rubric import RubricError
 from rubric_integrations.submission.attachments import file_in_folder
 from rubric_integrations.submission.containers import find_rows, is_at, is_single_row, rows_at
 from rubric_integrations.submission.dialects.detect import dialect_of
@@ -64,7 +66,7 @@ def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
 
 
 def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
-    columns, text = layout.columns, path.read_text(encoding=encoding_of(path, layout.encoding))
+    text = path.read_text(encoding=encoding_of(path, layout.encoding))
     try:
         data: Any = parse_json(text)
     except ValueError as error:
@@ -72,6 +74,29 @@ def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
             remedy = "" if text.lstrip().startswith("[") else "; to grade it as one text, save it as a `.txt` file"
             raise ResponsesError(f"{path}: {error}{remedy}") from None
         data = None
+    yield from _document_entries(path, data, text, layout)
+
+
+def _read_yaml(path: Path, layout: Layout) -> Iterator[Entry]:
+    from rubric_integrations.formats.parsing import load_text
+
+    text = path.read_text(encoding=encoding_of(path, layout.encoding))
+    try:
+        # As JSON, so that dates are texts, and the values that aliases share are separate.
+        data = parse_json(json.dumps(load_text(text, "yaml", str(path)), default=str))
+    except RubricError as error:
+        raise ResponsesError(f"{error}; write it as JSON, or save a text as a `.txt` file") from None
+    except (TypeError, ValueError) as error:
+        raise ResponsesError(f"{path}: cannot be read as JSON: {error}; save a text as a `.txt` file") from None
+    # Unlike JSON, YAML that is cut off is often valid.
+    if _PROMPTFOO_TEXT.match(text) and "config" not in data:
+        raise ResponsesError(f"{path}: is promptfoo's results without `config`, its end: write them again")
+    yield from _document_entries(path, data, text, layout)
+
+
+def _document_entries(path: Path, data: Any, text: str, layout: Layout) -> Iterator[Entry]:
+    """Yield the rows of a JSON or YAML document; its text is the response if it has none."""
+    columns = layout.columns
     rows: Iterable[Any] | None = None
     if layout.rows is not None:
         rows = rows_at(data, layout.rows)
@@ -162,6 +187,8 @@ READERS: Mapping[str, Callable[[Path, Layout], Iterator[Entry]]] = {
     ".jsonl": _read_jsonl,
     ".ndjson": _read_jsonl,
     ".json": _read_json,
+    ".yaml": _read_yaml,
+    ".yml": _read_yaml,
     ".csv": read_csv_entries,
     ".tsv": read_csv_entries,
     ".parquet": read_parquet,
@@ -191,11 +218,11 @@ def read_responses(
     rows: str | None = None,
     encoding: str | None = None,
 ) -> Iterator[Row]:
-    """Yield the rows of a `.jsonl`, `.json`, `.csv`, `.tsv`, `.parquet` or `.xlsx` file; other text files are one row.
+    """Yield the rows of a `.jsonl`, `.json`, `.yaml`, `.csv`, `.parquet` or `.xlsx` file; other text files are one row.
 
-    Fields of a CSV file are separated by commas, semicolons or tabs, whichever its header shows. A `.json` file is a
-    list of rows, one row or one conversation; any other JSON in it is one response, unless it is an object with a list
-    of objects, which is refused. The file is read as it is consumed.
+    Fields of a CSV file are separated by commas, semicolons or tabs, whichever its header shows. A `.json` or `.yaml`
+    file is a list of rows, one row or one conversation; any other data in it is one response, unless it is an object
+    with a list of objects, which is refused. The file is read as it is consumed.
 
     The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval and others, and the output of
     batches of OpenAI and Anthropic are recognized. With a `response_column`, their rows are read as they are.
@@ -266,7 +293,7 @@ def read_responses(
         raise ResponsesError(f"{path}: is not text in {encoding!r}: {error}") from None
 
 
-_WITH_PLACES = (".json", ".xlsx", ".xlsm")
+_WITH_PLACES = (".json", ".yaml", ".yml", ".xlsx", ".xlsm")
 
 
 def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
@@ -284,6 +311,7 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
             continue
         if not is_decided:
             known, is_decided = find_row_format(entry.fields), True
+            known = known.prepare(known, path) if known and known.prepare else known
             if known and known.tasks_are_in and not (query or columns.query):
                 _warn_of_tasks(path, known)
         if known is None:
@@ -396,7 +424,7 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
 
 def _own_ids(path: Path, read: Callable[[], Iterator[Entry]], entry: Entry, columns: ColumnNames) -> set[str]:
     """Return the ids that rows of a file have, for the ids of the other rows, such as `entry`."""
-    is_table = path.suffix.lower() not in (".jsonl", ".ndjson", ".json")
+    is_table = path.suffix.lower() not in (".jsonl", ".ndjson", ".json", ".yaml", ".yml")
     if is_table and entry.fields and not has_id_column(entry.fields, columns):
         return set()
     ids = (own_id(other.fields, columns) for other in read() if other.fields)
@@ -421,4 +449,13 @@ def _with_rubric_file(row: Row, folder: Path) -> Row:
 
 
 def _text_row(path: Path, query: str | None, encoding: str | None) -> Row:
-    return read_row({"id": path.stem, "response": path.read_text(encoding=encoding_of(path, encoding))}, 1, query)
+    text = path.read_text(encoding=encoding_of(path, encoding))
+    if _PROMPTFOO_TEXT.match(text):
+        raise ResponsesError(
+            f"{path}: is promptfoo's results as YAML: rename it to `.yaml`, or all would be one response"
+        )
+    return read_row({"id": path.stem, "response": text}, 1, query)
+
+
+# promptfoo writes the same to an output file with the suffix `.txt` as to one with `.yaml`.
+_PROMPTFOO_TEXT = re.compile(r"evalId: \S+\nresults:\n")

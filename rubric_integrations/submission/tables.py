@@ -26,7 +26,7 @@ from rubric_integrations.submission.inputs import (
     missing_column,
 )
 from rubric_integrations.submission.submission import MAX_CHARS, error_line
-from rubric_integrations.submission.tool_rows import find_row_format
+from rubric_integrations.submission.tool_rows import PROMPTFOO_TABLE, find_row_format, is_promptfoo_table
 
 
 class ResponsesError(ValueError):
@@ -166,6 +166,8 @@ def _check_header(header: Sequence[str], find_problem: Callable[[Sequence[str]],
     repeated = next((name for name in header if counts[fold(name)] > 1), None)
     if repeated is not None:
         last = next(name for name in reversed(header) if fold(name) == fold(repeated))
+        if is_promptfoo_table(header):
+            raise CsvError(PROMPTFOO_TABLE)
         raise CsvError(f"the column {last!r} is there twice: rename or remove one of them")
     if (problem := find_problem(header)) is not None:
         raise CsvError(problem)

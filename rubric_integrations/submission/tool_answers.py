@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.json import parse_json
@@ -43,6 +44,7 @@ class RowFormat(NamedTuple):
             the row is a part of another.
         tasks_are_in: The file that has the tasks; None if the rows have them.
         repeats: Whether the tool writes one answer in several rows. Those with an equal id and answer are read once.
+        prepare: Returns the format for one file, if its rows need those before them, or another file in its folder.
     """
 
     name: str
@@ -50,6 +52,7 @@ class RowFormat(NamedTuple):
     read: Callable[[Fields], Iterable[ToolAnswer]]
     tasks_are_in: str | None = None
     repeats: bool = False
+    prepare: Callable[[RowFormat, Path], RowFormat] | None = None
 
 
 def failed_answer(row_id: str, reason: object) -> ToolAnswer:

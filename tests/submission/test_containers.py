@@ -143,10 +143,12 @@ def test_json_of_pandas_with_another_name_of_the_response_asks_for_it(write: Wri
     ("name", "data", "words"),
     [
         ("f.traj", {"trajectory": [], "history": [], "info": {}}, "SWE-agent.*--response-column history"),
-        ("f.json", {"testCases": [], "metricsScores": []}, "deepeval.*--rows testCases"),
+        ("f.json", {"testCases": [], "metricsScores": []}, "deepeval without test cases"),
         ("f.json", {"simulations": TWO, "tasks": [], "info": {}}, "tau2.*--rows simulations"),
         ("f.json", {"version": 2, "eval": {}, "plan": {}, "status": "error"}, "Inspect log without samples"),
         ("f.jsonl", {"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}, "input of an OpenAI batch"),
+        ("f.jsonl", {"question": "q", "example_a": 1, "pred_a": 2, "example_b": 1, "pred_b": 2},
+         "several outputs.*--response-column pred_a --reference-column example_a"),
         ("f.jsonl", {"dataset_id": "d", "inputs": {}, "outputs": {"a": "b"}}, "LangSmith dataset"),
         ("f.jsonl", {"doc_id": 0, "doc": {}, "resps": [[["-1.2", "False"]]] * 2,
                      "arguments": {"gen_args_0": {}, "gen_args_1": {}}}, "multiple choice"),
@@ -285,6 +287,61 @@ ALPACA_EVAL = [{"instruction": "6 x 7?", "output": "42.", "generator": "m"}]
 DSPY = [{"question": "6 x 7?", "example_answer": "42", "reasoning": "sum", "pred_answer": "It is 42.", "metric": 1.0}]
 FRAME = [{"inputs.question": "6 x 7?", "outputs.text": "42.", "error": None, "reference.a": "42", "id": "r"}]
 
+ALPACA_ANNOTATIONS = [
+    {
+        "instruction": "6 x 7?",
+        "output_1": "It is 41.",
+        "generator_1": "baseline",
+        "preference": 2.0,
+        "output_2": "It is 42.",
+        "generator_2": "model",
+        "annotator": "a",
+        "dataset": "d",
+    }
+]
+SCORED = {"success": True, "metricsData": [{"name": "M", "score": 1.0}]}
+TIMES = {"name": "times", "type": "FUNCTION", "inputParameters": {"a": 6}, "output": 42}
+DEEPEVAL = [
+    {"name": "test_case_0", "input": "6 x 7?", "actualOutput": "It is 42.", "expectedOutput": "42", "order": 0,
+     "retrievalContext": ["a table"], "toolsCalled": [TIMES], **SCORED},
+    {"name": "test_case_1", "input": "7 x 6?", "order": 1, **SCORED},
+    {"name": "conversational_test_case_0", **SCORED, "turns": [
+        {"role": "user", "content": "6 x 7?", "order": 0},
+        {"role": "assistant", "content": "It is 42.", "order": 1, "toolsCalled": [TIMES]}]},
+]  # fmt: skip
+CALLED = (
+    '{"role": "assistant", "content": "", "tool_calls": [{"name": "times", "arguments": {"a": 6}, "result": "42"}]}'
+)
+DEEPEVAL_ROWS = [
+    ("test_case_0", "It is 42.", "6 x 7?"),
+    ("test_case_1", "row test_case_1: has no answer: it has no actual output", None),
+    ("conversational_test_case_0", "It is 42.", f"{USER_TASK}\n{CALLED}"),
+]
+
+
+def event(number: int, sample_id: str, kind: str, **data: Any) -> dict[str, Any]:
+    return {"run_id": "r", "event_id": number, "sample_id": sample_id, "type": kind, "data": data, "created_by": "",
+            "created_at": "2026-01-01"}  # fmt: skip
+
+
+def evals_spec(cls: str) -> dict[str, Any]:
+    return {"spec": {"run_id": "r", "eval_name": "e.dev.v0", "run_config": {"eval_spec": {"cls": cls}}}}
+
+
+EVALS = [
+    evals_spec("evals.elsuite.basic.match:Match"),
+    {"final_report": {"accuracy": 1.0}, "run_id": "r"},
+    event(0, "e.dev.0", "sampling", prompt=[USER], sampled=["It is 42."], model="m"),
+    event(1, "e.dev.0", "match", correct=True, expected="42"),
+    event(2, "e.dev.1", "sampling", prompt="6 x 7?", sampled="It is 41."),
+    event(3, "e.dev.2", "error", type="ValueError", message="timed out"),
+]
+EVALS_ROWS = [
+    ("e.dev.0", "It is 42.", USER_TASK),
+    ("e.dev.1", "It is 41.", "6 x 7?"),
+    ("e.dev.2", "row e.dev.2: has no answer: timed out", None),
+]
+
 FORMATS: dict[str, tuple[list[Any], list[Any]]] = {
     "promptfoo results": (PROMPTFOO, PROMPTFOO_ROWS),
     "OpenAI batch": (OPENAI, OPENAI_ROWS),
@@ -297,6 +354,9 @@ FORMATS: dict[str, tuple[list[Any], list[Any]]] = {
     "MT-bench answers": (MT_BENCH, MT_BENCH_ROWS),
     "ShareGPT": (SHAREGPT, [("s", "42.", '{"role": "user", "content": "6 x 7?"}')]),
     "DSPy evaluation": (DSPY, [("1", "It is 42.", "6 x 7?")]),
+    "AlpacaEval annotations": (ALPACA_ANNOTATIONS, [("1", "It is 42.", "6 x 7?")]),
+    "deepeval test run": (DEEPEVAL, DEEPEVAL_ROWS),
+    "openai/evals log": (EVALS, EVALS_ROWS),
 }
 
 
@@ -329,6 +389,11 @@ def test_every_row_is_of_one_format_only() -> None:
         *({**row, "response": "It is 42."} for row in (SHAREGPT[0], MT_BENCH[0], LM_EVAL[0], FRAME[0])),
         {"run_type": "nightly", "inputs": "6 x 7?", "start_time": "9:00", "response": "It is 42."},
         *ALPACA_EVAL,
+        {"instruction": "6 x 7?", "output_1": "It is 41.", "output_2": "It is 42.", "preference": 2},
+        {"name": "a", "input": "6 x 7?", "metricsData": [], "answer": "It is 42."},
+        {"spec": "a sum", "answer": "It is 42."},
+        {"run_id": "r", "event_id": 1, "sample_id": "a", "type": "sampling", "answer": "It is 42."},
+        {"[1] text": "It is 42.", "Status": "PASS", "Score": "1", "Comment": ""},
     ],
 )
 def test_row_of_a_users_own_with_similar_columns_is_not_claimed(row: dict[str, Any]) -> None:
@@ -373,25 +438,6 @@ def zstandard_archive(members: dict[str, bytes]) -> bytes:
     return bytes(data)
 
 
-def test_evaluation_that_dspy_saved_is_read(tmp_path: Path) -> None:
-    dspy = pytest.importorskip("dspy")
-
-    class Program(dspy.Module):
-        def forward(self, question: str) -> Any:
-            return dspy.Prediction(reasoning="a sum", answer=f"{question} It is 42.")
-
-    def one(example: Any, prediction: Any, trace: Any = None) -> float:
-        return 1.0
-
-    devset = [dspy.Example(question=text, answer="42").with_inputs("question") for text in ("6 x 7?", "7 x 6?")]
-    path = tmp_path / "saved.json"
-    dspy.Evaluate(devset=devset, metric=one, num_threads=1, save_as_json=str(path))(Program())
-    rows = list(read_responses(path))
-    assert [
-        (row.submission.response, row.submission.query, row.submission.reference) for row in rows if row.submission
-    ] == [(f"{text} It is 42.", text, "42") for text in ("6 x 7?", "7 x 6?")]
-
-
 def test_ragas_row_has_its_documents_and_its_calls(write: Write) -> None:
     single, chat = (next(iter(read_responses(write("f.jsonl", row)))) for row in RAGAS)
     assert single.submission
@@ -405,7 +451,7 @@ def test_ragas_row_has_its_documents_and_its_calls(write: Write) -> None:
 
 
 def test_references_of_tools_are_read(write: Write) -> None:
-    for rows, reference in ((INSPECT, "42"), (LM_EVAL, "42"), (DSPY, "42"), (FRAME, "42")):
+    for rows, reference in ((INSPECT, "42"), (LM_EVAL, "42"), (DSPY, "42"), (FRAME, "42"), (DEEPEVAL, "42")):
         first = next(iter(read_responses(write("f.jsonl", rows[0]))))
         assert first.submission
         assert first.submission.reference == reference
