@@ -11,12 +11,12 @@ import json
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import chain, count
+from itertools import chain, count, islice, takewhile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from zipfile import BadZipFile, ZipFile
 
 from rubric_integrations._util.json import parse_json, refuse_endless, split_path, value_at
@@ -32,8 +32,10 @@ from rubric_integrations.submission.inputs import (
     fold,
     has_id_column,
     missing_column,
+    other_columns,
     own_id,
     read_row,
+    source_columns,
 )
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.tables import (
@@ -48,7 +50,7 @@ from rubric_integrations.submission.tables import (
     read_parquet,
     read_sheet,
 )
-from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer
+from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer, as_mapping, parsed_json
 from rubric_integrations.submission.tool_rows import find_row_format
 
 
@@ -105,29 +107,36 @@ def _document_entries(path: Path, data: Any, text: str, layout: Layout) -> Itera
     elif isinstance(data, list):
         rows = cast("list[Any]", data)
         if is_conversation(rows) and not _has_response(rows[0], columns):
-            yield Entry(1, "item 1", {columns.id or "id": path.stem, columns.response or "response": rows})
+            fields = {columns.id or "id": path.stem, columns.response or "response": rows}
+            yield Entry(1, "item 1", fields, form=_ONE_RESPONSE)
             return
     if rows is None:
-        yield Entry(1, "item 1", _single_row(path, data, text, columns))
+        fields, form = _single_row(path, data, text, columns)
+        yield Entry(1, "item 1", fields, form=form)
     else:
+        form = _ROWS_OF_OBJECT if isinstance(data, dict) else "JSON, a list of rows"
         for number, item in enumerate(rows, start=1):
-            yield _json_entry(item, number, f"item {number}", columns)
+            yield _json_entry(item, number, f"item {number}", columns)._replace(form=form)
+
+
+_ROWS_OF_OBJECT = "JSON, rows in one object"
+_ONE_RESPONSE = "JSON, all of it one response"
 
 
 def _has_response(row: object, columns: ColumnNames) -> bool:
     return isinstance(row, Mapping) and missing_column(cast("Mapping[str, Any]", row), columns) is None
 
 
-def _single_row(path: Path, data: object, text: str, columns: ColumnNames) -> dict[str, Any]:
-    """Return the fields of a JSON file that is one row, one conversation or one response."""
+def _single_row(path: Path, data: object, text: str, columns: ColumnNames) -> tuple[dict[str, Any], str]:
+    """Return the fields and the form of a JSON file that is one row, one conversation or one response."""
     own_id_column, response = columns.id or "id", columns.response or "response"
     if not isinstance(data, dict):
-        return {own_id_column: path.stem, response: text}
+        return {own_id_column: path.stem, response: text}, _ONE_RESPONSE
     fields = cast("dict[str, Any]", data)
     is_named = columns.response is not None and is_at(fields, columns.response)
     if is_named or (columns.response is None and is_single_row(fields)):
-        return fields if own_id(fields, columns) else {**fields, own_id_column: path.stem}
-    return {own_id_column: path.stem, response: text if dialect_of(fields) is None else fields}
+        return (fields if own_id(fields, columns) else {**fields, own_id_column: path.stem}), "JSON, one row"
+    return {own_id_column: path.stem, response: text if dialect_of(fields) is None else fields}, _ONE_RESPONSE
 
 
 def _json_entry(data: object, number: int, place: str, columns: ColumnNames) -> Entry:
@@ -259,22 +268,164 @@ def read_responses(
         >>> row.id, row.submission.response
         ('a', 'It is 42.')
     """
-    file = Path(path)
     columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
-    layout = Layout(columns, rows, encoding)
-    suffix = file.suffix.lower()
+    file, layout = Path(path), Layout(columns, rows, encoding)
+    with _refused_by_name(file, layout):
+        if file.suffix.lower() in READERS:
+            yield from _convert(file, partial(_answers, file, layout, query), query, columns)
+        else:
+            yield _text_row(file, query, encoding)
+
+
+class FileDescription(NamedTuple):
+    """How `read_responses` reads a file, by the first thousand rows.
+
+    Attributes:
+        format: What the file is, such as `JSON Lines`, or `CSV, separated by ';'`.
+        tool: The tool that wrote the rows, such as `promptfoo results`; None for rows in the columns of this library.
+        dialect: The dialect of the first response, trajectory or query that is a conversation; None without one.
+        columns: For each field, the columns or the paths in a row that its values come from; none of them if the reader
+            makes the values.
+        metadata: The names of the values that are carried to the results.
+        ignored: The columns that nothing reads; empty for rows of a tool, most of whose values nothing reads.
+        is_plain: Whether these are rows in the usual columns, so that nothing was guessed; or one text.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "run.jsonl"
+        >>> _ = path.write_text('{"output": "It is 42.", "model": "m"}')
+        >>> describe_responses(path).columns, describe_responses(path).metadata
+        ({'response': ('output',)}, ('model',))
+    """
+
+    format: str
+    tool: str | None
+    dialect: str | None
+    columns: Mapping[str, tuple[str, ...]]
+    metadata: tuple[str, ...]
+    ignored: tuple[str, ...]
+    is_plain: bool
+
+
+def describe_responses(
+    path: str | Path,
+    query: str | None = None,
+    *,
+    response_column: str | None = None,
+    query_column: str | None = None,
+    reference_column: str | None = None,
+    id_column: str | None = None,
+    rubric_column: str | None = None,
+    rows: str | None = None,
+    encoding: str | None = None,
+) -> FileDescription:
+    r"""Return how `read_responses` reads a file, with the same arguments and errors.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "answers.csv"
+        >>> _ = path.write_text("Antwort;query\nIt is 42.;6 x 7?\n")
+        >>> describe_responses(path, response_column="Antwort").format
+        "CSV, separated by ';'"
+    """
+    columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
+    file, layout = Path(path), Layout(columns, rows, encoding)
+    with _refused_by_name(file, layout):
+        if file.suffix.lower() in READERS:
+            return _describe(file.suffix.lower(), layout, islice(_answers(file, layout, query), _MAX_DESCRIBED))
+    return FileDescription("one text", None, None, {}, (), (), is_plain=True)
+
+
+# Rows that a description looks at.
+_MAX_DESCRIBED = 1000
+
+
+def _describe(suffix: str, layout: Layout, entries: Iterable[Entry]) -> FileDescription:
+    columns = layout.columns
+    # Dictionaries without values are sets in order.
+    sources: dict[str, dict[str, None]] = {}
+    names, metadata = dict[str, None](), dict[str, None]()
+    form, tool, dialect = "", None, None
+    for entry in entries:
+        form, tool = form or entry.form, tool or entry.tool
+        if entry.fields is None or entry.error is not None:
+            continue
+        fields = entry.fields
+        columns_of = source_columns(fields, columns)
+        dialect = dialect or _dialect_of_fields({field: fields[own[-1]] for field, own in columns_of.items()})
+        own_metadata = parsed_json(fields[columns_of["metadata"][0]]) if "metadata" in columns_of else None
+        metadata.update(dict.fromkeys([*other_columns(fields, columns), *map(str, as_mapping(own_metadata))]))
+        names.update(dict.fromkeys(fields))
+        for field, own in columns_of.items():
+            if entry.source is None or own[0] in columns:
+                sources.setdefault(field, {}).update(dict.fromkeys(own))
+            elif field not in sources:
+                sources[field] = dict.fromkeys(_paths_of(fields[own[0]], entry.source))
+    roots = {split_path(path)[0] for path in columns if path}
+    read = {name for own in sources.values() for name in own} | metadata.keys() | roots
+    is_plain = not tool and not dialect and columns == USUAL_COLUMNS and form not in (_ROWS_OF_OBJECT, _ONE_RESPONSE)
+    return FileDescription(
+        form or _FORMS[suffix], tool, dialect, {field: tuple(own) for field, own in sources.items()}, tuple(metadata),
+        () if tool else tuple(name for name in names if name not in read and name.strip()), is_plain=is_plain,
+    )  # fmt: skip
+
+
+_FORMS = {
+    ".jsonl": "JSON Lines", ".ndjson": "JSON Lines", ".json": "JSON", ".traj": "JSON", ".csv": "CSV", ".tsv": "CSV",
+    ".parquet": "Parquet", ".xlsx": "spreadsheet", ".xlsm": "spreadsheet", ".eval": "ZIP archive",
+}  # fmt: skip
+
+
+def _dialect_of_fields(fields: Mapping[str, Any]) -> str | None:
+    """Return the dialect of the first field that is a conversation, also in the state of an agent."""
+    values = [parsed_json(fields.get(name)) if name == "trajectory" else fields.get(name) for name in _CONVERSATIONS]
+    states = [as_mapping(value).get("messages") for value in values]
+    names = (dialect_of(value) for pair in zip(values, states, strict=True) for value in pair)
+    return next((name for name in names if name is not None and name != "refused"), None)
+
+
+_CONVERSATIONS = ("response", "trajectory", "query")
+
+
+def _paths_of(value: object, row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the paths in a row of a tool at which a value is, or its parts are, by their identity; empty if nowhere.
+
+    By equality, a response would also be at the path of an equal reference.
+    """
+    paths: dict[int, tuple[str, ...] | None] = {}
+    inner: list[tuple[tuple[str, ...], Any]] = [((), row)]
+    for keys, item in inner:  # which grows
+        children = item.items() if isinstance(item, Mapping) else enumerate(item) if isinstance(item, list) else ()
+        for key, child in cast("Iterable[tuple[Any, Any]]", children):
+            # Python has short texts, numbers and the like only once.
+            if isinstance(child, list | Mapping) or (isinstance(child, str) and len(child) > 1):
+                paths[id(child)] = None if id(child) in paths else (*keys, str(key))
+                inner.append(((*keys, str(key)), child))
+    parts, places = [value], list[tuple[str, ...]]()
+    for part in parts:  # which grows
+        if place := paths.get(id(part)):
+            places.append(place)
+        elif isinstance(part, Mapping | list):
+            parts += part.values() if isinstance(part, Mapping) else cast("list[Any]", part)
+    shared = takewhile(lambda keys: len(set(keys)) == 1, zip(*places, strict=False))
+    path = ".".join(keys[0] for keys in shared)
+    return (path,) if path else tuple(dict.fromkeys(keys[0] for keys in places))
+
+
+@contextmanager
+def _refused_by_name(path: Path, layout: Layout) -> Generator[None]:
+    """Refuse a file that cannot be read, and turn errors in the block into those that name it."""
+    columns, rows, encoding = layout
+    suffix = path.suffix.lower()
     if rows is not None and suffix not in _WITH_PLACES:
         raise ResponsesError(f"{path}: `rows` (`--rows`) is for {', '.join(_WITH_PLACES)} files: leave it out")
     if suffix in UNSUPPORTED and suffix not in READERS:
         raise ResponsesError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")
     try:
-        refuse_endless(file)
-        if suffix in READERS:
-            yield from _convert(file, partial(_answers, file, layout, query), query, columns)
-        elif columns != USUAL_COLUMNS:
+        refuse_endless(path)
+        if suffix not in READERS and columns != USUAL_COLUMNS:
             raise ResponsesError(f"{path}: is read as one text, which has no columns: name none")
-        else:
-            yield _text_row(file, query, encoding)
+        yield
     except LayoutError as error:
         raise ResponsesError(f"{path}: {error}") from None
     except LookupError as error:
@@ -328,7 +479,8 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
                 seen.add(content)
             has_answers = True
             place = entry.place if len(answers) == 1 else f"{entry.place}, answer {number}"
-            yield Entry(entry.number, place, {**answer.fields, **_named_values(entry.fields, columns)}, answer.error)
+            fields = {**answer.fields, **_named_values(entry.fields, columns)}
+            yield Entry(entry.number, place, fields, answer.error, entry.form, known.name, entry.fields)
     if has_parts and not has_answers:
         raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
 

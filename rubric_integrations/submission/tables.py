@@ -41,12 +41,18 @@ class Entry(NamedTuple):
         place: Where it begins in the file, such as `line 3`.
         fields: Its fields by column; None if it has none.
         error: Why it has none.
+        form: How the file contains its rows, such as `CSV, separated by ';'`; empty if its suffix says it all.
+        tool: The tool that wrote the row, such as `promptfoo results`; None for rows in the columns of this library.
+        source: The row as the tool wrote it; None without a tool.
     """
 
     number: int
     place: str
     fields: Mapping[str, Any] | None
     error: str | None = None
+    form: str = ""
+    tool: str | None = None
+    source: Mapping[str, Any] | None = None
 
 
 class Layout(NamedTuple):
@@ -78,11 +84,13 @@ class CsvRecord(NamedTuple):
         line: The number, from 1, of the line on which it begins.
         fields: Its fields by the names of the header; None for those that a shorter record lacks.
         error: Why it has no fields; None if it has.
+        delimiter: What separates the fields in this file.
     """
 
     line: int
     fields: dict[str, str | None]
     error: str | None = None
+    delimiter: str = ","
 
 
 def read_csv(
@@ -179,10 +187,10 @@ def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimite
             f"has {len(record)} fields, but the header has {len(header)}: put quotes around a text that contains "
             f"{delimiter!r}"
         )
-        return CsvRecord(line, {}, message)
+        return CsvRecord(line, {}, message, delimiter)
     # A row may be shorter than the header: its last cells are empty.
     fields: dict[str, str | None] = dict.fromkeys(header)
-    return CsvRecord(line, fields | dict(zip(header, record, strict=False)))
+    return CsvRecord(line, fields | dict(zip(header, record, strict=False)), None, delimiter)
 
 
 def how_to_encode(suffix: str) -> str:
@@ -217,9 +225,9 @@ def read_csv_entries(path: Path, layout: Layout) -> Iterator[Entry]:
     """Yield the rows of a CSV file."""
     records = read_csv(path, lambda names: _describe_missing(names, layout.columns), layout.encoding)
     try:
-        for number, (line, fields, error) in enumerate(records, start=1):
-            place = f"line {line}"
-            yield Entry(number, place, None if error else fields, f"{place} {error}" if error else None)
+        for number, (line, fields, error, delimiter) in enumerate(records, start=1):
+            place, form = f"line {line}", f"CSV, separated by {delimiter!r}"
+            yield Entry(number, place, None if error else fields, f"{place} {error}" if error else None, form)
     except CsvError as error:
         raise ResponsesError(f"{path}: {error}") from None
 
@@ -321,4 +329,5 @@ def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames) -> Iterator[Ent
             continue
         number += 1
         fields = {name: value for name, value in zip(header, values, strict=False) if name.strip()}
-        yield Entry(number, f"line {line}", dict.fromkeys(filter(str.strip, header)) | fields)
+        fields = dict.fromkeys(filter(str.strip, header)) | fields
+        yield Entry(number, f"line {line}", fields, form=f"spreadsheet, sheet {sheet.title!r}")
