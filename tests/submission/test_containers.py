@@ -16,6 +16,7 @@ from rubric_integrations.submission.containers import DOCUMENTS
 from rubric_integrations.submission.inputs import as_row
 from rubric_integrations.submission.tool_rows import ROW_FORMATS, find_row_format
 from tests.submission.conversations import CHAT
+from tests.submission.traces import TRACES
 
 Write = Callable[..., Path]
 
@@ -297,6 +298,7 @@ FORMATS: dict[str, tuple[list[Any], list[Any]]] = {
     "MT-bench answers": (MT_BENCH, MT_BENCH_ROWS),
     "ShareGPT": (SHAREGPT, [("s", "42.", '{"role": "user", "content": "6 x 7?"}')]),
     "DSPy evaluation": (DSPY, [("1", "It is 42.", "6 x 7?")]),
+    **TRACES,
 }
 
 
@@ -312,7 +314,8 @@ def test_every_row_is_of_one_format_only() -> None:
     for name, (rows, _) in FORMATS.items():
         for row in rows:
             assert [known.name for known in ROW_FORMATS if known.matches(row)] == [name]
-            assert not [document.name for document in DOCUMENTS if document.matches(row)]
+            # A trace may be a file of its own.
+            assert {document.name for document in DOCUMENTS if document.matches(row)} <= {name}
 
 
 @pytest.mark.parametrize(
