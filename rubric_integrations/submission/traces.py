@@ -163,8 +163,7 @@ def trace_answers(spans: Iterable[Span], trace: Span | None = None) -> list[Tool
     if own.error or own.output is None:
         return [failed_answer(own.trace, own.error or "its root span has no output")]
     try:
-        tasks = _tasks(own)
-        if not all(_tasks(earlier) and _tasks(earlier) <= tasks for earlier in answering[:-1]):
+        if not all(set() < _tasks(earlier) <= _tasks(own) for earlier in answering[:-1]):
             names = ", ".join(repr(span.name) for span in answering[:5])
             return [failed_answer(own.trace, f"none of its {len(answering)} outermost spans ({names}) contains the "
                                              "others: trace them within one span that has the answer")]  # fmt: skip
@@ -181,14 +180,18 @@ def _tasks(span: Span) -> set[str]:
 def _answering(spans: Sequence[Span]) -> list[Span]:
     """Return the spans that may have the answer, in their order; the last one has it if it repeats all others.
 
-    They are the roots with an output. Without any, they are the agents or the requests of GenAI that are least deep
-    within other agents, because only these are known to contain the whole conversation.
+    They are the roots with an output or an error. Without any, they are the agents or the requests of GenAI that are
+    least deep within other agents, because only these are known to contain the whole conversation.
     """
     by_id = {span.id: span for span in spans}
     roots = [span for span in spans if span.parent is None] or [span for span in spans if span.parent not in by_id]
-    answered = [span for span in roots if span.output is not None and span.kind not in ("tool", _REQUEST)]
-    if answered or any(span.error and span.kind != _REQUEST for span in roots):
-        return answered or [span for span in roots if span.error][-1:]
+    ended = [
+        span
+        for span in roots
+        if span.kind != _REQUEST and (span.error or (span.output is not None and span.kind != "tool"))
+    ]
+    if ended:
+        return ended
     levels = dict[int, list[Span]]()
     for span in spans:
         above = [by_id[parent].kind for parent in _ancestors(span, by_id)]
@@ -228,9 +231,9 @@ def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
     if isinstance(output, Mapping) and not _messages(cast("Fields", output)):
         values = cast("Fields", output)
         output = next(iter(values.values())) if len(values) == 1 else row_fields(values, warns=False).get("response")
-        if output is None:
+        if output in (None, [], {}, ""):
             names = ", ".join(repr(name) for name in values)
-            return failed_answer(own.trace, f"none of the values of its output is the answer by its name: {names}")
+            return failed_answer(own.trace, f"its output has no answer, or none that is known by its name: {names}")
     history, replied = _messages(own.input), _messages(output)
     sent = replied if any(_is_task(message) for message in _read(replied)) else history + replied
     messages = _read(sent)
@@ -379,16 +382,14 @@ def _langfuse_span(row: Fields) -> Span:
     message = first_field(row, "statusMessage", "status_message")
     error = str(message or "it failed") if row.get("level") == "ERROR" else None
     return Span(
-        str(trace), str(row["id"]), str(parent) if has_value(parent) else None, kind, name, str(start),
+        _id(trace), _id(row["id"]), str(parent) if has_value(parent) else None, kind, name, str(start),
         _value(row.get("input")), _value(row.get("output")), error,
     )  # fmt: skip
 
 
 def _is_langfuse_observation(row: Fields) -> bool:
-    is_camel = has_keys("id", "traceId", "type", "startTime", "input", "output")
-    return is_camel(row) or has_keys(
-        "id", "trace_id", "type", "start_time", "parent_observation_id", "input", "output"
-    )(row)
+    is_camel = has_keys("id", "traceId", "type", "startTime")
+    return is_camel(row) or has_keys("id", "trace_id", "type", "start_time", "parent_observation_id")(row)
 
 
 def _read_langfuse_trace(row: Fields) -> list[ToolAnswer]:
@@ -398,11 +399,12 @@ def _read_langfuse_trace(row: Fields) -> list[ToolAnswer]:
 def _langfuse_whole(trace: Fields, *, is_json: bool = False) -> Span:
     values = [_value(trace.get(name), is_json=is_json) for name in ("input", "output")]
     error = "its level is ERROR" if trace.get("level") == "ERROR" and values[1] is None else None
-    return Span(str(trace["id"]), "", None, "step", str(trace.get("name") or ""), "", values[0], values[1], error)
+    return Span(_id(trace["id"]), "", None, "step", str(trace.get("name") or ""), "", values[0], values[1], error)
 
 
 def _is_langfuse_trace(row: Fields) -> bool:
-    return has_keys("id", "timestamp", "input", "output")(row) and ("bookmarked" in row or "htmlPath" in row)
+    has_content = "input" in row or "output" in row
+    return has_keys("id", "timestamp")(row) and has_content and ("bookmarked" in row or "htmlPath" in row)
 
 
 def _read_langfuse_document(data: Fields) -> list[ToolAnswer]:
@@ -412,9 +414,18 @@ def _read_langfuse_document(data: Fields) -> list[ToolAnswer]:
 
 
 def _is_langfuse_document(data: Fields) -> bool:
-    is_empty = data.get("observations") == []
-    rows = is_empty or all_objects(data.get("observations"), has_keys("id", "type"))
-    return rows and "id" in as_mapping(data.get("trace"))
+    return "observations" in data and "id" in as_mapping(data.get("trace"))
+
+
+def _id(value: object) -> str:
+    """Return an id of a trace or a span.
+
+    Raises:
+        ValueError: It is missing. Its spans would be joined to others without one, or be a trace of their own.
+    """
+    if not isinstance(value, str | int) or value == "":
+        raise ValueError(f"{value!r} is not an id")
+    return str(value)
 
 
 def _value(value: object, *, is_json: bool = False) -> Any:
@@ -438,7 +449,7 @@ def _phoenix_spans(row: Fields) -> list[Span]:
     kind, start = str(row.get("span_kind")), str(row.get("start_time"))
     error = str(row.get("status_message") or "it failed") if status == "ERROR" else None
     span = Span(
-        str(context["trace_id"]), str(context["span_id"]), str(parent) if has_value(parent) else None, kind,
+        _id(context["trace_id"]), _id(context["span_id"]), str(parent) if has_value(parent) else None, kind,
         str(row.get("name")), start, error=error,
     )  # fmt: skip
     return [_openinference_span(attributes, span)]
@@ -512,10 +523,10 @@ def _is_phoenix_span(row: Fields) -> bool:
 
 def _read_mlflow_trace(row: Fields) -> list[ToolAnswer]:
     info, spans = row["info"], row["data"]["spans"]
-    trace_id = str(first_field(info, "trace_id", "request_id"))
+    trace_id = _id(first_field(info, "trace_id", "request_id"))
     answers = trace_answers([_mlflow_span(span, trace_id) for span in spans])
     state = first_field(info, "state", "status")
-    if state not in ("OK", None) and (not answers or answers[0].error is None):
+    if state != "OK" and (not answers or answers[0].error is None):
         return [failed_answer(trace_id, f"its state is {state}")]
     return answers or [failed_answer(trace_id, "it has no spans")]
 
@@ -546,7 +557,7 @@ def _read_mlflow_row(row: Fields) -> list[ToolAnswer]:
     trace = parsed_json(row["trace"])
     if isinstance(trace, Mapping) and _is_mlflow_trace(cast("Fields", trace)):
         return _read_mlflow_trace(cast("Fields", trace))
-    trace_id, state = str(row["trace_id"]), str(row.get("state")).rpartition(".")[2]
+    trace_id, state = _id(row["trace_id"]), str(row.get("state")).rpartition(".")[2]
     values = [_value(row[name], is_json=True) for name in ("request", "response")]
     error = None if state == "OK" else f"its state is {state}"
     return trace_answers([], Span(trace_id, "", None, "step", "", "", values[0], values[1], error))
@@ -564,7 +575,7 @@ def _otlp_spans(row: Fields) -> Iterator[Span]:
                 own = _otlp_attributes(span)
                 yield _otel_span(
                     {name: value for fields in (*events, own) for name, value in fields.items()},
-                    str(span["traceId"]), str(span["spanId"]), span.get("parentSpanId"), str(span.get("name")),
+                    _id(span["traceId"]), _id(span["spanId"]), span.get("parentSpanId"), str(span.get("name")),
                     str(span.get("startTimeUnixNano")), as_mapping(span.get("status")),
                 )  # fmt: skip
 
@@ -587,7 +598,7 @@ def _sdk_spans(row: Fields) -> list[Span]:
     context, events = row["context"], [as_mapping(event.get("attributes")) for event in row.get("events") or []]
     attributes = {name: value for fields in (*events, row["attributes"] or {}) for name, value in fields.items()}
     start, status = str(row.get("start_time")), as_mapping(row.get("status"))
-    trace_id, span_id = str(context["trace_id"]), str(context["span_id"])
+    trace_id, span_id = _id(context["trace_id"]), _id(context["span_id"])
     return [_otel_span(attributes, trace_id, span_id, row.get("parent_id"), str(row.get("name")), start, status)]
 
 
@@ -608,10 +619,12 @@ def _otel_span(
     if not any(key.startswith("gen_ai.") for key in attributes):
         return span
     values = [_value(attributes.get(f"gen_ai.{key}.messages")) for key in ("input", "output")]
+    if not error and any(value is not None and not all_objects(value, has_keys("role")) for value in values):
+        error = "its `gen_ai.*.messages` are not a JSON list of messages: a limit of attributes may have cut them off"
     is_agent = operation in ("invoke_agent", "create_agent", "invoke_workflow")
     is_request = operation in ("chat", "text_completion", "generate_content", "None")
     kind = "agent" if is_agent else _REQUEST if is_request else "step"
-    return span._replace(kind=kind, input=values[0], output=values[1])
+    return span._replace(kind=kind, input=values[0], output=values[1], error=error)
 
 
 def _is_otlp(row: Fields) -> bool:

@@ -188,8 +188,16 @@ def chat(span: str, parent: str | None, task: str, answer: str) -> dict[str, Any
          "row t1: has no answer: its root span has no output"),
         ([phoenix("t1", "s1", None, "TOOL", attributes=io("{}", "a result"))],
          "row t1: has no answer: its root span has no output"),
+        ([sdk("t1", "s1", None, {**genai("chat", [USER]), "gen_ai.output.messages": '[{"role": "assistant", "par'})],
+         "row t1: has no answer: its `gen_ai.*.messages` are not a JSON list of messages: a limit of attributes may "
+         "have cut them off"),
+        ([phoenix("t1", "s1", None, "LLM", attributes=io(TASK, '{"choices": []}'))],
+         "row t1: has no answer: its output has no answer, or none that is known by its name: 'choices'"),
+        ([langfuse("t1", "s1", None, "SPAN", "a", level="ERROR"), langfuse("t1", "s2", None, "SPAN", "b", output="x")],
+         "row t1: has no answer: none of its 2 outermost spans ('a', 'b') contains the others: trace them within one "
+         "span that has the answer"),
         ([phoenix("t1", "s1", None, "CHAIN", attributes=io(TASK, '{"a": "1", "b": "2"}'))],
-         "row t1: has no answer: none of the values of its output is the answer by its name: 'a', 'b'"),
+         "row t1: has no answer: its output has no answer, or none that is known by its name: 'a', 'b'"),
         ([sdk("t1", "s1", None, genai("chat", [USER], [GENAI_CALL]))],
          "row t1: has no answer: its last message, of the role 'assistant', has no answer"),
         ([sdk("t1", "s1", None, genai("chat", [USER], [{"role": "assistant", "parts": []}]))],
@@ -234,13 +242,25 @@ def test_file_without_answers_is_refused_with_the_reason(write: Write, values: l
 
 
 def test_rows_that_are_no_spans_are_errors_and_others_are_read(write: Write) -> None:
-    rows = read(write("f.jsonl", "{", SDK[0], {"response": "It is 41."}, *SDK[1:], {**SDK[0], "context": 3}, "[]"))
+    rows = read(
+        write(
+            "f.jsonl",
+            "{",
+            SDK[0],
+            {"response": "It is 41."},
+            *SDK[1:],
+            {**SDK[0], "context": 3},
+            "[]",
+            {**SDK[0], "context": {"trace_id": "", "span_id": "s9"}},
+        )
+    )
     assert [row for row in rows if row[0] in ("t1", "t2")] == SDK_ROWS
     assert [(row[0], str(row[1])[:30]) for row in rows if row[0] not in ("t1", "t2")] == [
         ("1", "line 1 is not JSON: Expecting "),
         ("3", "line 3 is no row of OpenTeleme"),
         ("10", "line 10 is no row of OpenTelem"),
         ("11", "line 11 is list, not an object"),
+        ("12", "line 12 is no row of OpenTelem"),
     ]
 
 
