@@ -365,7 +365,7 @@ def matches_langsmith_run(row: Fields) -> bool:
 # Langfuse.
 
 # What integrations write before the name of a tool.
-_TOOL_PREFIX = re.compile(r"^(execute_tool |running tool: |tool\.)")
+_TOOL_PREFIX = re.compile(r"^(execute_tool |running tool: )")
 
 
 def _langfuse_spans(row: Fields) -> list[Span]:
@@ -388,8 +388,9 @@ def _langfuse_span(row: Fields) -> Span:
 
 
 def _is_langfuse_observation(row: Fields) -> bool:
-    is_camel = has_keys("id", "traceId", "type", "startTime")
-    return is_camel(row) or has_keys("id", "trace_id", "type", "start_time", "parent_observation_id")(row)
+    is_export = has_keys("id", "traceId", "type", "startTime")(row)
+    is_in_storage = has_keys("id", "trace_id", "type", "start_time", "parent_observation_id")(row)
+    return (is_export or is_in_storage) and ("output" in row or has_no_response(row))
 
 
 def _read_langfuse_trace(row: Fields) -> list[ToolAnswer]:

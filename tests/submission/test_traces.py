@@ -12,6 +12,7 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader, grade_many
 from rubric_integrations.submission import ResponsesError, Row, read_responses, traces
+from rubric_integrations.submission.tool_rows import find_row_format
 from tests.submission.traces import (
     ANSWER,
     ASSISTANT_CALL,
@@ -286,6 +287,21 @@ def test_spans_of_too_many_mixed_traces_are_refused(write: Write, monkeypatch: p
     )
     with pytest.raises(ResponsesError, match="more than 3 spans of traces that are mixed"):
         list(read_responses(path))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": "a", "traceId": "t", "type": "chat", "startTime": "9:00", "response": ANSWER},
+        {"id": "a", "timestamp": "9:00", "input": TASK, "output": ANSWER},
+        {"trace_id": "t", "trace": "t", "request": TASK, "response": ANSWER},
+        {"trace": "t", "observations": ["a"], "response": ANSWER},
+        {"parent_id": None, "span_kind": "LLM", "context": ["a passage"], "attributes": {}, "response": ANSWER},
+        {"info": {"trace_id": "t"}, "data": [], "response": ANSWER},
+    ],
+)
+def test_row_of_a_users_own_with_similar_columns_is_not_claimed(row: dict[str, Any]) -> None:
+    assert find_row_format(row) is None
 
 
 def test_response_column_reads_the_rows_as_they_are(write: Write) -> None:
