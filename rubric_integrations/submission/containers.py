@@ -32,6 +32,7 @@ from rubric_integrations.submission.tool_answers import (
     has_keys,
     has_no_response,
 )
+from rubric_integrations.submission.traces import TRACE_FORMATS
 
 
 class Document(NamedTuple):
@@ -232,10 +233,15 @@ def _is_deepeval(data: Fields) -> bool:
     return is_run or all_objects(run.get("test_results"), has_keys("name", "metrics_data", "conversational"))
 
 
+def _single_row(data: Fields) -> list[Fields]:
+    return [data]
+
+
 DOCUMENTS = (
     Document("promptfoo results", _is_promptfoo, _promptfoo_rows),
     Document("Inspect log", has_keys("version", "eval", "plan"), _inspect_rows),
     Document("deepeval test run", _is_deepeval, _deepeval_rows),
+    *(Document(known.name, known.matches, _single_row) for known in TRACE_FORMATS),
     Document("pandas table", _is_split_frame, _split_rows),
     Document("pandas table", _is_table_frame, partial(rows_at, path="data")),
     Document("pandas table", _is_column_frame, _column_rows),
@@ -265,10 +271,5 @@ UNREAD_DOCUMENTS = (
     UnreadDocument(
         "a result file of tau2", ("simulations", "tasks", "info"),
         "use `--rows simulations --response-column messages`",
-    ),
-    UnreadDocument("an export of OpenTelemetry", ("resourceSpans",), "write a line with a `response` for each trace"),
-    UnreadDocument(
-        "a trace of Langfuse", ("trace", "observations"),
-        "use `--response-column trace.output --query-column trace.input`",
     ),
 )  # fmt: skip

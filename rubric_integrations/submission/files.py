@@ -52,6 +52,7 @@ from rubric_integrations.submission.tables import (
 )
 from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer, as_mapping, parsed_json
 from rubric_integrations.submission.tool_rows import find_row_format
+from rubric_integrations.submission.traces import SPANS, read_traces
 
 
 def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
@@ -465,6 +466,9 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
             known = known.prepare(known, path) if known and known.prepare else known
             if known and known.tasks_are_in and not (query or columns.query):
                 _warn_of_tasks(path, known)
+            if known and known.name in SPANS:
+                yield from _trace_entries(path, layout, known, entry)
+                return
         if known is None:
             has_answers = True
             yield entry._replace(fields=_with_paths(entry.fields, columns))
@@ -485,6 +489,18 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
         raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
 
 
+def _trace_entries(path: Path, layout: Layout, known: RowFormat, first: Entry) -> Iterator[Entry]:
+    """Yield an entry for each trace in a file of spans, and one for each row from `first` on that cannot be read."""
+
+    def rows() -> Iterator[tuple[Entry, Mapping[str, Any] | None]]:
+        entries = READERS[path.suffix.lower()](path, layout)
+        return ((entry, entry.fields) for entry in entries if entry.number >= first.number)
+
+    for entry, answer in read_traces(known, rows):
+        fields, error = answer or ({}, entry.error or _unknown_form(known, entry))
+        yield Entry(entry.number, entry.place, fields, error)
+
+
 def _warn_of_tasks(path: Path, known: RowFormat) -> None:
     warnings.warn(
         f"{path}: is read as {known.name}, whose tasks are in {known.tasks_are_in}: the judge sees the responses "
@@ -503,9 +519,11 @@ def _read_answers(known: RowFormat, entry: Entry) -> list[ToolAnswer]:
         raise LayoutError(f"{entry.place} {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         pass
-    return [
-        ToolAnswer({}, f"{entry.place} is no row of {known.name}, which the rows before it are: its form is unknown")
-    ]
+    return [ToolAnswer({}, _unknown_form(known, entry))]
+
+
+def _unknown_form(known: RowFormat, entry: Entry) -> str:
+    return f"{entry.place} is no row of {known.name}, which the rows before it are: its form is unknown"
 
 
 def _with_paths(fields: Mapping[str, Any], columns: ColumnNames) -> Mapping[str, Any]:

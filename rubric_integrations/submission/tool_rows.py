@@ -32,7 +32,7 @@ from rubric_integrations.submission.tool_answers import (
     unclear_answer,
     unread_rows,
 )
-from rubric_integrations.submission.traces import matches_langsmith_run, read_langsmith_run
+from rubric_integrations.submission.traces import TRACE_FORMATS, matches_langsmith_run, read_langsmith_run
 
 
 def find_row_format(row: object) -> RowFormat | None:
@@ -464,6 +464,7 @@ ROW_FORMATS = (
         "LangSmith dataset", has_keys("dataset_id", "inputs", "outputs"),
         unread_rows("a LangSmith dataset", "its `outputs` are references; name an export of the runs"),
     ),
+    *TRACE_FORMATS,
     RowFormat("LangSmith experiment", _is_langsmith_frame, _langsmith_frame),
     RowFormat("ragas results", _is_ragas, _ragas),
     RowFormat("lm-eval samples", _is_lm_eval, _lm_eval, repeats=True),
