@@ -370,6 +370,10 @@ class RowOptions:
     encoding: Annotated[
         str | None, typer.Option(help="The encoding of the file, such as cp1252, if it is not UTF-8.")
     ] = None
+    respond: Annotated[
+        Literal["last", "transcript", "trajectory"] | None,
+        typer.Option(help="What is graded of conversations: the last answer, or the whole (numbered: trajectory)."),
+    ] = None
     library: Annotated[
         Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
     ] = None
@@ -381,7 +385,7 @@ class RowOptions:
         return partial(
             read_responses, path, self.query, response_column=self.response_column, query_column=self.query_column,
             reference_column=self.reference_column, id_column=self.id_column, rubric_column=self.rubric_column,
-            rows=self.rows, encoding=self.encoding,
+            rows=self.rows, encoding=self.encoding, respond=self.respond,
         )  # fmt: skip
 
 

@@ -210,6 +210,7 @@ def _is_table_frame(data: Fields) -> bool:
 DOCUMENTS = (
     Document("promptfoo results", _is_promptfoo, _promptfoo_rows),
     Document("Inspect log", has_keys("version", "eval", "plan"), _inspect_rows),
+    Document("tau2 results", has_keys("simulations", "tasks", "info"), partial(rows_at, path="simulations")),
     Document("pandas table", _is_split_frame, _split_rows),
     Document("pandas table", _is_table_frame, partial(rows_at, path="data")),
     Document("pandas table", _is_column_frame, _column_rows),
@@ -239,10 +240,6 @@ UNREAD_DOCUMENTS = (
     UnreadDocument(
         "a test run of deepeval", ("testCases", "metricsScores"),
         "use `--rows testCases --response-column actualOutput --query-column input`",
-    ),
-    UnreadDocument(
-        "a result file of tau2", ("simulations", "tasks", "info"),
-        "use `--rows simulations --response-column messages`",
     ),
     UnreadDocument("an export of OpenTelemetry", ("resourceSpans",), "write a line with a `response` for each trace"),
     UnreadDocument(

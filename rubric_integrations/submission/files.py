@@ -33,7 +33,7 @@ from rubric_integrations.submission.inputs import (
     own_id,
     read_row,
 )
-from rubric_integrations.submission.messages import is_conversation
+from rubric_integrations.submission.messages import Respond, check_respond, is_conversation
 from rubric_integrations.submission.tables import (
     MAX_UNPACKED,
     UNSUPPORTED,
@@ -190,6 +190,7 @@ def read_responses(
     rubric_column: str | None = None,
     rows: str | None = None,
     encoding: str | None = None,
+    respond: Respond | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of a `.jsonl`, `.json`, `.csv`, `.tsv`, `.parquet` or `.xlsx` file; other text files are one row.
 
@@ -197,8 +198,8 @@ def read_responses(
     list of rows, one row or one conversation; any other JSON in it is one response, unless it is an object with a list
     of objects, which is refused. The file is read as it is consumed.
 
-    The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval and others, and the output of
-    batches of OpenAI and Anthropic are recognized. With a `response_column`, their rows are read as they are.
+    The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval, tau-bench and others, and the
+    output of batches of OpenAI and Anthropic are recognized. With a `response_column`, their rows are read as they are.
 
     A row may bring its own rubric: as lists and objects, as their JSON in a cell, or as the path of a file in the
     folder of the rows or below it. What it brings as `labels` (answers by criterion) and `metadata` is carried along.
@@ -218,6 +219,9 @@ def read_responses(
         rows: The path of the list of rows in a JSON file, such as `data` or `run.results`, or the sheet of an `.xlsx`
             file with several.
         encoding: The encoding of a text file, such as `cp1252`; by default UTF-8, or UTF-16 with a byte order mark.
+        respond: Which part of each conversation is graded, whatever the rows say: `last`, `transcript` or `trajectory`.
+            By default it is `last`, or `trajectory` with a warning for the run of an agent that ends without an answer,
+            and for all rows of tau-bench and tau2.
 
     Raises:
         ResponsesError: The file cannot be opened, or is not text; it is a format that cannot be read; no row has a
@@ -234,7 +238,9 @@ def read_responses(
     """
     file = Path(path)
     columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
-    layout = Layout(columns, rows, encoding)
+    if respond is not None:
+        check_respond(respond)
+    layout = Layout(columns, rows, encoding, respond)
     suffix = file.suffix.lower()
     if rows is not None and suffix not in _WITH_PLACES:
         raise ResponsesError(f"{path}: `rows` (`--rows`) is for {', '.join(_WITH_PLACES)} files: leave it out")
@@ -243,7 +249,7 @@ def read_responses(
     try:
         refuse_endless(file)
         if suffix in READERS:
-            yield from _convert(file, partial(_answers, file, layout, query), query, columns)
+            yield from _convert(file, partial(_answers, file, layout, query), query, layout)
         elif columns != USUAL_COLUMNS:
             raise ResponsesError(f"{path}: is read as one text, which has no columns: name none")
         else:
@@ -286,6 +292,8 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
             known, is_decided = find_row_format(entry.fields), True
             if known and known.tasks_are_in and not (query or columns.query):
                 _warn_of_tasks(path, known)
+            if known and known.respond and layout.respond is None:
+                _warn_of_respond(path, known)
         if known is None:
             has_answers = True
             yield entry._replace(fields=_with_paths(entry.fields, columns))
@@ -300,7 +308,9 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
                 seen.add(content)
             has_answers = True
             place = entry.place if len(answers) == 1 else f"{entry.place}, answer {number}"
-            yield Entry(entry.number, place, {**answer.fields, **_named_values(entry.fields, columns)}, answer.error)
+            respond = {"respond": known.respond} if known.respond else {}
+            fields = {**respond, **answer.fields, **_named_values(entry.fields, columns)}
+            yield Entry(entry.number, place, fields, answer.error)
     if has_parts and not has_answers:
         raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
 
@@ -310,6 +320,14 @@ def _warn_of_tasks(path: Path, known: RowFormat) -> None:
         f"{path}: is read as {known.name}, whose tasks are in {known.tasks_are_in}: the judge sees the responses "
         "without them; for one task, use `query` (`--query`), or join the files and use `query_column` "
         "(`--query-column`)",
+        stacklevel=2,
+    )
+
+
+def _warn_of_respond(path: Path, known: RowFormat) -> None:
+    warnings.warn(
+        f"{path}: is read as {known.name}, whose conversations end with a message of the user or of a tool: each is "
+        f"graded as a whole, by respond={known.respond!r}; name another by `respond` (`--respond`)",
         stacklevel=2,
     )
 
@@ -345,8 +363,9 @@ def _named_values(fields: Mapping[str, Any], columns: ColumnNames) -> dict[str, 
     return values
 
 
-def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, columns: ColumnNames) -> Iterator[Row]:
+def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, layout: Layout) -> Iterator[Row]:
     """Yield the rows of a file, and refuse a file where no row has a response, or two have the same id."""
+    columns, respond = layout.columns, {} if layout.respond is None else {"respond": layout.respond}
     own_ids: set[str] | None = None
     places: dict[str, str] = {}
     # Rows before the first that has a response: if there is none, the file gets one error in place of theirs.
@@ -369,7 +388,9 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             is_right = is_right or missing is None
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
-            row = _with_rubric_file(read_row(entry.fields, row_id, query, columns, path.parent), path.parent)
+            row = _with_rubric_file(
+                read_row({**entry.fields, **respond}, row_id, query, columns, path.parent), path.parent
+            )
         if (first := places.setdefault(row.id, entry.place)) != entry.place:
             repeated = repeated or (
                 f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "

@@ -209,10 +209,10 @@ def is_row(data: Mapping[str, Any]) -> bool:
     """Return whether a mapping has fields under names of `COLUMNS`; any other is a value or a conversation."""
     columns = _find_columns(tuple(data), USUAL_COLUMNS)
     if columns["response"]:
-        # The sample of an Inspect log has its messages beside the raw reply of the model.
-        output = data.get("output")
-        is_sample = isinstance(output, Mapping) and "choices" in output and dialect_of(data) == "inspect_ai"
-        return not is_sample
+        # The messages or steps of a sample of Inspect, or of an agent's run, are beside the raw reply or the answer.
+        output, dialect = data.get("output"), dialect_of(data)
+        is_sample = dialect == "inspect_ai" and isinstance(output, Mapping) and "choices" in output
+        return not is_sample and dialect not in ("mini_swe_agent", "smolagents")
     return any(columns.values()) and dialect_of(data) is None and not is_message(data)
 
 
