@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -471,3 +472,54 @@ def test_calls_of_one_step_of_smolagents_share_its_result_or_its_error() -> None
         Trajectory.from_messages([{**failed, "model_output_message": None}])
     last = smol_step(2, [], action_output="About 17%.", error={"type": "AgentMaxStepsError", "message": "Reached."})
     assert Submission.from_messages([{"task": QUESTION}, last]).response == "About 17%."
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": [{"text": "x"}], "toolCalls": [{"name": "rm"}]},
+        {"role": "model", "parts": [{"text": "x"}], "toolCalls": [{"name": "rm"}]},
+        {"kind": "response", "parts": [{"part_kind": "text", "content": "x"}], "tool_calls": [{"name": "rm"}]},
+        {"role": "assistant", "parts": [{"type": "text", "text": "x"}], "toolInvocations": [{"toolName": "rm"}]},
+    ],
+)
+def test_message_of_any_dialect_with_calls_in_an_unknown_field_is_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"`\w+\[0\].\w+` may have calls or results, and no reader knows this field"):
+        Trajectory.from_messages([message])
+    harmless = {"usage": {"tokens": 1}, "metadata": {"tools": ["rm"]}, "tools": [], "toolChoice": None}
+    message = {key: value for key, value in message.items() if not key.lower().startswith("tool")}
+    assert Trajectory.from_messages([{**message, **harmless}]).steps[0].text == "x"
+
+
+def test_calls_that_langchain_has_only_as_openai_wrote_them_are_calls() -> None:
+    call = {"id": "c1", "function": {"name": "look", "arguments": json.dumps(LOOK)}}
+    for extra in ({"tool_calls": [call]}, {"function_call": call["function"]}):
+        data = {"content": "", "additional_kwargs": extra}
+        (read,) = Trajectory.from_messages([{"type": "ai", "data": data}]).calls
+        assert (read.name, read.arguments) == ("look", LOOK)
+    parsed = [{"name": "look", "args": LOOK, "id": "c1"}]
+    both = {"type": "ai", "content": "", "tool_calls": parsed, "additional_kwargs": {"tool_calls": [call]}}
+    assert len(Trajectory.from_messages([both]).calls) == 1
+
+
+def test_invocations_of_version_4_of_vercel_are_calls() -> None:
+    made = {"state": "result", "toolCallId": "c1", "toolName": "look", "args": LOOK, "result": "17.2%"}
+    parts = [{"type": "step-start"}, {"type": "tool-invocation", "toolInvocation": made},
+             {"type": "tool-invocation", "toolInvocation": {**made, "toolCallId": "c2", "state": "call"}},
+             {"type": "source", "source": {"url": "https://example.com"}}]  # fmt: skip
+    message = {"id": "m", "role": "assistant", "content": "", "parts": parts, "toolInvocations": [made]}
+    first, second = Trajectory.from_messages([message]).calls
+    assert (first.name, first.arguments, first.result) == ("look", LOOK, "17.2%")
+    assert (second.arguments, second.result) == (LOOK, None)
+    with pytest.raises(ValueError, match=r"parts\[0\]` is a call without a `toolInvocation.toolName`"):
+        Trajectory.from_messages([{"role": "assistant", "parts": [{"type": "tool-invocation"}]}])
+
+
+@pytest.mark.parametrize("outcome", ["failed", "retried", "denied", "interrupted"])
+def test_call_of_pydantic_ai_that_did_not_succeed_failed(outcome: str) -> None:
+    call = {"part_kind": "tool-call", "tool_name": "look", "args": "{}", "tool_call_id": "c"}
+    result = {"part_kind": "tool-return", "tool_name": "look", "content": "", "tool_call_id": "c", "outcome": outcome}
+    (read,) = Trajectory.from_messages(
+        [{"kind": "response", "parts": [call]}, {"kind": "request", "parts": [result]}]
+    ).calls
+    assert read.is_error
