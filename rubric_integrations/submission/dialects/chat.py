@@ -260,9 +260,9 @@ _PART_KEYS = ("text", "functionCall", "function_call", "functionResponse", "func
 
 
 def matches_gemini(conversation: Any) -> bool:
-    """Return whether a conversation is a request with `contents`, or a list of contents whose parts have no type."""
+    """Return whether a conversation is a request with `contents`, a response, or a list of contents without types."""
     if isinstance(conversation, Mapping):
-        return isinstance(conversation.get("contents"), list)
+        return isinstance(conversation.get("contents"), list) or _is_gemini_response(conversation)
     if not isinstance(conversation, list | tuple):
         return False
     parts = [get_field(content, "parts") for content in conversation]
@@ -271,10 +271,33 @@ def matches_gemini(conversation: Any) -> bool:
     return is_untyped and any(first_field(part, *_PART_KEYS) is not None for part in entries)
 
 
+def _is_gemini_response(document: Mapping[str, Any]) -> bool:
+    candidates = document.get("candidates")
+    if not isinstance(candidates, list) or not candidates:
+        return False
+    return all(
+        isinstance(candidate, Mapping)
+        and (
+            get_field(get_field(candidate, "content"), "parts") is not None
+            or first_field(candidate, "finishReason", "finish_reason") is not None
+        )
+        for candidate in cast("list[Any]", candidates)
+    )
+
+
 def read_gemini(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read contents, and the system instruction of a request."""
+    """Read contents, the system instruction of a request, and the calls that the client made before a response."""
     if not isinstance(conversation, Mapping):
         return _read_contents(conversation, "contents", attachments)
+    if "contents" not in conversation:
+        history = first_field(conversation, "automaticFunctionCallingHistory", "automatic_function_calling_history")
+        candidate, *others = conversation["candidates"]
+        if others or get_field(candidate, "content") is None:
+            raise ValueError(
+                f"`candidates` has {len(others) + 1} candidates, the first of which ended by "
+                f"{first_field(candidate, 'finishReason', 'finish_reason')!r}: pass one candidate with its content"
+            )
+        return _read_contents([*(history or []), candidate["content"]], "contents", attachments)
     system = first_field(conversation, "systemInstruction", "system_instruction")
     instruction = [] if system is None else [{"parts": get_field(system, "parts"), "role": "system"}]
     if isinstance(system, str):

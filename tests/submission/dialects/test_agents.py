@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import Agent, ModelRetry
@@ -20,6 +20,7 @@ from tests.submission.dialects.examples import (
     AUTOGEN,
     FAIL,
     FAILURE,
+    GEMINI,
     LOOK,
     OPENAI,
     QUESTION,
@@ -523,3 +524,17 @@ def test_call_of_pydantic_ai_that_did_not_succeed_failed(outcome: str) -> None:
         [{"kind": "response", "parts": [call]}, {"kind": "request", "parts": [result]}]
     ).calls
     assert read.is_error
+
+
+def test_response_of_gemini_has_the_calls_that_its_client_made() -> None:
+    contents = cast("list[Any]", GEMINI["contents"])
+    end = {"content": contents[-1], "finishReason": "STOP"}
+    response = {"candidates": [end], "automaticFunctionCallingHistory": contents[:-1], "modelVersion": "m"}
+    assert Trajectory.from_messages(response).text() == render_steps(STEPS, numbered=True)
+    part = {"text": None, "function_call": {"name": "rm", "args": {}, "id": None}, "thought": None}
+    dumped = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finish_reason": "STOP"}]}
+    assert verdict(submission_of(dumped), tool_forbidden="*") == "UNMET"
+    for candidates in ([end, end], [{"content": None, "finishReason": "SAFETY"}]):
+        with pytest.raises(ValueError, match=r"`candidates` has \d candidates, the first of which ended by"):
+            Trajectory.from_messages({"candidates": candidates})
+    assert dialect_of({"candidates": [{"name": "Ada", "content": "A CV."}]}) is None
