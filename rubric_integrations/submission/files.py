@@ -326,8 +326,8 @@ def _warn_of_tasks(path: Path, known: RowFormat) -> None:
 
 def _warn_of_respond(path: Path, known: RowFormat) -> None:
     warnings.warn(
-        f"{path}: is read as {known.name}, whose conversations end with a message of the user or of a tool: each is "
-        f"graded as a whole, by respond={known.respond!r}; name another by `respond` (`--respond`)",
+        f"{path}: is read as {known.name}, whose conversations need not end with an answer: each is graded as a whole, "
+        f"by respond={known.respond!r}; name another by `respond` (`--respond`)",
         stacklevel=2,
     )
 

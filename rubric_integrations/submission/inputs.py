@@ -210,9 +210,11 @@ def is_row(data: Mapping[str, Any]) -> bool:
     columns = _find_columns(tuple(data), USUAL_COLUMNS)
     if columns["response"]:
         # The messages or steps of a sample of Inspect, or of an agent's run, are beside the raw reply or the answer.
-        output, dialect = data.get("output"), dialect_of(data)
-        is_sample = dialect == "inspect_ai" and isinstance(output, Mapping) and "choices" in output
-        return not is_sample and dialect not in ("mini_swe_agent", "smolagents")
+        output = data.get("output")
+        if isinstance(output, Mapping) and "choices" in output:
+            return dialect_of(data) != "inspect_ai"
+        is_run = "trajectory_format" in data or "steps" in data
+        return not is_run or dialect_of(data) not in ("mini_swe_agent", "smolagents")
     return any(columns.values()) and dialect_of(data) is None and not is_message(data)
 
 

@@ -326,9 +326,7 @@ ROW_FORMATS = (
     RowFormat("MT-bench answers", _is_mt_bench, _mt_bench, "`question.jsonl`"),
     RowFormat("ShareGPT", _is_sharegpt, _sharegpt),
     RowFormat("DSPy evaluation", _is_dspy, _dspy),
-    RowFormat(
-        "tau-bench results", _is_tau_bench, _tau_bench, respond="trajectory"
-    ),
+    RowFormat("tau-bench results", _is_tau_bench, _tau_bench, respond="trajectory"),
     RowFormat("tau2 results", _is_tau2, _tau2, respond="trajectory"),
 )  # fmt: skip
 """The rows that tools write; the first that matches reads a row."""
