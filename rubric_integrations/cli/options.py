@@ -371,6 +371,10 @@ class RowOptions:
     encoding: Annotated[
         str | None, typer.Option(help="The encoding of the file, such as cp1252, if it is not UTF-8.")
     ] = None
+    respond: Annotated[
+        Literal["last", "transcript", "trajectory"] | None,
+        typer.Option(help="What is graded of conversations: the last answer, or the whole (numbered: trajectory)."),
+    ] = None
     library: Annotated[
         Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
     ] = None
@@ -394,9 +398,9 @@ class RowOptions:
         return [text for name, value in values.items() if value is not None for text in (option_name(name), str(value))]
 
     @property
-    def _layout(self) -> dict[str, str | None]:
+    def _layout(self) -> dict[str, Any]:
         names = ("response_column", "query_column", "reference_column", "id_column", "rubric_column")
-        return {name: getattr(self, name) for name in (*names, "rows", "encoding")}
+        return {name: getattr(self, name) for name in (*names, "rows", "encoding", "respond")}
 
 
 def option_name(field: str) -> str:

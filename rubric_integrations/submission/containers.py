@@ -242,6 +242,7 @@ DOCUMENTS = (
     Document("Inspect log", has_keys("version", "eval", "plan"), _inspect_rows),
     Document("deepeval test run", _is_deepeval, _deepeval_rows),
     *(Document(known.name, known.matches, _single_row) for known in TRACE_FORMATS),
+    Document("tau2 results", has_keys("simulations", "tasks", "info"), partial(rows_at, path="simulations")),
     Document("pandas table", _is_split_frame, _split_rows),
     Document("pandas table", _is_table_frame, partial(rows_at, path="data")),
     Document("pandas table", _is_column_frame, _column_rows),
@@ -267,9 +268,5 @@ UNREAD_DOCUMENTS = (
     UnreadDocument(
         "a trajectory of SWE-agent", ("trajectory", "history", "info"),
         "`--response-column history` grades its conversation, `--response-column info.submission` its patch",
-    ),
-    UnreadDocument(
-        "a result file of tau2", ("simulations", "tasks", "info"),
-        "use `--rows simulations --response-column messages`",
     ),
 )  # fmt: skip

@@ -37,7 +37,7 @@ from rubric_integrations.submission.inputs import (
     read_row,
     source_columns,
 )
-from rubric_integrations.submission.messages import is_conversation
+from rubric_integrations.submission.messages import Respond, check_respond, is_conversation
 from rubric_integrations.submission.tables import (
     MAX_UNPACKED,
     UNSUPPORTED,
@@ -227,6 +227,7 @@ def read_responses(
     rubric_column: str | None = None,
     rows: str | None = None,
     encoding: str | None = None,
+    respond: Respond | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of a `.jsonl`, `.json`, `.yaml`, `.csv`, `.parquet` or `.xlsx` file; other text files are one row.
 
@@ -234,8 +235,8 @@ def read_responses(
     file is a list of rows, one row or one conversation; any other data in it is one response, unless it is an object
     with a list of objects, which is refused. The file is read as it is consumed.
 
-    The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval and others, and the output of
-    batches of OpenAI and Anthropic are recognized. With a `response_column`, their rows are read as they are.
+    The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval, tau-bench and others, and the
+    output of batches of OpenAI and Anthropic are recognized. With a `response_column`, their rows are read as they are.
 
     A row may bring its own rubric: as lists and objects, as their JSON in a cell, or as the path of a file in the
     folder of the rows or below it. What it brings as `labels` (answers by criterion) and `metadata` is carried along.
@@ -255,6 +256,9 @@ def read_responses(
         rows: The path of the list of rows in a JSON file, such as `data` or `run.results`, or the sheet of an `.xlsx`
             file with several.
         encoding: The encoding of a text file, such as `cp1252`; by default UTF-8, or UTF-16 with a byte order mark.
+        respond: Which part of each conversation is graded, whatever the rows say: `last`, `transcript` or `trajectory`.
+            By default it is `last`, or `trajectory` with a warning for the run of an agent that ends without an answer,
+            and for all rows of tau-bench and tau2.
 
     Raises:
         ResponsesError: The file cannot be opened, or is not text; it is a format that cannot be read; no row has a
@@ -270,10 +274,12 @@ def read_responses(
         ('a', 'It is 42.')
     """
     columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
-    file, layout = Path(path), Layout(columns, rows, encoding)
+    if respond is not None:
+        check_respond(respond)
+    file, layout = Path(path), Layout(columns, rows, encoding, respond)
     with _refused_by_name(file, layout):
         if file.suffix.lower() in READERS:
-            yield from _convert(file, partial(_answers, file, layout, query), query, columns)
+            yield from _convert(file, partial(_answers, file, layout, query), query, layout)
         else:
             yield _text_row(file, query, encoding)
 
@@ -319,6 +325,7 @@ def describe_responses(
     rubric_column: str | None = None,
     rows: str | None = None,
     encoding: str | None = None,
+    respond: Respond | None = None,
 ) -> FileDescription:
     r"""Return how `read_responses` reads a file, with the same arguments and errors.
 
@@ -330,7 +337,7 @@ def describe_responses(
         "CSV, separated by ';'"
     """
     columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
-    file, layout = Path(path), Layout(columns, rows, encoding)
+    file, layout = Path(path), Layout(columns, rows, encoding, respond)
     with _refused_by_name(file, layout):
         if file.suffix.lower() in READERS:
             return _describe(file.suffix.lower(), layout, islice(_answers(file, layout, query), _MAX_DESCRIBED))
@@ -416,7 +423,7 @@ def _paths_of(value: object, row: Mapping[str, Any]) -> tuple[str, ...]:
 @contextmanager
 def _refused_by_name(path: Path, layout: Layout) -> Generator[None]:
     """Refuse a file that cannot be read, and turn errors in the block into those that name it."""
-    columns, rows, encoding = layout
+    columns, rows, encoding, _ = layout
     suffix = path.suffix.lower()
     if rows is not None and suffix not in _WITH_PLACES:
         raise ResponsesError(f"{path}: `rows` (`--rows`) is for {', '.join(_WITH_PLACES)} files: leave it out")
@@ -469,6 +476,8 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
             if known and known.name in SPANS:
                 yield from _trace_entries(path, layout, known, entry)
                 return
+            if known and known.respond and layout.respond is None:
+                _warn_of_respond(path, known)
         if known is None:
             has_answers = True
             yield entry._replace(fields=_with_paths(entry.fields, columns))
@@ -483,7 +492,8 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
                 seen.add(content)
             has_answers = True
             place = entry.place if len(answers) == 1 else f"{entry.place}, answer {number}"
-            fields = {**answer.fields, **_named_values(entry.fields, columns)}
+            respond = {"respond": known.respond} if known.respond else {}
+            fields = {**respond, **answer.fields, **_named_values(entry.fields, columns)}
             yield Entry(entry.number, place, fields, answer.error, entry.form, known.name, entry.fields)
     if has_parts and not has_answers:
         raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
@@ -506,6 +516,14 @@ def _warn_of_tasks(path: Path, known: RowFormat) -> None:
         f"{path}: is read as {known.name}, whose tasks are in {known.tasks_are_in}: the judge sees the responses "
         "without them; for one task, use `query` (`--query`), or join the files and use `query_column` "
         "(`--query-column`)",
+        stacklevel=2,
+    )
+
+
+def _warn_of_respond(path: Path, known: RowFormat) -> None:
+    warnings.warn(
+        f"{path}: is read as {known.name}, whose conversations need not end with an answer: each is graded as a whole, "
+        f"by respond={known.respond!r}; name another by `respond` (`--respond`)",
         stacklevel=2,
     )
 
@@ -543,8 +561,9 @@ def _named_values(fields: Mapping[str, Any], columns: ColumnNames) -> dict[str, 
     return values
 
 
-def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, columns: ColumnNames) -> Iterator[Row]:
+def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, layout: Layout) -> Iterator[Row]:
     """Yield the rows of a file, and refuse a file where no row has a response, or two have the same id."""
+    columns, respond = layout.columns, {} if layout.respond is None else {"respond": layout.respond}
     own_ids: set[str] | None = None
     places: dict[str, str] = {}
     # Rows before the first that has a response: if there is none, the file gets one error in place of theirs.
@@ -567,7 +586,9 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             is_right = is_right or missing is None
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
-            row = _with_rubric_file(read_row(entry.fields, row_id, query, columns, path.parent), path.parent)
+            row = _with_rubric_file(
+                read_row({**entry.fields, **respond}, row_id, query, columns, path.parent), path.parent
+            )
         if (first := places.setdefault(row.id, entry.place)) != entry.place:
             repeated = repeated or (
                 f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "

@@ -209,10 +209,12 @@ def is_row(data: Mapping[str, Any]) -> bool:
     """Return whether a mapping has fields under names of `COLUMNS`; any other is a value or a conversation."""
     columns = _find_columns(tuple(data), USUAL_COLUMNS)
     if columns["response"]:
-        # The sample of an Inspect log has its messages beside the raw reply of the model.
+        # The messages or steps of a sample of Inspect, or of an agent's run, are beside the raw reply or the answer.
         output = data.get("output")
-        is_sample = isinstance(output, Mapping) and "choices" in output and dialect_of(data) == "inspect_ai"
-        return not is_sample
+        if isinstance(output, Mapping) and "choices" in output:
+            return dialect_of(data) != "inspect_ai"
+        is_run = "trajectory_format" in data or "steps" in data
+        return not is_run or dialect_of(data) not in ("mini_swe_agent", "smolagents")
     return any(columns.values()) and dialect_of(data) is None and not is_message(data)
 
 

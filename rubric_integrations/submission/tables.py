@@ -25,6 +25,7 @@ from rubric_integrations.submission.inputs import (
     fold,
     missing_column,
 )
+from rubric_integrations.submission.messages import Respond
 from rubric_integrations.submission.submission import MAX_CHARS, error_line
 from rubric_integrations.submission.tool_rows import PROMPTFOO_TABLE, find_row_format, is_promptfoo_table
 
@@ -62,11 +63,13 @@ class Layout(NamedTuple):
         columns: The names of columns that replace the usual ones.
         rows: The path of the list of rows in a JSON file, or the sheet of a spreadsheet; None for the usual place.
         encoding: The encoding of a text file; None for UTF-8, and for UTF-16 with a byte order mark.
+        respond: Which part of each conversation is graded; None leaves it to the rows.
     """
 
     columns: ColumnNames = USUAL_COLUMNS
     rows: str | None = None
     encoding: str | None = None
+    respond: Respond | None = None
 
 
 _DELIMITERS = (",", ";", "\t")

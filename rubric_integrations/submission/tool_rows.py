@@ -277,6 +277,32 @@ def _sharegpt(row: Fields) -> Iterable[ToolAnswer]:
     return [ToolAnswer({"id": row_id, "response": messages})]
 
 
+def _tau_bench(row: Fields) -> Iterable[ToolAnswer]:
+    row_id, info = f"{row['task_id']}-trial{row['trial']}", as_mapping(row.get("info"))
+    if not row["traj"]:
+        return [failed_answer(row_id, info.get("error") or "its `traj` is empty")]
+    metadata = short_values(row, "task_id", "trial", "reward")
+    return [ToolAnswer({"id": row_id, "response": [_tau_message(m) for m in row["traj"]], "metadata": metadata})]
+
+
+def _tau_message(message: Any) -> Any:
+    """Return a message with the status of a result, which tau-bench writes only as the beginning of its text."""
+    if not isinstance(message, Mapping) or message.get("role") != "tool":
+        return message
+    has_failed = str(message.get("content")).startswith("Error")
+    return {**message, "status": "error" if has_failed else "success"}
+
+
+def _tau2(row: Fields) -> Iterable[ToolAnswer]:
+    row_id = str(row["task_id"]) if row.get("trial") is None else f"{row['task_id']}-trial{row['trial']}"
+    if not row.get("messages"):
+        voice = "it is a voice simulation (`ticks`), which no reader reads"
+        return [failed_answer(row_id, voice if row.get("ticks") else f"it ended by {row['termination_reason']!r}")]
+    metadata = short_values(row, "task_id", "trial", "termination_reason")
+    metadata |= short_values(as_mapping(row.get("reward_info")), "reward")
+    return [ToolAnswer({"id": row_id, "response": row["messages"], "metadata": metadata})]
+
+
 def _dspy(row: Fields) -> Iterable[ToolAnswer]:
     name, *others = prefixed_values(row, "pred_")
     if others:
@@ -445,6 +471,16 @@ def _is_ragas(row: Fields) -> bool:
     return "user_input" in row and ("response" in row or _is_ragas_chat(row["user_input"]))
 
 
+def _is_tau_bench(row: Fields) -> bool:
+    is_run = row.keys() >= {"task_id", "traj", "reward", "trial"} and isinstance(row["traj"], list)
+    return is_run and has_no_response(row)
+
+
+def _is_tau2(row: Fields) -> bool:
+    is_simulation = row.keys() >= {"task_id", "start_time", "termination_reason"}
+    return is_simulation and ("messages" in row or "ticks" in row) and "response" not in row
+
+
 def _is_sharegpt(row: Fields) -> bool:
     return all_objects(row.get("conversations"), has_keys("from", "value")) and has_no_response(row)
 
@@ -479,6 +515,8 @@ ROW_FORMATS = (
     RowFormat(
         "openai/evals log", _is_evals_log, unread_rows("an event of a log", "name the log"), prepare=_with_events,
     ),
+    RowFormat("tau-bench results", _is_tau_bench, _tau_bench, respond="trajectory"),
+    RowFormat("tau2 results", _is_tau2, _tau2, respond="trajectory"),
 )  # fmt: skip
 """The rows that tools write; the first that matches reads a row."""
 

@@ -90,7 +90,12 @@ def test_file_without_a_response_column_is_one_error_with_its_columns(write: Wri
 
 def test_named_columns_replace_the_usual_ones(write: Write) -> None:
     path = write("r.csv", "key,response,final,task,gold\na,draft,42,6 x 7?,forty-two\n")
-    named = {"response_column": "final", "query_column": "task", "reference_column": "gold", "id_column": "key"}
+    named: dict[str, Any] = {
+        "response_column": "final",
+        "query_column": "task",
+        "reference_column": "gold",
+        "id_column": "key",
+    }
     expected = Row("a", Submission(response="42", query="6 x 7?", reference="forty-two"))
     assert list(read_responses(path, **named)) == [expected]
     for name in named:

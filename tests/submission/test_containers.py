@@ -145,7 +145,6 @@ def test_json_of_pandas_with_another_name_of_the_response_asks_for_it(write: Wri
     [
         ("f.traj", {"trajectory": [], "history": [], "info": {}}, "SWE-agent.*--response-column history"),
         ("f.json", {"testCases": [], "metricsScores": []}, "deepeval without test cases"),
-        ("f.json", {"simulations": TWO, "tasks": [], "info": {}}, "tau2.*--rows simulations"),
         ("f.json", {"version": 2, "eval": {}, "plan": {}, "status": "error"}, "Inspect log without samples"),
         ("f.jsonl", {"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}, "input of an OpenAI batch"),
         ("f.jsonl", {"question": "q", "example_a": 1, "pred_a": 2, "example_b": 1, "pred_b": 2},
@@ -287,6 +286,41 @@ SHAREGPT = [{"id": "s", "conversations": [{"from": "human", "value": "6 x 7?"}, 
 ALPACA_EVAL = [{"instruction": "6 x 7?", "output": "42.", "generator": "m"}]
 DSPY = [{"question": "6 x 7?", "example_answer": "42", "reasoning": "sum", "pred_answer": "It is 42.", "metric": 1.0}]
 FRAME = [{"inputs.question": "6 x 7?", "outputs.text": "42.", "error": None, "reference.a": "42", "id": "r"}]
+LOOKED = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": {"name": "look"}}]}
+TRAJECTORY = [USER, LOOKED, {"role": "tool", "tool_call_id": "c", "content": "Error: no table"}]
+
+
+def tau_bench(task: int, trial: int, **fields: Any) -> dict[str, Any]:
+    return {"task_id": task, "reward": 0.0, "info": {"task": {"user_id": "u"}}, "traj": TRAJECTORY, "trial": trial,
+            **fields}  # fmt: skip
+
+
+def tau2(task: str, trial: int | None, **fields: Any) -> dict[str, Any]:
+    return {"id": "u", "task_id": task, "trial": trial, "start_time": "9:00", "termination_reason": "max_steps",
+            "messages": [USER, MESSAGE], "reward_info": {"reward": 1.0}, **fields}  # fmt: skip
+
+
+TAU_BENCH = [tau_bench(0, 0), tau_bench(0, 1), tau_bench(1, 0, traj=[], info={"error": "RateLimitError"})]
+TAU_STEPS = """{"step": 1, "role": "user", "content": "6 x 7?"}
+{"step": 2, "role": "assistant", "content": "", "tool_calls": [{"name": "look", "result": "Error: no table", \
+"is_error": true}]}"""
+TAU_BENCH_ROWS = [
+    ("0-trial0", TAU_STEPS, None),
+    ("0-trial1", TAU_STEPS, None),
+    ("1-trial0", "row 1-trial0: has no answer: RateLimitError", None),
+]
+TAU2 = [
+    tau2("a", 0),
+    tau2("a", 1, messages=[], termination_reason="infrastructure_error"),
+    tau2("b", None, messages=[], ticks=[{"tick_id": 0}]),
+]
+TAU2_STEPS = """{"step": 1, "role": "user", "content": "6 x 7?"}
+{"step": 2, "role": "assistant", "content": "It is 42."}"""
+TAU2_ROWS = [
+    ("a-trial0", TAU2_STEPS, None),
+    ("a-trial1", "row a-trial1: has no answer: it ended by 'infrastructure_error'", None),
+    ("b", "row b: has no answer: it is a voice simulation (`ticks`), which no reader reads", None),
+]
 
 ALPACA_ANNOTATIONS = [
     {
@@ -359,6 +393,8 @@ FORMATS: dict[str, tuple[list[Any], list[Any]]] = {
     "deepeval test run": (DEEPEVAL, DEEPEVAL_ROWS),
     "openai/evals log": (EVALS, EVALS_ROWS),
     **TRACES,
+    "tau-bench results": (TAU_BENCH, TAU_BENCH_ROWS),
+    "tau2 results": (TAU2, TAU2_ROWS),
 }
 
 
@@ -397,6 +433,10 @@ def test_every_row_is_of_one_format_only() -> None:
         {"spec": "a sum", "answer": "It is 42."},
         {"run_id": "r", "event_id": 1, "sample_id": "a", "type": "sampling", "answer": "It is 42."},
         {"[1] text": "It is 42.", "Status": "PASS", "Score": "1", "Comment": ""},
+        tau_bench(0, 0, response="It is 42."),
+        tau_bench(0, 0, traj="a file"),
+        tau2("a", 0, response="It is 42."),
+        {"task_id": "a", "messages": [USER, MESSAGE], "termination_reason": "done"},
     ],
 )
 def test_row_of_a_users_own_with_similar_columns_is_not_claimed(row: dict[str, Any]) -> None:
@@ -529,3 +569,92 @@ def test_path_into_a_column_of_parquet_is_read(tmp_path: Path) -> None:
     runs = pyarrow.Table.from_pylist([{**row, "outputs": json.dumps(row["outputs"])} for row in LANGSMITH[:2]])
     parquet.write_table(runs, tmp_path / "r.parquet")
     assert read(tmp_path / "r.parquet") == LANGSMITH_ROWS[:1]
+
+
+# What is graded of conversations.
+
+
+def test_whole_result_file_of_tau2_is_read_as_its_simulations(write: Write) -> None:
+    path = write("f.json", {"timestamp": "x", "info": {}, "tasks": [{"id": "a"}, {"id": "b"}], "simulations": TAU2})
+    assert read(path) == TAU2_ROWS
+
+
+def test_raw_data_of_tau2_is_not_read_twice(write: Write) -> None:
+    call = {"id": "c", "name": "look", "arguments": {}, "requestor": "assistant"}
+    raw = {"message": {"tool_calls": [{"id": "c", "function": {"name": "look"}}]}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call], "raw_data": raw}
+    (row,) = read_responses(write("f.jsonl", tau2("a", 0, messages=[USER, message])))
+    assert row.submission is not None
+    assert row.submission.trajectory is not None
+    assert [call.name for call in row.submission.trajectory.calls] == ["look"]
+    assert row.metadata == {"task_id": "a", "trial": 0, "termination_reason": "max_steps", "reward": 1.0}
+
+
+def test_results_of_tau_bench_are_graded_as_a_whole_unless_respond_is_named(
+    write: Write, recwarn: pytest.WarningsRecorder
+) -> None:
+    path = write("f.json", [tau_bench(0, 0), tau_bench(0, 1, traj=[*TRAJECTORY, MESSAGE])])
+    whole = read(path)
+    assert whole[1][1] == TAU_STEPS + '\n{"step": 3, "role": "assistant", "content": "It is 42."}'
+    (warning,) = recwarn
+    assert "by respond='trajectory'; name another by `respond` (`--respond`)" in str(warning.message)
+    recwarn.clear()
+    assert "is of the role 'tool'" in str(read(path, respond="last")[0][1])
+    assert read(path, respond="last")[1][1] == "It is 42."
+    assert read(path, respond="trajectory") == whole
+    assert read(path, respond="transcript")[0][1] == TAU_STEPS.replace('"step": 1, ', "").replace('"step": 2, ', "")
+    assert not recwarn
+    # The status of a result, which tau-bench does not write.
+    (row, _) = read_responses(path, respond="trajectory")
+    assert row.submission is not None
+    assert row.submission.trajectory is not None
+    assert row.submission.trajectory.calls[0].is_error
+
+
+def test_run_of_an_agent_without_an_answer_is_graded_as_a_whole_with_a_warning(
+    write: Write, recwarn: pytest.WarningsRecorder
+) -> None:
+    stopped = {"id": "a", "messages": TRAJECTORY}
+    path = write("f.jsonl", stopped, {"id": "b", "messages": [*TRAJECTORY, MESSAGE]})
+    (first, second) = read(path)
+    assert str(first[1]).startswith('{"step": 1, ')
+    assert second[1] == "It is 42."
+    (warning,) = recwarn
+    assert "ends without an answer: it is graded as a whole" in str(warning.message)
+    recwarn.clear()
+    assert "is of the role 'tool'" in str(read(path, respond="last")[0][1])
+    assert "is of the role 'tool'" in str(read(write("g.jsonl", {**stopped, "respond": "last"}))[0][1])
+    # Without a call it is a chat, of which nothing is an answer.
+    chat = write("h.jsonl", {"id": "a", "messages": [USER, MESSAGE, USER]})
+    assert "is of the role 'user'" in str(read(chat)[0][1])
+    assert str(read(chat, respond="transcript")[0][1]).startswith('{"role": ')
+    assert not recwarn
+    with pytest.raises(ValueError, match="`respond` must be 'last', 'transcript' or 'trajectory', got 'all'"):
+        read(path, respond="all")
+
+
+def test_respond_of_a_file_holds_for_a_trajectory_beside_a_response_and_not_for_a_text(write: Write) -> None:
+    row = {"id": "a", "response": "It is 42.", "trajectory": TRAJECTORY}
+    (beside, text) = read(write("f.jsonl", row, {"id": "b", "response": "It is 41."}), respond="trajectory")
+    assert str(beside[1]).endswith('{"step": 3, "role": "assistant", "content": "It is 42."}')
+    assert text[1] == "It is 41."
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"output": "x", "state": "success", "steps": [
+            {"task": "q"}, {"step_number": 1, "model_output": "I do.", "tool_calls": [], "error": None},
+            {"step_number": 2, "model_output": "", "error": None, "tool_calls": [
+                {"id": "c", "function": {"name": "look", "arguments": {}}}], "observations": "x",
+             "action_output": "It is 42.", "is_final_answer": True}]},
+        {"trajectory_format": "mini-swe-agent-1", "messages": [
+            USER, {"role": "assistant", "content": "```bash\nls\n```"}, {"role": "user", "content": "a.txt"},
+            {"role": "exit", "content": "It is 42.", "extra": {"exit_status": "Submitted"}}]},
+    ],
+)  # fmt: skip
+def test_file_of_an_agents_run_is_graded_with_its_calls(write: Write, document: dict[str, Any]) -> None:
+    (row,) = read_responses(write("run.json", document))
+    assert row.submission is not None
+    assert row.submission.trajectory is not None
+    assert (row.id, row.submission.response, len(row.submission.trajectory.calls)) == ("run", "It is 42.", 1)
