@@ -17,14 +17,13 @@ from rubric_integrations.formats.parsing import faults_from_error, load, short
 from rubric_integrations.formats.promptfoo import (
     NOTHING_READ,
     Suite,
-    as_text,
     has_shared,
-    read_items,
     read_only_test,
     read_test,
     suite_of,
     warn_of_losses,
 )
+from rubric_integrations.formats.rubric_items import as_text, read_items
 from rubric_integrations.rubric.answers import Scale, band_of
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError

@@ -17,7 +17,7 @@ from rubric_integrations import PerCriterionGrader, Rubric, RubricError
 from rubric_integrations.checks.registry import run_check
 from rubric_integrations.cli import app
 from rubric_integrations.formats import load_eval_cases
-from rubric_integrations.formats.assertions import check_of, python_pattern
+from rubric_integrations.formats.assertion_checks import check_of, python_pattern
 
 CASES: list[tuple[str, Any, bool, list[str], list[str]]] = [
     ("contains", "1.5", False, ["is 1.5 now"], ["is 1x5", "1 .5"]),
