@@ -31,6 +31,8 @@ _KEYS = ("checklist", "nl_assertions", "decomposed_questions")
 _TASK_KEY, _ASSERTIONS = "evaluation_criteria", "nl_assertions"
 # Of a tau2 task: what a part of the reward is about. Without it, the part is 1.
 _PARTS = {"ACTION": "actions", "COMMUNICATE": "communicate_info", "ENV_ASSERTION": "env_assertions"}
+# tau2's default for a task that says nothing.
+_DEFAULT_BASIS = ("DB", "COMMUNICATE")
 _BAND = re.compile(r"\s*(\d{1,3})\s*-\s*(\d{1,3})\s*")
 _TEXT_KEY = "criteria_description"
 
@@ -113,7 +115,7 @@ def _find(document: Any) -> ItemList | None:
 
 
 def _basis(task: Mapping[str, Any]) -> list[str]:
-    basis: Any = task.get("reward_basis")
+    basis: Any = task.get("reward_basis", _DEFAULT_BASIS)
     return [str(part) for part in cast("Sequence[Any]", basis)] if isinstance(basis, list | tuple) else []
 
 

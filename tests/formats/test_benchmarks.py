@@ -81,6 +81,10 @@ def task_of(*basis: str, **criteria: Any) -> dict[str, Any]:
     return {**TASK, "evaluation_criteria": {**TASK["evaluation_criteria"], "reward_basis": list(basis), **criteria}}
 
 
+WITHOUT_BASIS = task_of()
+del WITHOUT_BASIS["evaluation_criteria"]["reward_basis"]
+
+
 @pytest.mark.parametrize(
     ("task", "is_required", "parts"),
     [
@@ -88,6 +92,7 @@ def task_of(*basis: str, **criteria: Any) -> dict[str, Any]:
         (task_of("DB", "NL_ASSERTION"), True, ["DB"]),
         (task_of("DB", "COMMUNICATE"), False, ["DB", "COMMUNICATE"]),
         (task_of("NL_ASSERTION", "COMMUNICATE", communicate_info=[]), True, []),
+        (WITHOUT_BASIS, False, ["DB", "COMMUNICATE"]),
         (task_of("NL_ASSERTION", "ACTION", "ENV_ASSERTION"), True, ["ACTION"]),
     ],
 )
