@@ -13,8 +13,9 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from rubric_integrations.formats.parsing import short
+from rubric_integrations.formats.parsing import load_text, short
 from rubric_integrations.rubric.check import Check
+from rubric_integrations.rubric.rubric import RubricError
 
 CODED_TYPES = frozenset(
     {
@@ -247,6 +248,12 @@ def _schema(value: Any) -> dict[str, Any]:
     """
     if value is None:
         return {}
+    if isinstance(value, str):
+        # promptfoo parses a text as YAML.
+        try:
+            value = load_text(value, "yaml", "the schema")
+        except RubricError:
+            raise ValueError(f"has the schema {short(value)}, which is not YAML") from None
     if not isinstance(value, Mapping):
         raise ValueError(f"has the schema {short(value)}, and not an object")
     _check_schema(cast("object", value))

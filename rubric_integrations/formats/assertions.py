@@ -21,6 +21,7 @@ from rubric_integrations._util.records import Weight
 from rubric_integrations.formats.assertion_checks import CODED_TYPES, check_of
 from rubric_integrations.formats.parsing import faults_from_error, short
 from rubric_integrations.formats.rubric_items import read_items
+from rubric_integrations.formats.suite_files import ASSERTION_LISTS
 from rubric_integrations.rubric.check import Check
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault
@@ -47,7 +48,6 @@ _CONDITIONS = {
 }
 """The condition of a `Check` that is most like an assertion that code decides."""
 
-_LISTS = ("assert", "assertions")
 _CONTENTS = ("value", "criteria", "rubrics")
 _KEYS = {"type", "weight", "metric", "name", "id", "required", "min_score", *_CONTENTS}
 _TEMPLATE = ("{{", "{%", "{#", "file://")
@@ -110,7 +110,7 @@ class Group(NamedTuple):
 def assertions_of(holder: Any) -> tuple[str, Any]:
     """Return the key and the value of the assertions of a test or a file; an empty list without any."""
     data = cast("Mapping[str, Any]", holder) if isinstance(holder, Mapping) else {}
-    key = next((key for key in _LISTS if data.get(key)), _LISTS[0])
+    key = next((key for key in ASSERTION_LISTS if data.get(key)), ASSERTION_LISTS[0])
     return key, data.get(key) or []
 
 
@@ -144,6 +144,9 @@ def read_assertions(entries: Any, where: str, context: Context, notes: Notes) ->
             notes.faults.append(
                 Fault(place, "", f"must be an assertion such as {{type: llm-rubric, value: ...}}, got {short(entry)}")
             )
+        elif "$ref" in entry:
+            message = "names no assertion of this file: write its path, such as `#/assertionTemplates/tone`"
+            notes.faults.append(Fault(place, "$ref", message))
         elif is_judged(entry):
             groups.append(_read_judged(cast("Mapping[str, Any]", entry), place, context, notes))
         elif _type_of(cast("Mapping[str, Any]", entry)) == "assert-set":

@@ -21,12 +21,13 @@ from rubric_integrations.formats.assertions import (
     read_assertions,
 )
 from rubric_integrations.formats.items import Reading, criterion_losses, error_of, make_rubric, rubric_losses
+from rubric_integrations.formats.parsing import short
+from rubric_integrations.formats.suite_files import ASSERTION_LISTS, DEFAULTS, reason_not_read, with_tests
 from rubric_integrations.rubric.rubric import Fault, Rubric
 
 Dialect = Literal["agentv", "promptfoo"]
 
-_DEFAULTS = ("default_test", "defaultTest")
-_SUITE_KEYS = {"tests", "assert", "assertions", *_DEFAULTS}
+_SUITE_KEYS = {"tests", "scenarios", *ASSERTION_LISTS, *DEFAULTS}
 _AGENTV_TEST_KEYS = {"id", "input", "criteria", "assertions", "expected_output"}
 
 
@@ -37,11 +38,13 @@ class Suite(NamedTuple):
         dialect: The project that reads the file.
         document: The file, as parsed.
         tests: Its tests, as parsed.
+        not_read: One message for each source of tests that is not read, such as code.
     """
 
     dialect: Dialect
     document: Mapping[str, Any]
     tests: list[Mapping[str, Any]]
+    not_read: list[str]
 
     def has_own(self, index: int) -> bool:
         """Whether a test has assertions of its own."""
@@ -54,11 +57,13 @@ def suite_of(document: Any) -> Suite | None:
         document = {"assert": document}
     if not isinstance(document, Mapping) or not _SUITE_KEYS & set(cast("Mapping[str, Any]", document)):
         return None
-    data = cast("Mapping[str, Any]", document)
+    data = with_tests(cast("Mapping[str, Any]", document), None)
     tests_in_file: Any = data.get("tests")
     is_list = isinstance(tests_in_file, Sequence) and not isinstance(tests_in_file, str)
     entries = cast("Sequence[Any]", tests_in_file) if is_list else ()
     tests = [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
+    names = [entry for entry in entries if isinstance(entry, str)]
+    not_read = [f"`tests`: {short(name)} {reason_not_read(name)}" for name in names]
     lists = [assertions_of(holder)[1] for holder in (data, *tests)]
     entries = [entry for entries in lists if isinstance(entries, list | tuple) for entry in entries]
     is_agentv = (
@@ -66,7 +71,7 @@ def suite_of(document: Any) -> Suite | None:
         or any(_AGENTV_TEST_KEYS & set(test) for test in tests)
         or any(isinstance(entry, str) or has_objects(entry) for entry in entries)
     )
-    return Suite("agentv" if is_agentv else "promptfoo", data, tests)
+    return Suite("agentv" if is_agentv else "promptfoo", data, tests, not_read)
 
 
 NOTHING_READ = "has no assertion that is read"
@@ -78,18 +83,19 @@ def has_shared(suite: Suite) -> bool:
     return any(assertions_of(holder)[1] for _, holder in _holders(suite, None, Notes()))
 
 
-def read_test(suite: Suite, index: int | None, source: str) -> Reading:
+def read_test(suite: Suite, index: int | None, source: str, not_read: Sequence[str] = ()) -> Reading:
     """Make the rubric of one test: the assertions that all tests share, and its own.
 
     Args:
         suite: The file.
         index: The position of the test; None for the shared assertions alone.
         source: The name of the file, for errors.
+        not_read: Sources of assertions that are not read, on which a pass depends.
 
     Raises:
         RubricError: With every fault.
     """
-    notes = Notes()
+    notes = Notes(losses=list(not_read), left_out=list(not_read))
     holders = _holders(suite, index, notes)
     is_promptfoo = suite.dialect == "promptfoo"
     thresholds = [holder["threshold"] for _, holder in holders[1:] if holder.get("threshold") is not None]
@@ -128,7 +134,7 @@ def read_only_test(suite: Suite, source: str) -> Reading:
     if len(suite.tests) > 1 and own:
         message = "differ from case to case: read the file with `load_eval_cases`, which returns a rubric for each"
         make_rubric([], {}, source, suite.dialect, [Fault("tests", "assert", message)])
-    return read_test(suite, own[0] if own else None, source)
+    return read_test(suite, own[0] if own else None, source, suite.not_read)
 
 
 def warn_of_losses(messages: list[str], source: str) -> None:
@@ -143,7 +149,7 @@ def warn_of_losses(messages: list[str], source: str) -> None:
 def _holders(suite: Suite, index: int | None, notes: Notes) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the file, its default test and the test, each with its place; in AgentV, a test may skip the others."""
     holders: list[tuple[str, Mapping[str, Any]]] = [("", suite.document)]
-    for key in _DEFAULTS:
+    for key in DEFAULTS:
         default: Any = suite.document.get(key)
         if isinstance(default, Mapping):
             holders.append((key, cast("Mapping[str, Any]", default)))
@@ -152,7 +158,13 @@ def _holders(suite: Suite, index: int | None, notes: Notes) -> list[tuple[str, M
     if index is not None:
         if suite.dialect == "agentv" and _mapping(suite.tests[index], "execution").get("skip_defaults") is True:
             holders = [("", {})]
-        holders.append((f"tests[{index}]", suite.tests[index]))
+        test = suite.tests[index]
+        if _mapping(test, "options").get("disableDefaultAsserts") is True:
+            holders = [
+                (place, {key: value for key, value in holder.items() if key not in ASSERTION_LISTS})
+                for place, holder in holders
+            ]
+        holders.append((f"tests[{index}]", test))
     return holders
 
 

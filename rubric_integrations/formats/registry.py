@@ -21,7 +21,8 @@ from rubric_integrations.formats import (
     promptfoo,
     rar,
 )
-from rubric_integrations.formats.parsing import Syntax, check_document, dump, load, load_text
+from rubric_integrations.formats.parsing import Syntax, check_document, dump, load_text
+from rubric_integrations.formats.suite_files import load_with_tests
 from rubric_integrations.rubric.rubric import Rubric
 
 
@@ -183,7 +184,7 @@ def read_file(source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
     Raises:
         RubricError: With every fault of the file.
     """
-    return read_document(*load(source))
+    return read_document(*load_with_tests(source))
 
 
 def read_file_and_format(path: str | PathLike[str]) -> tuple[Rubric, Format]:
@@ -192,7 +193,7 @@ def read_file_and_format(path: str | PathLike[str]) -> tuple[Rubric, Format]:
     Raises:
         RubricError: With every fault of the file.
     """
-    document, source = load(path)
+    document, source = load_with_tests(path)
     return read_document(document, source), detect(document)
 
 
