@@ -12,6 +12,7 @@ from typing import IO, Any, Protocol
 from rubric_integrations.formats import (
     agentv,
     checklist,
+    flask,
     healthbench,
     modelgraded,
     native,
@@ -70,6 +71,7 @@ FORMATS: dict[Format, RubricFormat] = {
     "healthbench": healthbench,
     "rar": rar,
     "prometheus": prometheus,
+    "flask": flask,
     "paperbench": paperbench,
     "modelgraded": modelgraded,
     "checklist": checklist,
