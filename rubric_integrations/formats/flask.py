@@ -66,7 +66,7 @@ def _read(document: Any, source: str) -> Reading:
             criteria.append(Criterion.model_validate(fields))
         except ValidationError as error:
             words = {"name": _NAME, "requirement": _QUESTION}
-            found = faults_from_error(where, Criterion, error)
-            faults += [fault._replace(field=words.get(fault.field, fault.field)) for fault in found]
+            field_faults = faults_from_error(where, Criterion, error)
+            faults += [fault._replace(field=words.get(fault.field, fault.field)) for fault in field_faults]
     message = "a row of FLASK names the skills by which it is scored: here every response is graded by all of them"
     return Reading(make_rubric(criteria, {}, source, "flask", faults), [message])

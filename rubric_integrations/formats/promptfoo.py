@@ -59,11 +59,15 @@ def suite_of(document: Any) -> Suite | None:
         return None
     data = with_tests(cast("Mapping[str, Any]", document), None)
     tests_in_file: Any = data.get("tests")
-    is_list = isinstance(tests_in_file, Sequence) and not isinstance(tests_in_file, str)
-    entries = cast("Sequence[Any]", tests_in_file) if is_list else ()
+    entries = cast("Sequence[Any]", tests_in_file) if isinstance(tests_in_file, list | tuple) else ()
     tests = [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
-    names = [entry for entry in entries if isinstance(entry, str)]
-    not_read = [f"`tests`: {short(name)} {reason_not_read(name)}" for name in names]
+    not_read = [
+        f"`tests`: {short(entry)} {reason_not_read(entry) if isinstance(entry, str) else 'is not a test'}"
+        for entry in entries
+        if not isinstance(entry, Mapping)
+    ]
+    if isinstance(tests_in_file, Mapping):
+        not_read.append(f"`tests`: {short(cast('object', tests_in_file))} is not a list of tests")
     lists = [assertions_of(holder)[1] for holder in (data, *tests)]
     entries = [entry for entries in lists if isinstance(entries, list | tuple) for entry in entries]
     is_agentv = (

@@ -74,6 +74,8 @@ def reason_not_read(name: str) -> str:
         return "is code, which is not run: write its tests to a CSV or JSON file beside the configuration"
     if suffix in _SHEETS:
         return "is a spreadsheet: save it as CSV"
+    if name.startswith("scenarios["):
+        return f"stands for more than {MAX_NODES:,} tests"
     return "is followed only where the configuration is read from its file"
 
 
@@ -127,8 +129,8 @@ class Files:
             raise self._error(where, outside)
         is_glob = _GLOB.search(str(pattern)) is not None
         try:
-            found = self._root.glob(str(pattern)) if is_glob else iter([self._root / pattern])
-            paths = sorted(itertools.islice(found, MAX_FILES + 1))
+            matches = self._root.glob(str(pattern)) if is_glob else iter([self._root / pattern])
+            paths = sorted(itertools.islice(matches, MAX_FILES + 1))
             if len(paths) > MAX_FILES:
                 raise self._error(where, f"{name!r} stands for more than {MAX_FILES:,} files")
             if any(not path.resolve().is_relative_to(self._root) for path in paths):
@@ -186,8 +188,8 @@ class Files:
 
 def _case_files(folder: Path) -> list[Path]:
     """Return the `case.yaml` of each folder in a folder, as AgentV finds its cases."""
-    found = (sorted(folder.glob(f"*/{name}")) for name in _CASE_FILES)
-    return sorted(itertools.islice(itertools.chain.from_iterable(found), MAX_FILES + 1))
+    matches = (sorted(folder.glob(f"*/{name}")) for name in _CASE_FILES)
+    return sorted(itertools.islice(itertools.chain.from_iterable(matches), MAX_FILES + 1))
 
 
 def with_tests(document: Mapping[str, Any], files: Files | None) -> Mapping[str, Any]:
@@ -207,7 +209,8 @@ def with_tests(document: Mapping[str, Any], files: Files | None) -> Mapping[str,
         elif isinstance(document.get(key), Mapping):
             changes[key] = _with_templates(document[key], document)
     tests: Any = document.get("tests")
-    if tests is not None:
+    # promptfoo takes no single test.
+    if tests is not None and not (isinstance(tests, Mapping) and "path" not in tests):
         changes["tests"] = _expanded(tests, "tests", document, files)
     scenarios: Any = document.get("scenarios")
     if scenarios is not None:
@@ -223,7 +226,7 @@ def with_tests(document: Mapping[str, Any], files: Files | None) -> Mapping[str,
     return {key: value for key, value in {**document, **changes}.items() if value is not None}
 
 
-def _expanded(tests: Any, where: str, root: Any, files: Files | None) -> Any:
+def _expanded(tests: Any, where: str, root: Any, files: Files | None) -> list[Any]:
     """Return the list of tests in which the names of files are replaced by the tests in them."""
     is_list = isinstance(tests, list | tuple)
     entries = cast("Sequence[Any]", tests) if is_list else [tests]
@@ -236,13 +239,12 @@ def _expanded(tests: Any, where: str, root: Any, files: Files | None) -> Any:
             result += files.tests(name, place, are_rows=path is not None) if files else [name]
         else:
             result.append(_with_templates(entry, root))
-    # A list without names stays as it is: its faults have their places.
-    return result if is_list or isinstance(result[0], str | Mapping) else tests
+    return result
 
 
 def _crossed(scenarios: Any, root: Any, files: Files | None) -> Iterator[Any]:
     """Return each test of each scenario with each of its configurations, as promptfoo merges them."""
-    for index, scenario in enumerate(cast("list[Any]", _expanded(scenarios, "scenarios", root, files))):
+    for index, scenario in enumerate(_expanded(scenarios, "scenarios", root, files)):
         where = f"scenarios[{index}]"
         if not isinstance(scenario, Mapping):
             yield scenario
@@ -251,15 +253,14 @@ def _crossed(scenarios: Any, root: Any, files: Files | None) -> Iterator[Any]:
         configs = _mappings(_expanded(data.get("config") or [{}], f"{where}.config", root, files))
         tests = _mappings(_expanded(data.get("tests") or [{}], f"{where}.tests", root, files))
         if len(configs) * len(tests) > MAX_NODES:
-            yield f"{where}, which has more than {MAX_NODES:,} tests,"
+            yield where
             continue
         for config, test in itertools.product(configs, tests):
             yield config if isinstance(config, str) else test if isinstance(test, str) else _merged(config, test)
 
 
-def _mappings(entries: Any) -> list[Any]:
-    listed = cast("list[Any]", entries) if isinstance(entries, list) else []
-    return [entry for entry in listed if isinstance(entry, str | Mapping)]
+def _mappings(entries: list[Any]) -> list[Any]:
+    return [entry for entry in entries if isinstance(entry, str | Mapping)]
 
 
 def _merged(config: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,8 +273,8 @@ def _merged(config: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, Any
         lists = [holder[key] for holder in (config, test) if isinstance(holder.get(key), list)]
         if len(lists) == 2:
             merged[key] = [*lists[0], *lists[1]]
-    names = [str(name) for name in (config.get("id"), test.get("id") or test.get("description")) if name]
-    return {**merged, **({"description": ", ".join(names)} if names and "id" not in test else {})}
+    names = [str(name) for name in (merged.pop("id", None), test.get("description")) if name]
+    return {**merged, **({"description": ", ".join(names)} if names else {})}
 
 
 def _with_templates(holder: Any, root: Any) -> Any:

@@ -102,6 +102,10 @@ def test_damaged_file_is_refused_or_read_as_it_stands(name: str, document: Any, 
         as_json.write_text(json.dumps(copy))
         for rubric in rubrics_of(as_json):
             assert all("zzq" not in criterion.full_requirement for criterion in rubric.criteria), copy
+    for value in (7, None, [], "x", {}):
+        for copy in damaged(document, value, chance, 10):
+            as_json.write_text(json.dumps(copy))
+            rubrics_of(as_json)
     # A NUL and half an emoji are kept, or refused.
     for odd in ("a\x00b", "a\ud83db"):
         for copy in damaged(document, odd, chance, 10):

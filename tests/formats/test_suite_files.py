@@ -95,10 +95,11 @@ def test_yaml_named_by_a_path_has_rows_and_a_folder_has_cases(tmp_path: Path) ->
 def test_scenario_has_each_test_with_each_configuration(tmp_path: Path) -> None:
     kind = {"type": "llm-rubric", "value": "Is in {{lang}}"}
     scenario = {
-        "config": [{"vars": {"lang": "French"}, "assert": [kind]}, {"vars": {"lang": "Greek"}}],
+        "config": [{"id": "fr", "vars": {"lang": "French"}, "assert": [kind]}, {"vars": {"lang": "Greek"}}],
         "tests": [{"description": "hello", "vars": {"q": "Hi"}, "assert": [{"type": "contains", "value": "!"}]}],
     }
     french, greek = read(write(tmp_path, {"scenarios": [scenario]}))
+    assert (french.id, greek.id) == ("fr, hello", "hello")
     assert [c.requirement for c in french.rubric.criteria] == ["Is in French", "contains: '!'"]
     assert [c.requirement for c in greek.rubric.criteria] == ["contains: '!'"]
     files = {"s__a_yaml": yaml.safe_dump(scenario), "s__b_yaml": yaml.safe_dump([scenario])}
@@ -140,11 +141,11 @@ def test_test_that_leaves_out_the_default_assertions_keeps_its_other_defaults(tm
     [
         ("gen.py:create", "is code"), ("file://gen.mjs", "is code"), ("https://x.org/a.csv", "nothing is fetched"),
         ("huggingface://datasets/a/b", "nothing is fetched"), ("az://a/b.csv", "nothing is fetched"),
-        ("t.xlsx#Sheet2", "is a spreadsheet"),
+        ("t.xlsx#Sheet2", "is a spreadsheet"), (7, "7 is not a test"),
     ],
 )  # fmt: skip
 def test_source_that_is_not_read_is_reported_and_refused_if_strict_or_alone(
-    tmp_path: Path, name: str, words: str
+    tmp_path: Path, name: Any, words: str
 ) -> None:
     config = {"tests": [name, {"assert": [{"type": "llm-rubric", "value": "Is kind"}]}]}
     path = write(tmp_path, config)
@@ -154,6 +155,8 @@ def test_source_that_is_not_read_is_reported_and_refused_if_strict_or_alone(
         read(path, strict=True)
     with pytest.raises(RubricError, match=words):
         read(write(tmp_path, {"tests": name}))
+    with pytest.raises(RubricError, match="is not a list of tests"):
+        read(write(tmp_path, {"tests": {"assert": ["x"]}, "defaultTest": config["tests"][1]}))
     with pytest.warns(UserWarning, match=words):
         assert len(Rubric.from_dict(config).left_out) == 1
 
@@ -211,5 +214,5 @@ def test_files_of_tests_are_bounded_together(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(RubricError, match="more than 1 files"):
         read(write(tmp_path, {"tests": "t*.csv"}))
     many = [{"vars": {}}] * 400
-    with pytest.raises(RubricError, match="more than 100,000 tests"):
+    with pytest.raises(RubricError, match="stands for more than 100,000 tests"):
         read(write(tmp_path, {"scenarios": [{"config": many, "tests": many}]}))
