@@ -17,7 +17,6 @@ import typer
 from rubric_integrations._util.terminal import plain, spend_text
 from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, refuse, sigterm_interrupts
-from rubric_integrations.cli.labelling import StrictOption
 from rubric_integrations.cli.options import (
     GraderOptions,
     JudgeOptions,
@@ -390,7 +389,14 @@ class GateOptions:
         Path | None,
         typer.Option(help="With --alpha: people's labels of a random part of the responses, which correct the mean."),
     ] = None
-    strict: StrictOption = False
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Refuse a rubric of which a part is left out, such as an assertion in JavaScript, and a file of "
+            "--labels with a line that is no label.",
+        ),
+    ] = False
     baseline: Annotated[
         Path | None,
         typer.Option(help="With --alpha: an earlier run, than which this one must not be worse (a file of --out)."),
@@ -488,7 +494,14 @@ def grade(
         shared, rubric_format = read_file_and_format(files.rubric) if files.rubric else (None, None)
         rubrics = RowRubrics(shared, library)
         grader = grader_options.make_grader(judges.make_judges())
-        rows = RowsOfFile(row_options.reader(files.responses), rubrics, files.responses, files.rubric, rubric_format)
+        rows = RowsOfFile(
+            row_options.reader(files.responses),
+            rubrics,
+            files.responses,
+            files.rubric,
+            rubric_format,
+            strict=gate_options.strict,
+        )
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
         refuse(str(error))
     if not len(rows):
