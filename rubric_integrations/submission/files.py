@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, cast
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from rubric_integrations._util.json import parse_json, refuse_endless, split_path, value_at
 from rubric_integrations.submission.attachments import file_in_folder
@@ -35,7 +35,7 @@ from rubric_integrations.submission.inputs import (
 )
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.tables import (
-    MAX_UNPACKED,
+    MAX_PARSED,
     UNSUPPORTED,
     Entry,
     Layout,
@@ -43,16 +43,18 @@ from rubric_integrations.submission.tables import (
     encoding_of,
     how_to_encode,
     read_csv_entries,
+    read_lines,
     read_parquet,
     read_sheet,
+    read_text,
 )
 from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer
 from rubric_integrations.submission.tool_rows import find_row_format
 
 
 def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
-    with path.open(encoding=encoding_of(path, layout.encoding)) as lines:
-        for number, line in enumerate(lines, start=1):
+    with path.open(encoding=encoding_of(path, layout.encoding)) as file:
+        for number, line in enumerate(read_lines(file), start=1):
             if not line.strip():
                 continue
             try:
@@ -64,7 +66,7 @@ def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
 
 
 def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
-    columns, text = layout.columns, path.read_text(encoding=encoding_of(path, layout.encoding))
+    columns, text = layout.columns, read_text(path, layout.encoding)
     try:
         data: Any = parse_json(text)
     except ValueError as error:
@@ -123,7 +125,7 @@ def _read_inspect_log(path: Path, layout: Layout) -> Iterator[Entry]:
             for number, name in enumerate(names, start=1):
                 data = parse_json(_unpack(path, archive, name).decode("utf-8"))
                 yield _json_entry(data, number, name, layout.columns)
-    except (BadZipFile, UnicodeDecodeError, RuntimeError, zlib.error) as error:
+    except (BadZipFile, UnicodeDecodeError, RuntimeError, EOFError, zlib.error) as error:
         raise ResponsesError(f"{path}: is no Inspect log that can be read: {error}") from None
     except ResponsesError:
         raise
@@ -137,10 +139,17 @@ _ZSTANDARD = 93
 
 def _unpack(path: Path, archive: ZipFile, name: str) -> bytes:
     member = archive.getinfo(name)
-    if member.file_size > MAX_UNPACKED:
-        raise ResponsesError(f"{path}: {name} has {member.file_size:,} bytes, more than {MAX_UNPACKED:,}")
+    if member.file_size > MAX_PARSED:
+        raise ResponsesError(f"{path}: {name[:_MAX_PATH]} has {member.file_size:,} bytes, more than {MAX_PARSED:,}")
+    if member.compress_type in (ZIP_STORED, ZIP_DEFLATED):
+        with archive.open(member) as file:
+            # Not more than the archive says: without a size, all would be unpacked before it is compared.
+            return file.read(member.file_size)
     if member.compress_type != _ZSTANDARD:
-        return archive.read(member)
+        raise ResponsesError(
+            f"{path}: is compressed by the method {member.compress_type}, which Inspect does not write: convert it by "
+            "`inspect log convert --to json`"
+        )
     from zstandard import ZstdDecompressor, ZstdError
 
     with path.open("rb") as file:
@@ -256,6 +265,8 @@ def read_responses(
         raise ResponsesError(
             f"{path}: `encoding` {encoding!r} is unknown: use one such as 'cp1252' or 'utf-16'"
         ) from None
+    except MemoryError:
+        raise ResponsesError(f"{path}: needs more memory than there is: split it into several files") from None
     except OSError as error:
         raise ResponsesError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -421,4 +432,4 @@ def _with_rubric_file(row: Row, folder: Path) -> Row:
 
 
 def _text_row(path: Path, query: str | None, encoding: str | None) -> Row:
-    return read_row({"id": path.stem, "response": path.read_text(encoding=encoding_of(path, encoding))}, 1, query)
+    return read_row({"id": path.stem, "response": read_text(path, encoding)}, 1, query)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from rubric_integrations.submission.inputs import row_fields
 from rubric_integrations.submission.messages import value_text
+from rubric_integrations.submission.submission import MAX_CHARS
 from rubric_integrations.submission.tool_answers import (
     Fields,
     LayoutError,
@@ -300,7 +301,8 @@ def _is_ragas_chat(value: object) -> bool:
 
 def _repr_list(value: object) -> Any:
     """Return the list that a cell of a CSV file holds as Python or JSON; any other value unchanged."""
-    if isinstance(value, str) and value.startswith("["):
+    # To parse Python takes several hundred times the memory of the text.
+    if isinstance(value, str) and value.startswith("[") and len(value) <= MAX_CHARS:
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             parsed = ast.literal_eval(value)
             return cast("list[Any]", parsed) if isinstance(parsed, list) else value

@@ -336,7 +336,7 @@ def test_spreadsheet_that_unpacks_to_too_much_is_refused(
     sheets: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = sheets(A=ANSWERS)
-    monkeypatch.setattr("rubric_integrations.submission.tables.MAX_UNPACKED", 1_000)
+    monkeypatch.setattr("rubric_integrations.submission.tables.MAX_PARSED", 1_000)
     with pytest.raises(ResponsesError, match=r"bytes unpacked, more than 1,000"):
         list(read_responses(path))
 
