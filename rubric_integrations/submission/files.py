@@ -32,6 +32,7 @@ from rubric_integrations.submission.inputs import (
     missing_column,
     own_id,
     read_row,
+    row_fields,
 )
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.tables import (
@@ -289,10 +290,16 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
     known: RowFormat | None = None
     is_decided, has_answers, has_parts, seen = columns.response is not None, False, False, set[tuple[str, str]]()
     for entry in READERS[path.suffix.lower()](path, layout):
-        if entry.fields is None or (is_decided and known is None):
+        if entry.fields is None:
             has_answers = True
-            yield entry if entry.fields is None else entry._replace(fields=_with_paths(entry.fields, columns))
+            yield entry
             continue
+        if is_decided and known is None and columns.response is None and (later := find_row_format(entry.fields)):
+            # With a text, it is read as one of the rows before. Any other response is the envelope of the tool.
+            if not isinstance(row_fields(entry.fields, warns=False).get("response"), str):
+                error = f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
+                yield Entry(entry.number, entry.place, None, error)
+                continue
         if not is_decided:
             known, is_decided = find_row_format(entry.fields), True
             if known and known.tasks_are_in and not (query or columns.query):

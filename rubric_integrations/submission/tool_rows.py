@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
+from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import row_fields
 from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.submission import MAX_CHARS
@@ -106,6 +107,8 @@ def _inspect_sample(row: Fields) -> Iterable[ToolAnswer]:
     target = row.get("target")
     reference = "\n".join(map(str, target)) if isinstance(target, list) else target
     conversation = {name: row.get(name) for name in ("messages", "output", "attachments", "epoch")}
+    if dialect_of(conversation) != "inspect_ai":
+        return [failed_answer(row_id, "its `messages` cannot be read")]
     metadata = dict(as_mapping(row.get("metadata")))
     fields = {"id": row_id, "response": conversation, "reference": reference or None}
     return [ToolAnswer({**fields, "rubric": metadata.pop("rubric", None), "metadata": metadata})]
