@@ -71,8 +71,10 @@ def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
     try:
         data: Any = parse_json(text)
     except ValueError as error:
-        if text.lstrip().startswith(("[", "{")):
-            remedy = "" if text.lstrip().startswith("[") else "; to grade it as one text, save it as a `.txt` file"
+        # A file in UTF-16 or UTF-32 that does not say so has zeros between its characters.
+        begin = text.lstrip("\0\ufeff \t\r\n")[:1]
+        if begin in ("[", "{"):
+            remedy = "" if begin == "[" else "; to grade it as one text, save it as a `.txt` file"
             raise ResponsesError(f"{path}: {error}{remedy}") from None
         data = None
     rows: Iterable[Any] | None = None
@@ -294,12 +296,12 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
             has_answers = True
             yield entry
             continue
-        if is_decided and known is None and columns.response is None and (later := find_row_format(entry.fields)):
-            # With a text, it is read as one of the rows before. Any other response is the envelope of the tool.
-            if not isinstance(row_fields(entry.fields, warns=False).get("response"), str):
-                error = f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
-                yield Entry(entry.number, entry.place, None, error)
-                continue
+        # With a text, it is read as the rows before it. Any other response would be graded with all that a tool wrote.
+        later = find_row_format(entry.fields) if is_decided and known is None and columns.response is None else None
+        if later and not isinstance(row_fields(entry.fields, warns=False).get("response"), str):
+            error = f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
+            yield Entry(entry.number, entry.place, None, error)
+            continue
         if not is_decided:
             known, is_decided = find_row_format(entry.fields), True
             if known and known.tasks_are_in and not (query or columns.query):
