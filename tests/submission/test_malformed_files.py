@@ -203,12 +203,12 @@ def words_of(text: str | None) -> set[str]:
 
 # What the text of a conversation has beside the texts of its messages.
 _RENDERED = words_of(
-    "role user system assistant tool content tool_calls name arguments result null is_error error bash (no name) u0000b"
+    "role user system assistant tool content tool_calls name arguments result null is_error error bash command no "
+    "u0000b"
 )
 # Without these, a row is another one: a part of a run is a run.
 _MEANINGS = {"parent_run_id"}
 # Samples with a conversation in `response`.
-_READ_AS_JSON = ("rows of swe_agent", "rows of atif", "one row")  # Documents with a damaged step: a known fault.
 _CONVERSATION = ("rows of", "one row")
 
 
@@ -223,14 +223,17 @@ def check_answer(row_id: str, answer: tuple[str, str | None], before: Answers, s
         return
     # A conversation without one of its parts has no other text than it had; its JSON is not a reading.
     if sample.name.startswith(_CONVERSATION) and "response" in mutant.path[:-1]:
-        messages = text_of(at(mutant.data, mutant.path[: mutant.path.index("response") + 1]))
-        is_json = response == messages and sample.name not in _READ_AS_JSON
-        if words_of(f"{response} {query}") <= words_of(messages) | _RENDERED and not is_json:
+        value = at(mutant.data, mutant.path[: mutant.path.index("response") + 1])
+        messages = text_of(value).encode("utf-8", "backslashreplace").decode()
+        # A damaged document is an object like any other, which is graded as JSON. A list of messages is not.
+        is_json = response == messages and isinstance(value, list)
+        if words_of(f"{response} {query or ''}") <= words_of(messages) | _RENDERED and not is_json:
             return
     # Without a key that a tool always writes, the row is one of the user's own.
-    if isinstance(mutant.data, list) and len(mutant.path) <= 2 and isinstance(row := mutant.data[mutant.path[0]], dict):
+    row = mutant.data[mutant.path[0]] if isinstance(mutant.data, list) and len(mutant.path) in (1, 2) else None
+    if isinstance(row, dict):
         plain = read_row(row, row_id, warns=False).submission
-        if mutant.path[-1] in _MEANINGS or (plain and answer == (plain.response, plain.query)):
+        if not _MEANINGS.isdisjoint(mutant.path) or (plain and answer == (plain.response, plain.query)):
             return
     pytest.fail(f"{row_id}: {answer!r:.500}\nbefore: {before.get(row_id)!r:.500}\n{mutant.path} {mutant.new!r:.100}")
 
