@@ -187,6 +187,8 @@ READERS: Mapping[str, Callable[[Path, Layout], Iterator[Entry]]] = {
 
 # A file is wrong as a whole if so many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
+# Characters of an error.
+_MAX_ERROR = 1000
 # Characters; a longer text is a rubric, and no path of one.
 _MAX_PATH = 1000
 
@@ -271,7 +273,7 @@ def read_responses(
     except MemoryError:
         raise ResponsesError(f"{path}: needs more memory than there is: split it into several files") from None
     except OSError as error:
-        raise ResponsesError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ResponsesError(f"{path}: cannot be read: {' '.join(str(error.strerror or error).split())}") from None
     except UnicodeDecodeError as error:
         remedy = f"{how_to_encode(suffix)}, or name its encoding, such as `encoding='cp1252'` (`--encoding cp1252`)"
         what = "text" if encoding is None else f"text in {encoding!r}"
@@ -390,6 +392,7 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
             row = _with_rubric_file(read_row(entry.fields, row_id, query, columns, path.parent), path.parent)
+        row = _with_short_error(row)
         if (first := places.setdefault(row.id, entry.place)) != entry.place:
             repeated = repeated or (
                 f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
@@ -412,6 +415,13 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
     if refusal and not is_right:
         raise ResponsesError(f"{path}: {refusal}")
     yield from waiting
+
+
+def _with_short_error(row: Row) -> Row:
+    """Cut an error that quotes a value of any length; its end says what to do."""
+    if row.error is None or len(row.error) <= _MAX_ERROR:
+        return row
+    return row._replace(error=f"{row.error[: _MAX_ERROR // 2]} ... {row.error[-_MAX_ERROR // 2 :]}")
 
 
 def _own_ids(path: Path, read: Callable[[], Iterator[Entry]], entry: Entry, columns: ColumnNames) -> set[str]:

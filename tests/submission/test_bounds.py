@@ -154,3 +154,12 @@ def test_text_of_900_000_characters_is_read(tmp_path: Path, suffix: str) -> None
     [row] = read_responses(path)
     assert row.submission
     assert row.submission.response == text
+
+
+def test_error_that_quotes_a_long_value_is_short_and_keeps_its_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "f.jsonl"
+    path.write_text(json.dumps({"id": "e", "response": [{"role": "x" * 100_000, "content": "42"}]}))
+    [row] = read_responses(path)
+    assert row.error
+    assert row.error.startswith("row e: `messages[0]` has the unknown role 'xxx")
+    assert len(row.error) < 1_100
