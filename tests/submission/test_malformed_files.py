@@ -209,7 +209,7 @@ _RENDERED = words_of(
 # Without these, a row is another one: a part of a run is a run.
 _MEANINGS = {"parent_run_id"}
 # Samples with a conversation in `response`.
-_CONVERSATION = ("rows of", "one row")
+_CONVERSATION = ("rows of",)
 
 
 def check_answer(row_id: str, answer: tuple[str, str | None], before: Answers, sample: Sample, mutant: Mutant) -> None:
