@@ -64,6 +64,9 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
         return document.rows(data)
     if columns.response is not None and is_at(data, columns.response):
         return None
+    names = [name for name in field_columns(data, USUAL_COLUMNS) if _is_counted(data[name])]
+    if len(names) > 1:
+        raise LayoutError(f"has the columns {names!r} of a pandas table, and other values beside them: write it again")
     if columns.response is None and (is_single_row(data) or (dialect_of(data) is not None and not is_row(data))):
         return None
     unread = next((unread for unread in UNREAD_DOCUMENTS if data.keys() >= set(unread.keys)), None)
@@ -159,15 +162,6 @@ def is_at(fields: Fields, path: str) -> bool:
 # Objects that contain rows.
 
 
-def _promptfoo_rows(data: Fields) -> list[Any]:
-    return data["results"]["results"]
-
-
-def _is_promptfoo(data: Fields) -> bool:
-    results = data.get("results")
-    return "evalId" in data and isinstance(results, Mapping) and isinstance(results.get("results"), list)
-
-
 def _inspect_rows(data: Fields) -> list[Any]:
     samples = data.get("samples")
     if not isinstance(samples, list) or not samples:
@@ -179,15 +173,28 @@ def _inspect_rows(data: Fields) -> list[Any]:
 
 def _is_split_frame(data: Fields) -> bool:
     columns, rows = data.get("columns"), data.get("data")
+    if not data.keys() <= {"columns", "index", "data", "index_names", "column_names"}:
+        return False
+    # With its index, it is a table of pandas, also a damaged one.
+    if "index" in data and "columns" in data and "data" in data:
+        return True
     if not isinstance(columns, list) or not isinstance(rows, list):
         return False
     # Without its index, it could be the table that a model was asked for.
-    is_frame = "index" in data or not has_no_response(dict.fromkeys(map(str, cast("list[Any]", columns))))
-    is_plain = data.keys() <= {"columns", "index", "data", "index_names", "column_names"}
-    return is_frame and is_plain and all(isinstance(row, list) and len(row) == len(columns) for row in rows)
+    has_response = not has_no_response(dict.fromkeys(map(str, cast("list[Any]", columns))))
+    return has_response and all(isinstance(row, list) and len(row) == len(columns) for row in rows)
 
 
 def _split_rows(data: Fields) -> Iterator[dict[str, Any]]:
+    columns, rows = data["columns"], data["data"]
+    if not isinstance(columns, list) or not isinstance(rows, list):
+        raise LayoutError("is a pandas table whose `columns` and `data` are not two lists: write it again")
+    for number, row in enumerate(cast("list[Any]", rows), start=1):
+        if not isinstance(row, list) or len(row) != len(columns):
+            raise LayoutError(
+                f"is a pandas table whose row {number} is not a list of its {len(columns)} columns: write it again, "
+                "or all rows would be graded as one response"
+            )
     return (dict(zip(map(str, data["columns"]), row, strict=True)) for row in data["data"])
 
 
@@ -200,6 +207,12 @@ def _is_column_frame(data: Fields) -> bool:
     # Other numbers than these could be the years of a response.
     is_counted = numbers == [str(number) for number in range(len(numbers))]
     return is_counted or (all(number.isdigit() for number in numbers) and not has_no_response(data))
+
+
+def _is_counted(values: object) -> bool:
+    """Return whether a value is a column of a table of several rows, by their numbers."""
+    numbers = list(as_mapping(values))
+    return len(numbers) > 1 and numbers == [str(number) for number in range(len(numbers))]
 
 
 def _column_rows(data: Fields) -> Iterator[dict[str, Any]]:
@@ -238,7 +251,7 @@ def _single_row(data: Fields) -> list[Fields]:
 
 
 DOCUMENTS = (
-    Document("promptfoo results", _is_promptfoo, _promptfoo_rows),
+    Document("promptfoo results", has_keys("evalId", "results"), partial(rows_at, path="results.results")),
     Document("Inspect log", has_keys("version", "eval", "plan"), _inspect_rows),
     Document("deepeval test run", _is_deepeval, _deepeval_rows),
     *(Document(known.name, known.matches, _single_row) for known in TRACE_FORMATS),

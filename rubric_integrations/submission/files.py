@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain, count, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, cast
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from rubric_integrations._util.json import parse_json, refuse_endless, split_path, value_at
 from rubric_integrations.rubric.rubric import RubricError
@@ -35,11 +35,12 @@ from rubric_integrations.submission.inputs import (
     other_columns,
     own_id,
     read_row,
+    row_fields,
     source_columns,
 )
 from rubric_integrations.submission.messages import Respond, check_respond, is_conversation
 from rubric_integrations.submission.tables import (
-    MAX_UNPACKED,
+    MAX_PARSED,
     UNSUPPORTED,
     Entry,
     Layout,
@@ -47,8 +48,10 @@ from rubric_integrations.submission.tables import (
     encoding_of,
     how_to_encode,
     read_csv_entries,
+    read_lines,
     read_parquet,
     read_sheet,
+    read_text,
 )
 from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer, as_mapping, parsed_json
 from rubric_integrations.submission.tool_rows import find_row_format
@@ -56,8 +59,8 @@ from rubric_integrations.submission.traces import SPANS, read_traces
 
 
 def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
-    with path.open(encoding=encoding_of(path, layout.encoding)) as lines:
-        for number, line in enumerate(lines, start=1):
+    with path.open(encoding=encoding_of(path, layout.encoding)) as file:
+        for number, line in enumerate(read_lines(file), start=1):
             if not line.strip():
                 continue
             try:
@@ -69,12 +72,14 @@ def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
 
 
 def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
-    text = path.read_text(encoding=encoding_of(path, layout.encoding))
+    text = read_text(path, layout.encoding)
     try:
         data: Any = parse_json(text)
     except ValueError as error:
-        if text.lstrip().startswith(("[", "{")):
-            remedy = "" if text.lstrip().startswith("[") else "; to grade it as one text, save it as a `.txt` file"
+        # A file in UTF-16 or UTF-32 that does not say so has zeros between its characters.
+        begin = text.lstrip("\0\ufeff \t\r\n")[:1]
+        if begin in ("[", "{"):
+            remedy = "" if begin == "[" else "; to grade it as one text, save it as a `.txt` file"
             raise ResponsesError(f"{path}: {error}{remedy}") from None
         data = None
     yield from _document_entries(path, data, text, layout)
@@ -83,7 +88,7 @@ def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
 def _read_yaml(path: Path, layout: Layout) -> Iterator[Entry]:
     from rubric_integrations.formats.parsing import load_text
 
-    text = path.read_text(encoding=encoding_of(path, layout.encoding))
+    text = read_text(path, layout.encoding)
     try:
         # As JSON, so that dates are texts, and the values that aliases share are separate.
         data = parse_json(json.dumps(load_text(text, "yaml", str(path)), default=str))
@@ -158,7 +163,7 @@ def _read_inspect_log(path: Path, layout: Layout) -> Iterator[Entry]:
             for number, name in enumerate(names, start=1):
                 data = parse_json(_unpack(path, archive, name).decode("utf-8"))
                 yield _json_entry(data, number, name, layout.columns)
-    except (BadZipFile, UnicodeDecodeError, RuntimeError, zlib.error) as error:
+    except (BadZipFile, UnicodeDecodeError, RuntimeError, EOFError, zlib.error) as error:
         raise ResponsesError(f"{path}: is no Inspect log that can be read: {error}") from None
     except ResponsesError:
         raise
@@ -172,10 +177,17 @@ _ZSTANDARD = 93
 
 def _unpack(path: Path, archive: ZipFile, name: str) -> bytes:
     member = archive.getinfo(name)
-    if member.file_size > MAX_UNPACKED:
-        raise ResponsesError(f"{path}: {name} has {member.file_size:,} bytes, more than {MAX_UNPACKED:,}")
+    if member.file_size > MAX_PARSED:
+        raise ResponsesError(f"{path}: {name[:_MAX_PATH]} has {member.file_size:,} bytes, more than {MAX_PARSED:,}")
+    if member.compress_type in (ZIP_STORED, ZIP_DEFLATED):
+        with archive.open(member) as file:
+            # Not more than the archive says: without a size, all would be unpacked before it is compared.
+            return file.read(member.file_size)
     if member.compress_type != _ZSTANDARD:
-        return archive.read(member)
+        raise ResponsesError(
+            f"{path}: is compressed by the method {member.compress_type}, which Inspect does not write: convert it by "
+            "`inspect log convert --to json`"
+        )
     from zstandard import ZstdDecompressor, ZstdError
 
     with path.open("rb") as file:
@@ -212,6 +224,8 @@ READERS: Mapping[str, Callable[[Path, Layout], Iterator[Entry]]] = {
 
 # A file is wrong as a whole if so many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
+# Characters of an error.
+_MAX_ERROR = 1000
 # Characters; a longer text is a rubric, and no path of one.
 _MAX_PATH = 1000
 
@@ -442,8 +456,10 @@ def _refused_by_name(path: Path, layout: Layout) -> Generator[None]:
         raise ResponsesError(
             f"{path}: `encoding` {encoding!r} is unknown: use one such as 'cp1252' or 'utf-16'"
         ) from None
+    except MemoryError:
+        raise ResponsesError(f"{path}: needs more memory than there is: split it into several files") from None
     except OSError as error:
-        raise ResponsesError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ResponsesError(f"{path}: cannot be read: {' '.join(str(error.strerror or error).split())}") from None
     except UnicodeDecodeError as error:
         remedy = f"{how_to_encode(suffix)}, or name its encoding, such as `encoding='cp1252'` (`--encoding cp1252`)"
         what = "text" if encoding is None else f"text in {encoding!r}"
@@ -464,9 +480,15 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
     known: RowFormat | None = None
     is_decided, has_answers, has_parts, seen = columns.response is not None, False, False, set[tuple[str, str]]()
     for entry in READERS[path.suffix.lower()](path, layout):
-        if entry.fields is None or (is_decided and known is None):
+        if entry.fields is None:
             has_answers = True
-            yield entry if entry.fields is None else entry._replace(fields=_with_paths(entry.fields, columns))
+            yield entry
+            continue
+        # With a text, it is read as the rows before it. Any other response would be graded with all that a tool wrote.
+        later = find_row_format(entry.fields) if is_decided and known is None and columns.response is None else None
+        if later and not isinstance(row_fields(entry.fields, warns=False).get("response"), str):
+            error = f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
+            yield Entry(entry.number, entry.place, None, error)
             continue
         if not is_decided:
             known, is_decided = find_row_format(entry.fields), True
@@ -589,6 +611,7 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             row = _with_rubric_file(
                 read_row({**entry.fields, **respond}, row_id, query, columns, path.parent), path.parent
             )
+        row = _with_short_error(row)
         if (first := places.setdefault(row.id, entry.place)) != entry.place:
             repeated = repeated or (
                 f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
@@ -611,6 +634,13 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
     if refusal and not is_right:
         raise ResponsesError(f"{path}: {refusal}")
     yield from waiting
+
+
+def _with_short_error(row: Row) -> Row:
+    """Cut an error that quotes a value of any length; its end says what to do."""
+    if row.error is None or len(row.error) <= _MAX_ERROR:
+        return row
+    return row._replace(error=f"{row.error[: _MAX_ERROR // 2]} ... {row.error[-_MAX_ERROR // 2 :]}")
 
 
 def _own_ids(path: Path, read: Callable[[], Iterator[Entry]], entry: Entry, columns: ColumnNames) -> set[str]:
@@ -640,7 +670,7 @@ def _with_rubric_file(row: Row, folder: Path) -> Row:
 
 
 def _text_row(path: Path, query: str | None, encoding: str | None) -> Row:
-    text = path.read_text(encoding=encoding_of(path, encoding))
+    text = read_text(path, encoding)
     if _PROMPTFOO_TEXT.match(text):
         raise ResponsesError(
             f"{path}: is promptfoo's results as YAML: rename it to `.yaml`, or all would be one response"

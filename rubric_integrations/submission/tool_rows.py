@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from rubric_integrations._util.json import read_json_lines
+from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import row_fields
 from rubric_integrations.submission.messages import value_text
+from rubric_integrations.submission.submission import MAX_CHARS
 from rubric_integrations.submission.tool_answers import (
     Fields,
     LayoutError,
@@ -109,6 +111,8 @@ def _inspect_sample(row: Fields) -> Iterable[ToolAnswer]:
     target = row.get("target")
     reference = "\n".join(map(str, target)) if isinstance(target, list) else target
     conversation = {name: row.get(name) for name in ("messages", "output", "attachments", "epoch")}
+    if dialect_of(conversation) != "inspect_ai":
+        return [failed_answer(row_id, "its `messages` cannot be read")]
     metadata = dict(as_mapping(row.get("metadata")))
     fields = {"id": row_id, "response": conversation, "reference": reference or None}
     return [ToolAnswer({**fields, "rubric": metadata.pop("rubric", None), "metadata": metadata})]
@@ -527,7 +531,8 @@ def _is_ragas_chat(value: object) -> bool:
 
 def _repr_list(value: object) -> Any:
     """Return the list that a cell of a CSV file holds as Python or JSON; any other value unchanged."""
-    if isinstance(value, str) and value.startswith("["):
+    # To parse Python takes several hundred times the memory of the text.
+    if isinstance(value, str) and value.startswith("[") and len(value) <= MAX_CHARS:
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             parsed = ast.literal_eval(value)
             return cast("list[Any]", parsed) if isinstance(parsed, list) else value

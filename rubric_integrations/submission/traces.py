@@ -348,6 +348,8 @@ def read_langsmith_run(row: Fields) -> Iterable[ToolAnswer]:
     if isinstance(generations, list) and generations:
         first = generations[0][0] if isinstance(generations[0], list) and generations[0] else generations[0]
         return [ToolAnswer({**fields, "response": first.get("text") if isinstance(first, Mapping) else None})]
+    if isinstance(outputs.get("messages"), list) and not is_state(outputs):
+        return [failed_answer(row_id, "its `outputs.messages` cannot be read")]
     if len(outputs) == 1 and not is_state(outputs):
         return [ToolAnswer({**fields, "response": response_of(next(iter(outputs.values())))})]
     if is_row(outputs) or dialect_of(outputs) is not None:

@@ -516,9 +516,36 @@ def test_row_in_another_form_than_the_first_is_an_error(write: Write) -> None:
     rows = read(write("f.jsonl", OPENAI[0], TWO[0], broken))
     assert [row[0] for row in rows] == ["a", "2", "3"]
     assert all("is no row of OpenAI batch" in str(row[1]) for row in rows[1:])
-    # The first row decides: a later one is not read in another way.
-    [_, later] = read_responses(write("g.jsonl", {"response": "It is 42."}, PROMPTFOO[0]))
-    assert later.id == "u00"
+    # The first row decides: a later one is neither read in another way, nor graded with all that a tool wrote.
+    [_, later] = read(write("g.jsonl", {"response": "It is 42."}, PROMPTFOO[0]))
+    assert "line 2 is a row of promptfoo results, and the first row is not" in str(later[1])
+    own = {"user_input": "6 x 7?", "response": "It is 41."}
+    assert read(write("h.jsonl", {"response": "It is 42."}, own))[1] == ("2", "It is 41.", None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {**PANDAS["split"], "data": [["a", "It is 42.", "6 x 7?"], ["b"]]},
+        {**PANDAS["split"], "columns": None},
+        {**PANDAS["columns"], "response": 5},
+        {**PANDAS["columns"], "query": None},
+        {"evalId": "e", "results": {"version": 3}},
+    ],
+)
+def test_damaged_table_or_document_is_refused(write: Write, data: Any) -> None:
+    with pytest.raises(ResponsesError):
+        read(write("f.json", data))
+
+
+def test_sample_or_run_without_its_conversation_has_no_answer(write: Write) -> None:
+    errors = [
+        row[1] for row in read(write("f.jsonl", {**INSPECT[0], "messages": 5}, {**INSPECT[1], "attachments": {}}))
+    ]
+    assert errors[0] == "row 1: has no answer: its `messages` cannot be read"
+    assert "'attachment://h', which is not in the `attachments`" in str(errors[1])
+    [(_, error, _)] = read(write("g.jsonl", run("a", outputs={"messages": [USER, {"role": 5}]})))
+    assert error == "row a: has no answer: its `outputs.messages` cannot be read"
 
 
 def test_file_without_tasks_warns_unless_a_task_is_named(write: Write, recwarn: pytest.WarningsRecorder) -> None:
