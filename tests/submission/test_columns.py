@@ -99,8 +99,8 @@ def test_named_columns_replace_the_usual_ones(write: Write) -> None:
     expected = Row("a", Submission(response="42", query="6 x 7?", reference="forty-two"))
     assert list(read_responses(path, **named)) == [expected]
     for name in named:
+        wrong: dict[str, Any] = {**named, name: "wrong"}
         with pytest.raises(ResponsesError, match=r"has no column 'wrong' \(its columns are \['key', 'response'"):
-            wrong: dict[str, Any] = {**named, name: "wrong"}
             list(read_responses(path, **wrong))
     with pytest.raises(ResponsesError, match="has no columns"):
         list(read_responses(write("r.txt", "text"), response_column="final"))

@@ -203,8 +203,8 @@ def words_of(text: str | None) -> set[str]:
 
 # What the text of a conversation has beside the texts of its messages.
 _RENDERED = words_of(
-    "step 1 2 3 role user system assistant tool content tool_calls name arguments result null is_error error bash command no "
-    "u0000b"
+    "step 1 2 3 role user system assistant tool content tool_calls name arguments result null is_error error bash "
+    "command no u0000b"
 )
 # Without these, a row is another one: a part of a run is a run.
 _MEANINGS = {"parent_run_id"}
