@@ -31,7 +31,7 @@ def read_json(result: Result) -> dict[str, Any]:
     return json.loads(result.stdout)
 
 
-def describe(path: Path, content: Any, **options: str) -> FileDescription:
+def describe(path: Path, content: Any, **options: Any) -> FileDescription:
     return describe_responses(write(path, content), **options)
 
 
