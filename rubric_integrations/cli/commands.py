@@ -14,6 +14,7 @@ from collections.abc import Callable
 from rubric_integrations._util.lazy import EXTRAS
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.batches import collect, submit
+from rubric_integrations.cli.benchmark import benchmark
 from rubric_integrations.cli.console import out
 from rubric_integrations.cli.grade import grade
 from rubric_integrations.cli.judge import agree, align, calibrate, certify, probe
@@ -116,6 +117,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "align": align,
     "plan": plan,
     "probe": probe,
+    "benchmark": benchmark,
     "validate": validate,
     "convert": convert,
     "migrate": migrate,

@@ -26,6 +26,7 @@ from rubric_integrations.trust.statistics import (
     estimate_difference,
     estimate_rate,
     estimate_rate_difference,
+    gwet_ac1,
     normal_quantile,
     special,
     student_quantile,
@@ -404,3 +405,34 @@ def kappa_of_cells(confusion: Any, distances: Any) -> Floats:
         return np.zeros_like(shares)
     by_chance = np.add.outer(apart @ of_judge, of_people @ apart)
     return -(apart - observed) / expected + observed / expected**2 * (by_chance - 2 * expected)
+
+
+def estimate_ac1(confusion: Any, cells: Sequence[tuple[int, int]], level: float, groups: Groups | None) -> Estimate:
+    """Estimate Gwet's AC1 with its large-sample interval, for judgments that may be in groups.
+
+    Args:
+        confusion: How often each pair of answers occurs.
+        cells: The cell of each judgment: the places of the human answer and of the judge's among the levels.
+        level: The level of the interval.
+        groups: The group of each judgment; None for independent judgments.
+
+    Example:
+        >>> cells = [(0, 0)] * 31 + [(0, 1)] * 4 + [(1, 0)] * 6 + [(1, 1)] * 19
+        >>> print(estimate_ac1([[31, 4], [6, 19]], cells, 0.95, None))
+        0.679 [0.491, 0.866] (n = 60)
+    """
+    value, count = gwet_ac1(confusion), len(cells)
+    if value is None:
+        return Estimate(None, None, None, 0)
+    shares = np.asarray(confusion, float)
+    shares = shares / shares.sum()
+    means = (shares.sum(axis=0) + shares.sum(axis=1)) / 2
+    observed, possible = float(np.trace(shares)), len(shares) - 1
+    by_chance = float((means * (1 - means)).sum()) / possible
+    of_level = (1 - 2 * means) / possible
+    chance = np.add.outer(of_level, of_level) / 2 - float(of_level @ means)
+    of_cells = ((np.eye(len(shares)) - observed) * (1 - by_chance) - chance * (1 - observed)) / (1 - by_chance) ** 2
+    influences = of_cells[tuple(np.array(cells).T)]
+    half = normal_quantile(level) * math.sqrt(float((influences**2).mean()) / count)
+    estimate = Estimate(value, max(-1.0, value - half), min(1.0, value + half), count)
+    return estimate if groups is None else in_groups(estimate, influences, groups, level, Bounds(-1.0, 1.0))
