@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -74,6 +75,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], text: int = 1) 
     return ["", *(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows)), ""]
 
 
+def prose(text: str, *, bullet: bool = False) -> list[str]:
+    """Return the lines of a paragraph, or of a point of a list."""
+    lines = textwrap.wrap(
+        ("- " if bullet else "") + text, 118, subsequent_indent="  " if bullet else "", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return lines if bullet else [*lines, ""]
+
+
 def number(value: float | None, *, signed: bool = False) -> str:
     """Return a figure with two digits and without the zero before the point."""
     if value is None:
@@ -118,17 +128,38 @@ def introduction(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, str]
         ("ttcw", "creativity", "Does the story pass this test of creative writing?"),
     )
     rows = [(name, kind, question, best(figures[name, kind])) for name, kind, question in summary]
+    weakest, strongest = (number(choose(row.kappa.value or 0 for row in facts)) for choose in (min, max))
+    on_facts, on_stories = (number(row.kappa.value) for row in opus)
+    alpha = number(benchmarks["ttcw"].people("creativity").alpha)
+    worse = " and ".join(dict.fromkeys(below))
+    rating = number(max(row.kappa.value or 0 for row in dialogues))
+    points = (
+        f"**The kind of question matters.** Claude 3 Opus has kappa {on_facts} on insights in summaries, and "
+        f"{on_stories} on creativity.",
+        f"**So does the model.** On the same summaries, kappa is between {weakest} and {strongest}.",
+        "**Write requirements that a reader can check**, and name each fact that the text must contain, as in the "
+        "first three rows.",
+        f"**Do not rely on these judges for creativity.** Experts agree with each other (alpha {alpha}), and no judge "
+        f"comes near. {len(lenient)} of {len(stories)} judges say yes significantly more often than the experts.",
+        "**A judge can be worse than chance.** On the deceptive pairs of LLMBar, the whole interval of kappa is below "
+        f"0 for some prompts of {worse}.",
+        f"**Ratings of whole dialogues are open.** On LLM-Rubric, kappa is at most {rating}. The judge answered with "
+        "one token, and one person rated each dialogue.",
+    )
     return [
         "# Which judges agree with people",
         "",
-        "Language models answered questions that people had answered, too, and both answers were published. This page",
-        "measures how far they agree, on six public data sets. `make judges` writes it from the data and asks no model.",
-        "[One command](#your-own-judge) adds a row for your own judge.",
-        "",
+        *prose(
+            "Language models answered questions that people had answered, too. This page measures how far they agree, "
+            "on six public data sets. `make judges` writes it from recorded replies. [One command](#your-own-judge) "
+            "adds your own judge."
+        ),
         "## For somebody who writes criteria",
         "",
-        "Kappa is 1 for a judge that always agrees with people, and 0 for one that agrees as often as chance. The best",
-        "recorded judge of each kind of criterion reaches:",
+        *prose(
+            "Kappa is 1 for a judge that always agrees with people, and 0 for agreement by chance. The best recorded "
+            "judge reaches:"
+        )[:-1],
         *table(
             ("kind of criterion", "question", "set", "judge", "kappa"),
             [
@@ -137,24 +168,13 @@ def introduction(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, str]
             ],
             text=4,
         ),
-        f"- **The kind of question matters, with the same model, too.** Claude 3 Opus has kappa {number(opus[0].kappa.value)} on insights in",
-        f"  summaries, and {number(opus[1].kappa.value)} on creativity.",
-        f"- **So does the model.** On the same summaries, kappa is between {number(min(row.kappa.value or 0 for row in facts))} and "
-        f"{number(best(facts).kappa.value)}.",
-        "- **Write requirements that a reader can check**, and name each fact that the text must contain. The first three",
-        "  rows are about such criteria.",
-        "- **Do not rely on these judges for creativity.** Experts agree with each other (alpha "
-        f"{number(benchmarks['ttcw'].people('creativity').alpha)}), and no",
-        f"  judge comes near. {len(lenient)} of {len(stories)} judges say yes significantly more often than the experts.",
-        "- **A judge can be worse than chance.** The pairs of LLMBar are chosen to deceive. The whole interval of kappa is",
-        f"  below 0 for some prompts of {' and '.join(dict.fromkeys(below))}.",
-        f"- **Ratings of whole dialogues are open.** On LLM-Rubric, kappa is at most {number(max(row.kappa.value or 0 for row in dialogues))}. The judge answered",
-        "  with one token, and one person rated each dialogue. Nobody knows how far two people would agree.",
+        *(line for point in points for line in prose(point, bullet=True)),
         "",
-        "The figures belong to these models, prompts and texts, most of them from 2023 and 2024. Current models may do",
-        "better. The kinds differ in their texts, judges and prompts, too. Therefore the order of the kinds is an",
-        "observation and not an experiment. Measure your judge on labels of your own texts with [`agree`](trust.md).",
-        "",
+        *prose(
+            "The figures belong to these models, prompts and texts of 2023 and 2024. The kinds differ in all three: their "
+            "order is an observation and not an experiment. Measure your judge on your own labels with "
+            "[`agree`](trust.md)."
+        ),
     ]
 
 
@@ -163,11 +183,11 @@ def judges_section(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, st
     lines = [
         "## The recorded judges",
         "",
-        "Intervals are those of 95 %. They allow for clusters: judgments about one task, story or subtopic depend on each",
-        "other. *Unread* counts replies without a readable answer, which are left out of the other figures. *Weighted* is",
-        "the kappa that counts a near miss as a smaller error. *Bias* is the judge's mean value minus people's, as a share",
-        "of the scale. *Date* is the publication of the replies.",
-        "",
+        *prose(
+            "The 95 % intervals allow for clusters of dependent judgments. *Unread* replies are left "
+            "out of the other figures. *Weighted* is the kappa that counts a near miss as a smaller error. *Bias* is "
+            "the judge's mean value minus people's, as a share of the scale. *Date* is the publication of the replies."
+        ),
     ]
     for kind in CRITERION_KINDS:
         lines += [f"### {kind.capitalize()}", ""]
@@ -180,9 +200,9 @@ def judges_section(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, st
 def set_table(benchmark: Benchmark, kind: str, rows: Sequence[JudgeFigures]) -> list[str]:
     """Return the table of the judges of one set on the criteria of one kind."""
     source, people = benchmark.data.source, benchmark.people(kind)
-    agreement = "Their agreement with each other is not in the data"
+    agreement = "own agreement unknown"
     if people.alpha is not None:
-        agreement = f"Their agreement with each other: alpha {number(people.alpha)}"
+        agreement = f"own agreement: alpha {number(people.alpha)}"
         if people.weighted_alpha is not None:
             agreement += f", weighted {number(people.weighted_alpha)}"
     has_weighted = any(row.weighted_kappa is not None for row in rows)
@@ -198,7 +218,7 @@ def set_table(benchmark: Benchmark, kind: str, rows: Sequence[JudgeFigures]) -> 
         for row in sorted(rows, key=lambda row: -(row.kappa.value or 0.0))
     ]  # fmt: skip
     return [
-        f"**{source.title}.** People: {source.raters}. {agreement}. Clusters: {source.cluster}.",
+        f"**{source.title}**: {source.raters}; {agreement}; clusters by {source.cluster}.",
         *table(columns, cells, text=3),
     ]
 
@@ -213,8 +233,10 @@ def subsets_section(benchmark: Benchmark) -> list[str]:
     return [
         "### LLMBar as published",
         "",
-        "Accuracy in percent, averaged over both orders of the outputs. It is counted as the authors do: an unread choice",
-        "is wrong, and an unread rating is half right.",
+        *prose(
+            "Accuracy in percent over both orders of the outputs. As the authors count, an unread choice is wrong, and "
+            "an unread rating is half right."
+        )[:-1],
         *table(("judge", "prompt", *(subset.removeprefix("Adversarial/") for subset in subsets)), rows, text=2),
     ]
 
@@ -266,24 +288,21 @@ def panels_section(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, st
     return [
         "## Do votes pay?",
         "",
-        "The judges with one kind of prompt vote, the most accurate first. The last column compares the panel with the best",
-        f"judge alone on the same questions. {better} of {len(gains)} panels are significantly better, and {worse} are",
-        "significantly worse. The best judge was chosen by the same labels, which favours it a little. A tie counts as the",
-        "lower answer, as in every panel of the library.",
+        *prose(
+            "Judges with one kind of prompt vote, the most accurate first. A tie counts as the lower answer. "
+            f"{better} of {len(gains)} panels are significantly better than the best judge alone, and {worse} are "
+            "significantly worse. The best judge was chosen by the same labels, which favours it a little."
+        )[:-1],
         *table(("set", "panel", "n", "accuracy", "panel minus best judge"), votes, text=2),
-        "On each set, the panel of all judges loses to its best judge. `panel_report` measures your own panel.",
-        "",
         "## Is unanimity trustworthy?",
         "",
-        "The panel's answer is kept where all its judges agree, and people decide the other questions. *Certified* means:",
-        f"with probability 90 %, at most {percent(ALPHA)} of the kept answers are wrong (`certify`, one judgment of each",
-        f"cluster). This holds for {certified} of {len(agreed)} panels.",
-        *table(
-            ("set", "panel", "referred to people", "wrong where all agree", "certified", "labels"), agreed, text=2
-        ),
-        "On these sets, agreement among judges does not replace labels. Certify a panel on your own before you rely on it.",
-        "",
-    ]  # fmt: skip
+        *prose(
+            "People decide where the judges differ. *Certified* means: with probability 90 %, at most "
+            f"{percent(ALPHA)} of the unanimous answers are wrong (`certify`). This holds for {certified} of "
+            f"{len(agreed)} panels. On these sets, agreement among judges does not replace labels."
+        )[:-1],
+        *table(("set", "panel", "referred to people", "wrong where all agree", "certified", "labels"), agreed, text=2),
+    ]
 
 
 def reasons_section(benchmarks: dict[str, Benchmark]) -> list[str]:
@@ -302,12 +321,12 @@ def reasons_section(benchmarks: dict[str, Benchmark]) -> list[str]:
     return [
         "## Reasons or none?",
         "",
-        "The difference in accuracy of the same model on the same questions: with reasons first, minus without.",
+        "The accuracy of a model with reasons first, minus its accuracy without, on the same questions.",
         *table(("set", "judge", "prompt without reasons", "n", "gain by reasons"), rows, text=3),
-        "Reasons help with the grades of CoNaLa. With the pairs of LLMBar, they harm some judges and surely help none. In",
-        "TTCW the judges gave reasons as they liked, which is no comparison. For several criteria in one call, see",
-        "[Choosing a grader](graders.md).",
-        "",
+        *prose(
+            "Reasons help with the grades of CoNaLa. With the pairs of LLMBar, they harm some judges and surely help "
+            "none. For several criteria in one call, see [Choosing a grader](graders.md)."
+        ),
     ]
 
 
@@ -328,17 +347,16 @@ def sources_section(benchmarks: dict[str, Benchmark]) -> list[str]:
         "rubric-integrations benchmark --judge openai/gpt-5-mini --sets summhay,llmbar --max-cost 5 --out judges.jsonl",
         "```",
         "",
-        "It grades the same texts like `grade`, with a ledger beside `judges.jsonl`: start it again, and it resumes. Then it",
-        "prints your judge above the recorded ones, with the paired difference of the accuracies. A panel and the file of an",
-        "aligned judge work, too. The prompt is the library's own, and the recorded judges had others. The data are not",
-        "part of the library: `--data` names their folder. DevAI has no responses, so only its recorded judge is measured.",
-        "A judge grades six of the nine questions of LLM-Rubric, because the sources for the others are missing, and 36 of",
-        "the 48 stories of TTCW.",
-        "",
+        *prose(
+            "The command grades the same texts with the library's prompt, and prints your judge above the recorded "
+            "ones, with paired differences of the accuracies. Its ledger is beside `judges.jsonl`: start it again, and "
+            "it resumes. `--data` names the folder of the data, which are "
+            "not part of the library. DevAI has no responses, LLM-Rubric lacks the sources for three of its nine "
+            "questions, and TTCW the texts of 12 stories."
+        ),
         "## Sources",
         *table(("set", "repository", "commit", "licence", "items", "questions", "gradable rows"), rows, text=4),
-        "A pair of LLMBar counts as two items, one for each order. The two empty answers of CoNaLa cannot be graded.",
-        "Questions that people answered with N/A are left out of the figures.",
+        "A pair of LLMBar is two items. Questions that people answered with N/A have no figures.",
         "",
     ]
 

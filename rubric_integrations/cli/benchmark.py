@@ -1,4 +1,4 @@
-"""The command `benchmark`: grades public data with a judge, and prints its agreement with people beside recorded ones."""
+"""The command `benchmark`: grades public data with a judge, and compares it with people and with recorded judges."""
 
 from __future__ import annotations
 
@@ -161,4 +161,4 @@ def _print_figures(benchmark: Benchmark, own: RecordedJudge) -> None:
 
 
 def _cell(estimate: Estimate | None, *, signed: bool = False) -> Text:
-    return plain(UNDEFINED if estimate is None else with_limits(estimate, 2, signed=signed).replace(" [", "\n["))
+    return plain(UNDEFINED if estimate is None else with_limits(estimate, 2, signed=signed))

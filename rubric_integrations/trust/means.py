@@ -419,7 +419,7 @@ def estimate_ac1(confusion: Any, cells: Sequence[tuple[int, int]], level: float,
     Example:
         >>> cells = [(0, 0)] * 31 + [(0, 1)] * 4 + [(1, 0)] * 6 + [(1, 1)] * 19
         >>> print(estimate_ac1([[31, 4], [6, 19]], cells, 0.95, None))
-        0.679 [0.491, 0.866] (n = 60)
+        0.679 [0.493, 0.866] (n = 60)
     """
     value, count = gwet_ac1(confusion), len(cells)
     if value is None:

@@ -226,18 +226,21 @@ def _with_equal_distances(match: Match) -> Match:
 def _entry(criterion: Criterion, answers: Mapping[str, str | None]) -> CriterionReport:
     """Return the entry of a report with the answer of one judge, or with the votes of several."""
     votes = tuple(_vote(criterion, name, answer) for name, answer in answers.items())
-    fields = {
-        "name": criterion.name,
-        "requirement": criterion.full_requirement,
-        "weight": criterion.weight,
-        "options": criterion.choices,
-        "scale_type": criterion.scale_type,
-        "votes": votes if len(votes) > 1 else (),
-    }
+    unread = CriterionReport(
+        name=criterion.name or "",
+        requirement=criterion.full_requirement,
+        weight=criterion.weight,
+        options=criterion.choices,
+        scale_type=criterion.scale_type,
+        votes=votes if len(votes) > 1 else (),
+        verdict=None,
+        value=None,
+        error=_UNREAD,
+    )
     if all(vote.error is not None for vote in votes):
-        return CriterionReport(**fields, verdict=None, value=None, error=_UNREAD)
+        return unread
     verdict, value, agreement = count_votes(criterion, votes, VOTE_STRATEGIES[criterion.kind][0])
-    return CriterionReport(**fields, verdict=verdict, value=value, agreement=agreement)
+    return unread.model_copy(update={"verdict": verdict, "value": value, "agreement": agreement, "error": None})
 
 
 def _vote(criterion: Criterion, judge: str, answer: str | None) -> Vote:

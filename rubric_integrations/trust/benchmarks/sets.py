@@ -100,7 +100,7 @@ class Source(NamedTuple):
 SOURCES = {
     "summhay": Source(
         "SummHay", "salesforce/summary-of-a-haystack", "43531729bc39fdc301bcc9ff7b26c5e6ce3fbf57", "Apache-2.0",
-        "subtopic", "one label for each insight",
+        "subtopic", "one label each",
     ),
     "devai": Source(
         "DevAI", "metauto-ai/agent-as-a-judge", "43c2fa7b84ef0c1522e8250576e6798bace29dd0", "MIT", "task",
@@ -108,19 +108,19 @@ SOURCES = {
     ),
     "llmbar": Source(
         "LLMBar", "princeton-nlp/LLMBar", "900616bff90b6c6c8e1681f7d079250637c55992", "MIT", "pair",
-        "one gold preference for each pair",
+        "a gold preference",
     ),
     "llm_rubric": Source(
         "LLM-Rubric", "microsoft/LLM-Rubric", "70d56fc4e9a26e60642bc14b62b96d2d0a500edd", "MIT", "dialogue",
-        "one person for each dialogue",
+        "one person",
     ),
     "conala": Source(
         "CoNaLa", "terryyz/ice-score", "4e45c6dcd0a31cf62488619ce23cecc032263d8b", "MIT", "task",
-        "2 to 8 people for each answer; the rounded mean of their grades counts",
+        "the rounded mean of 2 to 8 people",
     ),
     "ttcw": Source(
         "TTCW", "salesforce/creativity_eval", "fced0ab2d3068244152d1302a8bd8e9f538440f5", "BSD-3-Clause", "story",
-        "three experts for each test; their majority counts",
+        "the majority of three experts",
     ),
 }  # fmt: skip
 """The sets, by the names that `load_set` and `--sets` take."""
@@ -255,9 +255,9 @@ def judge_of_run(data: BenchmarkSet, rows: Iterable[GradedRow], name: str) -> Re
 
 
 def _read_lines(path: Path) -> list[Any]:
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as lines:
-        return [json.loads(line) for line in lines if line.strip()]
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 def _read_json(path: Path) -> Any:
