@@ -171,8 +171,8 @@ def introduction(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, str]
         *(line for point in points for line in prose(point, bullet=True)),
         "",
         *prose(
-            "The figures belong to these models, prompts and texts of 2023 and 2024. The kinds differ in all three: their "
-            "order is an observation and not an experiment. Measure your judge on your own labels with "
+            "The figures belong to these models, prompts and texts of 2023 and 2024. The kinds differ in all three: "
+            "their order is an observation and not an experiment. Measure your judge on your own labels with "
             "[`agree`](trust.md)."
         ),
     ]
