@@ -20,7 +20,7 @@ from rubric_integrations.cli.grade import grade
 from rubric_integrations.cli.judge import agree, align, calibrate, certify, probe
 from rubric_integrations.cli.labelling import label, plan
 from rubric_integrations.cli.rubrics import convert, migrate, schema, validate
-from rubric_integrations.cli.runs import compare, report, rescore
+from rubric_integrations.cli.runs import compare, import_, report, rescore
 from rubric_integrations.cli.serve import serve
 
 PACKAGES = ("rubric-integrations", "dspy", "langchain-core", "pydantic")
@@ -108,6 +108,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "collect": collect,
     "serve": serve,
     "rescore": rescore,
+    "import": import_,
     "report": report,
     "label": label,
     "agree": agree,
