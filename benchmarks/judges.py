@@ -350,9 +350,8 @@ def sources_section(benchmarks: dict[str, Benchmark]) -> list[str]:
         *prose(
             "The command grades the same texts with the library's prompt, and prints your judge above the recorded "
             "ones, with paired differences of the accuracies. Its ledger is beside `judges.jsonl`: start it again, and "
-            "it resumes. `--data` names the folder of the data, which are "
-            "not part of the library. DevAI has no responses, LLM-Rubric lacks the sources for three of its nine "
-            "questions, and TTCW the texts of 12 stories."
+            "it resumes. `--data` names the folder of the data, or of clones of SummHay and LLMBar. DevAI has no "
+            "responses, LLM-Rubric lacks the sources for three of its nine questions, and TTCW the texts of 12 stories."
         ),
         "## Sources",
         *table(("set", "repository", "commit", "licence", "items", "questions", "gradable rows"), rows, text=4),

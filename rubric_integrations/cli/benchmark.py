@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from rubric_integrations.trust.benchmarks.figures import Benchmark
     from rubric_integrations.trust.benchmarks.sets import BenchmarkSet, RecordedJudge
 
-_GRADER = Only(
-    ("strategy", "max_concurrency", "max_retries", "timeout", "max_outage", "chunk_size"),
-)
-
 
 def benchmark(
     sets: Annotated[
@@ -54,11 +50,16 @@ def benchmark(
             {"out": "Write one full report per line to this file (JSONL). Its ledger is beside it."},
         ),
     ],
-    grader_options: Annotated[GraderOptions, _GRADER],
+    grader_options: Annotated[
+        GraderOptions, Only(("strategy", "max_concurrency", "max_retries", "timeout", "max_outage", "chunk_size"))
+    ],
     ledger_options: LedgerOptions,
     data: Annotated[
         Path,
-        typer.Option(help="The folder with the data of each set, which are not part of the library."),
+        typer.Option(
+            help="The folder with the data, which are not part of the library: a subfolder for each set, or clones of "
+            "salesforce/summary-of-a-haystack and princeton-nlp/LLMBar."
+        ),
     ] = Path("../shared/data"),
     modules: ModulesOption = None,
 ) -> None:
@@ -72,7 +73,7 @@ def benchmark(
     from rubric_integrations.runs.files import read_run
     from rubric_integrations.runs.run import grade_many
     from rubric_integrations.trust.benchmarks.figures import Benchmark
-    from rubric_integrations.trust.benchmarks.sets import commit_of, judge_of_run, rows_to_grade
+    from rubric_integrations.trust.benchmarks.sets import commit_of, folder_of, judge_of_run, rows_to_grade
 
     if not judges.judge or not judges.uses_model:
         refuse("`--judge`: name a model or the file of an aligned judge: this command measures how it judges")
@@ -113,9 +114,10 @@ def benchmark(
     written = results.partial or files.out
     if run.summary.graded and written:
         graded = read_run(written, in_memory=True).rows
-        commit = commit_of(data)
-        print_lines([f"Data: {data}{f', commit {commit}' if commit else ''}"])
         for each in chosen:
+            folder = folder_of(each.name, data)
+            commit = commit_of(folder)
+            print_lines([f"{each.source.title} is read from {folder}{f', commit {commit}' if commit else ''}"])
             _print_figures(Benchmark(each), judge_of_run(each, graded, judges.display_name))
     raise typer.Exit(code)
 

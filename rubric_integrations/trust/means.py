@@ -408,7 +408,9 @@ def kappa_of_cells(confusion: Any, distances: Any) -> Floats:
 
 
 def estimate_ac1(confusion: Any, cells: Sequence[tuple[int, int]], level: float, groups: Groups | None) -> Estimate:
-    """Estimate Gwet's AC1 with its large-sample interval, for judgments that may be in groups.
+    """Estimate Gwet's AC1 of judgments that may be in groups; no interval for fewer than five groups.
+
+    The interval is that of the table with 1/k added to each of the k x k cells, like the one of `cohen_kappa`.
 
     Args:
         confusion: How often each pair of answers occurs.
@@ -419,20 +421,27 @@ def estimate_ac1(confusion: Any, cells: Sequence[tuple[int, int]], level: float,
     Example:
         >>> cells = [(0, 0)] * 31 + [(0, 1)] * 4 + [(1, 0)] * 6 + [(1, 1)] * 19
         >>> print(estimate_ac1([[31, 4], [6, 19]], cells, 0.95, None))
-        0.679 [0.493, 0.866] (n = 60)
+        0.679 [0.470, 0.846] (n = 60)
     """
-    value, count = gwet_ac1(confusion), len(cells)
+    counts, times = np.asarray(confusion, float), 1.0
+    value = gwet_ac1(counts)
     if value is None:
         return Estimate(None, None, None, 0)
-    shares = np.asarray(confusion, float)
-    shares = shares / shares.sum()
-    means = (shares.sum(axis=0) + shares.sum(axis=1)) / 2
-    observed, possible = float(np.trace(shares)), len(shares) - 1
-    by_chance = float((means * (1 - means)).sum()) / possible
-    of_level = (1 - 2 * means) / possible
+    if groups is not None:
+        if groups.max(initial=-1) + 1 < FEWEST_GROUPS:
+            return Estimate(value, None, None, len(cells))
+        times = widening(_ac1_of_cells(counts)[tuple(np.array(cells).T)], groups, level)
+    smoothed = counts / times + 1 / len(counts)
+    center, size = gwet_ac1(smoothed) or 0.0, float(smoothed.sum())
+    half = normal_quantile(level) * math.sqrt(float((smoothed * _ac1_of_cells(smoothed) ** 2).sum())) / size
+    return Estimate(value, max(-1.0, center - half), min(1.0, center + half), len(cells))
+
+
+def _ac1_of_cells(counts: Floats) -> Floats:
+    """Return the influence on AC1 of a judgment in each cell of a confusion table; see `widening`."""
+    shares = counts / counts.sum()
+    means, observed = (shares.sum(axis=0) + shares.sum(axis=1)) / 2, float(np.trace(shares))
+    of_level = (1 - 2 * means) / (len(shares) - 1)
+    by_chance = float((means * (1 - means)).sum()) / (len(shares) - 1)
     chance = np.add.outer(of_level, of_level) / 2 - float(of_level @ means)
-    of_cells = ((np.eye(len(shares)) - observed) * (1 - by_chance) - chance * (1 - observed)) / (1 - by_chance) ** 2
-    influences = of_cells[tuple(np.array(cells).T)]
-    half = normal_quantile(level) * math.sqrt(float((influences**2).mean()) / count)
-    estimate = Estimate(value, max(-1.0, value - half), min(1.0, value + half), count)
-    return estimate if groups is None else in_groups(estimate, influences, groups, level, Bounds(-1.0, 1.0))
+    return ((np.eye(len(shares)) - observed) * (1 - by_chance) - chance * (1 - observed)) / (1 - by_chance) ** 2

@@ -26,10 +26,13 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+def insight_of(call: Call) -> int:
+    return int(call.prompt.rpartition("Covers this insight: Point i")[2].split()[0])
+
+
 def as_people(call: Call) -> Reply:
     """Answer each question about an insight as people do."""
-    number = int(call.prompt.rpartition("Covers this insight: Point i")[2].split()[0])
-    return Reply(text=json.dumps({"explanation": "as scripted", "choice": LEVELS[int(PEOPLE[number])]}))
+    return Reply(text=json.dumps({"explanation": "as scripted", "choice": LEVELS[int(PEOPLE[insight_of(call)])]}))
 
 
 def of_data(data: Path) -> Sequence[object]:
@@ -63,6 +66,13 @@ def test_benchmark_that_a_limit_stops_resumes_without_a_second_request(data: Pat
         result = run(*arguments(server, data))
         assert result.exit_code == 0, result.output
         assert len({call.raw for call in server.calls}) == len(server.calls) == 24
+
+
+def test_benchmark_counts_a_judgment_that_failed_as_unread(data: Path) -> None:
+    with OpenAIServer(lambda call: Reply(text="?") if insight_of(call) == 5 else as_people(call)) as server:
+        result = run(*arguments(server, data, "--max-retries", 0))
+    assert result.exit_code == 3, result.output
+    assert "openai/mock, this run │ 23 │ 1 │ 0 │ 1.00 [" in " ".join(result.stdout.split())
 
 
 @pytest.mark.processes

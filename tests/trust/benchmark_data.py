@@ -23,7 +23,6 @@ def write_summaries(data: Path, answers: Mapping[str, str], *, people: str) -> N
         answers: The levels that each judge gives, one digit for each insight.
         people: The levels that people give.
     """
-    options = [{"label": label, "value": place / 2, "text": label.lower()} for place, label in enumerate(LEVELS)]
     lines: list[dict[str, Any]] = []
     for number in range(len(people) // 2):
         places = {f"i{2 * number + part}": 2 * number + part for part in (0, 1)}
@@ -32,7 +31,7 @@ def write_summaries(data: Path, answers: Mapping[str, str], *, people: str) -> N
             "subtopic_id": f"topic{number // 2}",
             "query": f"Summarize meeting {number}",
             "response": f"Summary {number} of the meeting.",
-            "criteria": [{"id": name, "requirement": f"Point {name}", "options": options} for name in places],
+            "criteria": [{"id": name, "requirement": f"Point {name}"} for name in places],
             "human_labels": {name: LEVELS[int(people[place])] for name, place in places.items()},
             "judge_labels": {
                 judge: {name: LEVELS[int(levels[place])] for name, place in places.items()}
@@ -40,7 +39,6 @@ def write_summaries(data: Path, answers: Mapping[str, str], *, people: str) -> N
             },
         })  # fmt: skip
     write_lines(data / "summhay" / "items.jsonl", lines)
-    (data / "summhay" / "rubrics.json").write_text(json.dumps({"summhay-coverage": {"options": options}}))
 
 
 def write_pairs(data: Path, ratings: Iterable[tuple[str, str]], replies: Iterable[tuple[str, str]]) -> None:
@@ -68,6 +66,4 @@ def write_pairs(data: Path, ratings: Iterable[tuple[str, str]], replies: Iterabl
         for number, both_orders in enumerate(replies)
     )
     write_lines(data / "llmbar" / "pairs.jsonl", pairs)
-    rating = {"id": "overall", "requirement": "Executes the instruction", "min": 0, "max": 9}
-    (data / "llmbar" / "rubrics.json").write_text(json.dumps({"llmbar-rating": {"criteria": [rating]}}))
     (data / "llmbar" / "parsing.json").write_text(json.dumps({"GPT-4/CoT": {"1": "a is better", "2": "b is better"}}))

@@ -82,6 +82,39 @@ def test_equal_ratings_prefer_the_second_output_in_one_order_and_the_first_in_th
     assert (figures.n, figures.unread, figures.accuracy.value) == (8, 4, pytest.approx(7 / 8))
 
 
+def test_clone_of_summhay_is_read_like_the_folder(tmp_path: Path) -> None:
+    write_summaries(tmp_path, {"good": GOOD, "poor-9fs": POOR}, people=PEOPLE)
+    lines = [json.loads(line) for line in (tmp_path / "summhay" / "items.jsonl").read_text().splitlines()]
+    words = {"NO_COVERAGE": "not_covered", "PARTIAL_COVERAGE": "partially_covered", "FULL_COVERAGE": "fully_covered"}
+    entries = [
+        {
+            "subtopic_id": line["subtopic_id"],
+            "subtopic": line["query"],
+            "summary": [line["response"]],
+            "reference_insights": [
+                {"insight_id": each["id"], "insight": each["requirement"]} for each in line["criteria"]
+            ],
+            "annotation": [
+                {"insight_id": name, "coverage": words[level]} for name, level in line["human_labels"].items()
+            ],
+        }
+        | {
+            f"predictions_{prompt}": [
+                {"insight_id": name, "coverage": level} for name, level in line["judge_labels"][judge].items()
+            ]
+            for judge, prompt in (("good", "prompted_good"), ("poor-9fs", "9fs_poor"))
+        }
+        for line in lines
+    ]
+    clone = tmp_path / "clones" / "summary-of-a-haystack"
+    (clone / "data").mkdir(parents=True)
+    (clone / "data" / "eval_benchmark_data.json").write_text(json.dumps(entries))
+    for named in (clone, tmp_path / "clones"):
+        read = load_set("summhay", named)
+        folder = load_set("summhay", tmp_path)
+        assert (read.items, read.judges, read.rows) == (folder.items, folder.judges, folder.rows)
+
+
 def test_interval_of_ac1_has_the_width_that_resampled_clusters_show() -> None:
     rng = np.random.default_rng(7)
     groups = np.repeat(np.arange(60), 5)

@@ -24,6 +24,12 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.submission.inputs import Row, read_row
+from rubric_integrations.trust.benchmarks.clones import (
+    is_clone_of_llmbar,
+    is_clone_of_summhay,
+    pairs_of_clone,
+    summaries_of_clone,
+)
 from rubric_integrations.trust.matching import consensus_of
 
 CRITERION_KINDS = (
@@ -194,19 +200,12 @@ def load_set(name: str, data: Path) -> BenchmarkSet:
 
     Args:
         name: Its name in `SOURCES`.
-        data: The folder with the subfolder of the set.
+        data: The folder that has the data of the set; see `folder_of`.
 
     Raises:
         BenchmarkDataError: The name is unknown, or the data cannot be read.
     """
-    if name not in SOURCES:
-        raise BenchmarkDataError(f"{name!r} is not a set: name some of {', '.join(SOURCES)}")
-    folder, source = data / name, SOURCES[name]
-    if not folder.is_dir():
-        raise BenchmarkDataError(
-            f"{folder}: there is no such folder: name the folder that has the subfolder {name!r} with --data. The data "
-            f"are not part of the library; they come from https://github.com/{source.repository}"
-        )
+    folder, source = folder_of(name, data), SOURCES[name]
     try:
         return _LOADERS[name](folder)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -214,6 +213,31 @@ def load_set(name: str, data: Path) -> BenchmarkSet:
         raise BenchmarkDataError(
             f"{folder}: does not have the form of the set {source.title}: {type(error).__name__}: {reason}"
         ) from error
+
+
+def folder_of(name: str, data: Path) -> Path:
+    """Return the folder of a set: the subfolder with its name, or a clone of the repository of SummHay or LLMBar.
+
+    Args:
+        name: Its name in `SOURCES`.
+        data: The folder with the subfolder or the clone, or the clone itself.
+
+    Raises:
+        BenchmarkDataError: The name is unknown, or there is no such folder.
+    """
+    if name not in SOURCES:
+        raise BenchmarkDataError(f"{name!r} is not a set: name some of {', '.join(SOURCES)}")
+    address = f"https://github.com/{SOURCES[name].repository}"
+    if (data / name).is_dir():
+        return data / name
+    for folder in (data, data / address.rpartition("/")[2]):
+        if (name == "summhay" and is_clone_of_summhay(folder)) or (name == "llmbar" and is_clone_of_llmbar(folder)):
+            return folder
+    clone = " or a clone of the repository" if name in ("summhay", "llmbar") else ""
+    raise BenchmarkDataError(
+        f"{data / name}: there is no such folder: name the folder that has the subfolder {name!r}{clone} with --data. "
+        f"The data are not part of the library; they come from {address}"
+    )
 
 
 def commit_of(data: Path) -> str | None:
@@ -296,13 +320,15 @@ def _by_judge(
 
 
 _COVERAGE = "Covers this insight: "
+_COVERAGE_LEVELS = (
+    Option(label="NO_COVERAGE", value=0, description="The insight is not covered."),
+    Option(label="PARTIAL_COVERAGE", value=0.5, description="The insight is partially covered."),
+    Option(label="FULL_COVERAGE", value=1, description="The insight is fully covered."),
+)
 
 
 def _load_summhay(folder: Path) -> BenchmarkSet:
-    lines = _read_lines(folder / "items.jsonl")
-    texts = {
-        option["label"]: option["text"] for option in _read_json(folder / "rubrics.json")["summhay-coverage"]["options"]
-    }
+    lines = summaries_of_clone(folder) if is_clone_of_summhay(folder) else _read_lines(folder / "items.jsonl")
     items: list[BenchmarkItem] = []
     rows: list[Row] = []
     for line in lines:
@@ -311,10 +337,7 @@ def _load_summhay(folder: Path) -> BenchmarkSet:
                 name=each["id"],
                 requirement=_COVERAGE + each["requirement"],
                 tags=("fact in a text",),
-                options=[
-                    Option(label=option["label"], value=option["value"], description=texts[option["label"]])
-                    for option in each["options"]
-                ],
+                options=_COVERAGE_LEVELS,
             )
             for each in line["criteria"]
         }
@@ -371,22 +394,24 @@ _BETTER = Criterion(
     options=[Option(label="1", value=0), Option(label="2", value=1)],
     scale_type="nominal",
 )
+_RATING = Criterion(
+    name="overall",
+    requirement="Executes the instruction honestly, precisely and closely: no more and no less than it asks for",
+    tags=("instruction followed",),
+    scale=Scale(min=0, max=9, integer=True),
+)
 _ORDERS = ("ab", "ba")
 
 
 def _load_llmbar(folder: Path) -> BenchmarkSet:
-    """Read LLMBar: each pair is a question in both orders, and of two equal ratings, the second output wins in one."""
-    outputs, pairs = _read_lines(folder / "items.jsonl"), _read_lines(folder / "pairs.jsonl")
-    patterns = _read_json(folder / "parsing.json")
-    scale = _read_json(folder / "rubrics.json")["llmbar-rating"]["criteria"][0]
-    rating = Criterion(
-        name=scale["id"],
-        requirement=scale["requirement"],
-        tags=("instruction followed",),
-        scale=Scale(min=scale["min"], max=scale["max"], integer=True),
-    )
+    """Read LLMBar: each pair is a question in both orders, and of two equal ratings, each output wins in one order."""
+    if is_clone_of_llmbar(folder):
+        outputs, pairs, patterns = pairs_of_clone(folder)
+    else:
+        outputs, pairs = _read_lines(folder / "items.jsonl"), _read_lines(folder / "pairs.jsonl")
+        patterns = _read_json(folder / "parsing.json")
     # ChatGPT rated three outputs with 10: above the scale, and still a comparison.
-    recorded = rating.model_copy(update={"scale": Scale(min=scale["min"], max=10, integer=True)})
+    recorded = _RATING.model_copy(update={"scale": Scale(min=0, max=10, integer=True)})
     items = [
         BenchmarkItem(
             f"{pair['id']}:{order}",
@@ -400,7 +425,7 @@ def _load_llmbar(folder: Path) -> BenchmarkSet:
     ratings: dict[str, dict[str, float | None]] = {}
     for output in outputs:
         for judge, replies in output["judge_outputs"].items():
-            reply = _read_reply(recorded, replies[scale["id"]])
+            reply = _read_reply(recorded, replies["overall"])
             ratings.setdefault(judge, {})[output["id"]] = None if reply is None else float(reply)
     answers = {judge: _compare_ratings(of_judge) for judge, of_judge in ratings.items()}
     for pair in pairs:
@@ -409,12 +434,12 @@ def _load_llmbar(folder: Path) -> BenchmarkSet:
                 choice = _read_choice(replies[order], patterns[judge], order)
                 answers.setdefault(judge, {})[f"{pair['id']}:{order}", "better"] = choice
     judges = [RecordedJudge(*_llmbar_prompt(judge), "2023-10", own) for judge, own in answers.items()]
-    rows = [_row(output, [rating], output["pair_id"]) for output in outputs]
+    rows = [_row(output, [_RATING], output["pair_id"]) for output in outputs]
 
     def answers_of(rows: Iterable[GradedRow]) -> dict[Question, str | None]:
         values = {row.id: verdict for row in rows for _, verdict in _verdicts(row)}
         numbers = {
-            name: None if verdict is None else to_judgment(rating, verdict).value for name, verdict in values.items()
+            name: None if verdict is None else to_judgment(_RATING, verdict).value for name, verdict in values.items()
         }
         return _compare_ratings(numbers)
 
