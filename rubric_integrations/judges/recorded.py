@@ -273,7 +273,7 @@ _LINE = re.compile(rf"{_LABELLED}{_NUMBER}", re.MULTILINE)
 _WHOLE_LINE = re.compile(rf"{_LABELLED}{_NUMBER}[*_\])\"'.]*\s*$", re.MULTILINE)
 _RESULT = re.compile(rf"(?P<label>\[RESULT\])\s*:?\s*{_NUMBER}", re.IGNORECASE)
 _BRACKETS = re.compile(r"\[\[\s*([^\[\]\n]{1,40}?)\s*\]\](?!\()")
-_FIRST_LINE = re.compile(rf"(?P<label>{_DECORATION}){_NUMBER}[*_\])]*\.?\s*?(?:\n|\s-\s)")
+_FIRST_LINE = re.compile(rf"(?P<label>[\s*_\"'`#>]{{0,6}}){_NUMBER}[*_\])]*\.?\s*?(?:\n|\s-\s|\Z)")
 _LIST = re.compile(r"^\s*\d+[.):]\s", re.MULTILINE)
 _QUOTES = re.compile(
     r"\b(?:sa(?:ys?|id)|reads?|states?|claims?|contains?|ends?|writes?|wrote|quot\w+|inject\w*|embedded|hidden)\b",
