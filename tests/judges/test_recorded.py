@@ -97,6 +97,9 @@ OUTPUTS = Criterion(
         (PAIR, "m", "A", 1.0),
         (OUTPUTS, "Output (b) is better.\n\nOutput (a) is too short.", "Output (b)", 0.0),
         (OUTPUTS, "Output (a)", "Output (a)", 1.0),
+        (OUTPUTS, "It is not perfect, but Output (a) is better.", "Output (a)", 1.0),
+        (BINARY, "No, I cannot find the dose.", "UNMET", 0.0),
+        (BINARY, "I cannot find the dose.\n\nVerdict: UNMET", "UNMET", 0.0),
     ],
 )
 def test_reply_of_a_common_form_is_read(criterion: Criterion, reply: Any, verdict: str, value: float | None) -> None:
@@ -133,6 +136,7 @@ def test_reply_of_a_common_form_is_read(criterion: Criterion, reply: Any, verdic
         (SCALE, "[[7]] or [[8]]"),
         (PAIR, "[[A]] or rather [[B]]"),
         (OUTPUTS, "Output (a) is better. Therefore, Output (b) is better."),
+        (OUTPUTS, "I do not think that Output (a) is better."),
         (COVERAGE, "Full, or partial coverage."),
         # A number that is no score.
         (GRADES, "1. It reads a file.\n2. It sorts it.\n3. It prints it."),
