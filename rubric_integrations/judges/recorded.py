@@ -273,16 +273,17 @@ _LINE = re.compile(rf"{_LABELLED}{_NUMBER}", re.MULTILINE)
 _WHOLE_LINE = re.compile(rf"{_LABELLED}{_NUMBER}[*_\])\"'.]*\s*$", re.MULTILINE)
 _RESULT = re.compile(rf"(?P<label>\[RESULT\])\s*:?\s*{_NUMBER}", re.IGNORECASE)
 _BRACKETS = re.compile(r"\[\[\s*([^\[\]\n]{1,40}?)\s*\]\](?!\()")
-_FIRST_LINE = re.compile(rf"(?P<label>{_DECORATION}){_NUMBER}[*_\])]*\.?\s*?(?:\n|\s-\s)")
+_FIRST_LINE = re.compile(rf"(?P<label>[\s*_\"'`#>]{{0,6}}){_NUMBER}[*_\])]*\.?\s*?(?:\n|\s-\s|\Z)")
 _LIST = re.compile(r"^\s*\d+[.):]\s", re.MULTILINE)
 _QUOTES = re.compile(
     r"\b(?:sa(?:ys?|id)|reads?|states?|claims?|contains?|ends?|writes?|wrote|quot\w+|inject\w*|embedded|hidden)\b",
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(
-    r"(?:no[,.]\s*)?(?:i(?:['\u2019]m| am)? (?:\w+ )?"
-    r"(?:sorry|unable|not able|cannot|can['\u2019]t|won['\u2019]t|apologi[sz]e)\b|(?:my )?apologies|sorry\b"
-    r"|unfortunately,? i\b|as an ai\b|content blocked|blocked\b|cannot (?:evaluate|assess|rate))",
+    r"(?:no[,.]\s*)?(?:unfortunately,?\s*)?(?:i(?:['\u2019]m| am)? (?:\w+ )?(?:sorry|apologi[sz]e)\b|(?:my )?apologies"
+    r"|sorry\b|as an ai\b|(?:content )?blocked\b"
+    r"|(?:i (?:am )?)?(?:cannot|can['\u2019]t|won['\u2019]t|unable to|not able to)"
+    r" (?:assist|help|answer|assess|evaluate|judge|rate|grade|score|comply|provide|give|determine|fulfill)\b)",
     re.IGNORECASE,
 )
 
@@ -354,9 +355,12 @@ def _read_preference(criterion: Criterion, text: str) -> Iterator[Statement]:
     """Find the better one of two responses, such as `Output (a) is better.` of LLMBar."""
     if _sides(criterion):
         for match in _PREFERENCE.finditer(text):
-            yield Statement(match["side"], match.start())
+            if not _IN_DOUBT.search(_before(match)):
+                yield Statement(match["side"], match.start())
 
 
+# `I do not think that Output (a) is better` states no preference.
+_IN_DOUBT = re.compile(r"(?:\bnot|n't|\bwhether|\bif|\bdoubt\w*)\b[^.,;:\n]*\Z", re.IGNORECASE)
 _PREFERENCE = re.compile(
     r"(?:^\W*(?P<alone>)|\b)(?:output|response|assistant|model|answer)\s*\(?(?P<side>[ab12])\b\)?"
     r"(?:(?(alone)[*.]*\s*$|(?!))|\s+is\s+(?:(?:the|a|clearly|slightly|much|overall)\s+)*(?:better|superior|preferred|best)"
