@@ -247,7 +247,7 @@ def commit_of(data: Path) -> str | None:
             ["git", "-C", str(data), "rev-parse", "HEAD"],  # noqa: S607
             capture_output=True, text=True, check=False, timeout=10,
         )  # fmt: skip
-    except OSError:
+    except (OSError, subprocess.SubprocessError):
         return None
     return process.stdout.strip() or None
 
