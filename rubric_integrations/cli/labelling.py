@@ -87,6 +87,11 @@ def label(
             loaded = read_run(run)
             drawn = choose_for_labels(loaded, n, by_verdict=by_verdict, cluster=cluster, seed=seed)
         print_caught(caught)
+        if lacking := sum(item.submission is None for item in drawn):
+            refuse(
+                f"{run}: {lacking:,} of the {len(drawn):,} judgments to label have no text: import the judgments with "
+                "--responses, or people would label what they cannot read"
+            )
         if terminal:
             _ask(run, drawn, labels, rater.strip())
         else:
@@ -386,7 +391,7 @@ def print_caught(caught: Sequence[warnings.WarningMessage]) -> None:
         return
     from rubric_integrations.trust.labels import InvalidLabelsWarning
 
-    for warning in caught:
+    for warning in {(warning.category, str(warning.message)): warning for warning in caught}.values():
         # The reader of labels has made each of its lines safe to print.
         is_list = issubclass(warning.category, InvalidLabelsWarning)
         err.print(plain(str(warning.message), keeps_lines=is_list), style="yellow", soft_wrap=True)

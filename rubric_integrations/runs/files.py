@@ -28,6 +28,11 @@ _GRADE_FIELDS = {"id", "score", "passed"}
 CRITERION_TEXTS = ("applies_when", "context", "aspects")
 """Fields of a criterion that its judge reads and its report lacks: a line has them in the entry of the criterion."""
 
+IMPORTED = "imported"
+"""The strategy of a run that `read_judgments` made, in the record of its grader."""
+MISSING_REPLY = "no reply is recorded"
+"""Why a judgment is missing in such a run, if its file does not have it."""
+
 
 class RunFileError(ValueError):
     """A file cannot be read as a run."""
@@ -263,6 +268,31 @@ def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedR
     places = [{key: place for place, key in enumerate(run.row_keys())} for run in runs]
     for key in dict.fromkeys(key for run in places for key in run):
         yield key, [run.rows[of_run[key]] if key in of_run else None for run, of_run in zip(runs, places, strict=True)]
+
+
+def import_notes(rows: Sequence[GradedRow]) -> list[str]:
+    """Say of an imported run from which file it is, how many replies could not be read, and whether it lacks texts.
+
+    Args:
+        rows: The rows of a run; a run that was graded here has no notes.
+    """
+    grader = cast("Mapping[str, Any]", (rows[0].scoring or {}).get("grader") or {}) if rows else {}
+    if grader.get("strategy") != IMPORTED:
+        return []
+    outcomes = [
+        outcome.error
+        for row in rows
+        for entry in (row.report.criteria if row.report else ())
+        for outcome in (entry.votes or [entry])
+        if outcome.error is None or not outcome.error.endswith(MISSING_REPLY)
+    ]
+    unread = sum(error is not None for error in outcomes)
+    files = dict.fromkeys(str(judge.get("file")) for judge in cast("list[dict[str, Any]]", grader.get("judges") or ()))
+    notes = [f"imported from {', '.join(files)}: {unread:,} of {len(outcomes):,} replies could not be read"]
+    if lacking := sum(row.submission is None for row in rows):
+        rest = "no texts" if lacking == len(rows) else f"{lacking:,} of {len(rows):,} rows have no text"
+        notes[0] += f"; {rest}: labels belong to a row by its id alone"
+    return notes
 
 
 @contextmanager

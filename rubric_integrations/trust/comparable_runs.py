@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations.rubric.answers import Option, Scale
-from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows, read_run
+from rubric_integrations.runs.files import GradedRow, RunFile, import_notes, matched_rows, read_run
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.matching import RunLike, read_rows
@@ -96,7 +96,9 @@ def comparability(before: RunLike, after: RunLike | None = None) -> Comparabilit
         differences.add(rows, is_repeated=row_id in repeated)
     if len(runs) == 1:
         return Comparability(tuple(differences.refused.values()))
-    return differences.result([run.judge for run in runs], is_disjoint=keys[0].isdisjoint(keys[-1]))
+    result = differences.result([run.judge for run in runs], is_disjoint=keys[0].isdisjoint(keys[-1]))
+    notes = [f"{name}: {note}" for name, run in zip(names, runs, strict=True) for note in import_notes(run.rows)]
+    return result._replace(warnings=(*result.warnings, *notes))
 
 
 def as_run(run: RunLike, name: str, *, in_memory: bool = False) -> RunFile:

@@ -32,7 +32,7 @@ from rubric_integrations.reporting.page.figures import (
     trust_figures,
 )
 from rubric_integrations.rubric.answers import counting_scale
-from rubric_integrations.runs.files import GradedRow, RowKey, RunFile, matched_rows
+from rubric_integrations.runs.files import GradedRow, RowKey, RunFile, import_notes, matched_rows
 from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.submission.attachments import MAX_BYTES_OF_FILE, StoredAttachment
@@ -433,6 +433,7 @@ def page_parts(
         has_criteria=shared.has_criteria,
         bins=BINS,
         to_label=len(to_label),
+        notes=[note for run in runs for note in import_notes(run.rows)],
         trust=None if labels is None else trust_figures(runs, labels),
         index=data.index(columns, to_label),
         blocks=data.blocks,
