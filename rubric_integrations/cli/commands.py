@@ -18,8 +18,9 @@ from rubric_integrations.cli.console import out
 from rubric_integrations.cli.grade import grade
 from rubric_integrations.cli.judge import agree, align, calibrate, certify, probe
 from rubric_integrations.cli.labelling import label, plan
+from rubric_integrations.cli.preview import preview
 from rubric_integrations.cli.rubrics import convert, migrate, schema, validate
-from rubric_integrations.cli.runs import compare, import_, report, rescore
+from rubric_integrations.cli.runs import compare, import_, report, rescore, show
 from rubric_integrations.cli.serve import serve
 
 PACKAGES = ("rubric-integrations", "dspy", "langchain-core", "pydantic")
@@ -102,6 +103,7 @@ def _api_keys() -> str:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "preview": preview,
     "grade": grade,
     "submit": submit,
     "collect": collect,
@@ -109,6 +111,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "rescore": rescore,
     "import": import_,
     "report": report,
+    "show": show,
     "label": label,
     "agree": agree,
     "calibrate": calibrate,

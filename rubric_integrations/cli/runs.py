@@ -1,4 +1,4 @@
-"""The commands about finished runs: `compare`, `report`, `rescore` and `import`. None of them calls a model."""
+"""The commands about finished runs: `compare`, `report`, `show`, `rescore` and `import`. None of them calls a model."""
 
 from __future__ import annotations
 
@@ -245,6 +245,39 @@ def report(
             file.write(part)
             size += len(part.encode("utf-8", "replace"))
     out.print(plain(f"{output}: {size / 1000:,.0f} kB. Open it in a browser."), soft_wrap=True)
+
+
+def show(
+    run: Annotated[Path, typer.Argument(help="A file that `grade --out` wrote.")],
+    worst: Annotated[int, typer.Option(min=0, help="How many of the lowest rows are shown.")] = 5,
+    criterion: Annotated[
+        str | None, typer.Option(help="Show this criterion, and the rows whose answer to it is the lowest.")
+    ] = None,
+    row: Annotated[
+        str | None, typer.Option(metavar="ID", help="Show one row in full, from its answers to its score.")
+    ] = None,
+) -> None:
+    """Show a finished run: its figures, what each criterion costs, and the lowest rows with the reasons.
+
+    Exit codes: 0 done; 2 bad usage or bad input.
+    """
+    from rich.text import Text
+
+    from rubric_integrations.reporting.shown_run import UnknownNameError, show_criterion, show_row, show_run
+    from rubric_integrations.runs.files import RunFileError, read_run
+
+    if criterion is not None and row is not None:
+        refuse("--criterion and --row show two things: name one")
+    try:
+        loaded = read_run(run)
+        if row is not None:
+            parts = show_row(loaded, row)
+        else:
+            parts = show_run(loaded, worst) if criterion is None else show_criterion(loaded, criterion, worst)
+        for part in parts:
+            out.print(part, soft_wrap=isinstance(part, Text))
+    except (RunFileError, UnknownNameError) as error:
+        refuse(str(error) if isinstance(error, RunFileError) else f"{run}: {error}")
 
 
 def rescore(

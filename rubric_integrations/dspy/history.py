@@ -13,9 +13,12 @@ from concurrent.futures import CancelledError, Future
 from hashlib import sha256
 from typing import Literal, NamedTuple, TypedDict
 
+from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.runs.summary import Graded
 from rubric_integrations.scoring.judgment import Spend
 from rubric_integrations.scoring.report import EvaluationReport
+from rubric_integrations.submission.inputs import Row
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.calibration import Calibration
 
@@ -101,14 +104,21 @@ class MetricHistory:
         self._counts = Counter[str]()
         self._coverage, self._seconds, self._spend = 0.0, 0.0, Spend()
         self._rows = deque[HistoryRow](maxlen=size)
-        self._size, self._graded = size, dict[str, GradedRow]()
+        self._size, self._graded = size, dict[str, Graded]()
 
     def count_call(self, outcome: Literal["cached", "nothing_to_grade"]) -> None:
         """Count a call of the metric that computed no grade."""
         with self._lock:
             self._counts[outcome] += 1
 
-    def add(self, submission: Submission, report: EvaluationReport, seconds: float = 0.0, failed: bool = False) -> None:
+    def add(
+        self,
+        rubric: Rubric,
+        submission: Submission,
+        report: EvaluationReport,
+        seconds: float = 0.0,
+        failed: bool = False,
+    ) -> None:
         """Add a grade that was computed, complete or not."""
         row = HistoryRow(
             query=submission.query,
@@ -135,7 +145,8 @@ class MetricHistory:
         row_id = _hash(submission.model_dump_json(exclude={"response", "thinking", "trajectory", "context"}))
         key = _hash(submission.model_dump_json(), *(entry.requirement for entry in report.criteria))
         # Attachments may be large, and nobody labels by them.
-        graded = GradedRow(row_id, submission.model_copy(update={"attachments": ()}), report, report.error)
+        text = Row(row_id, submission.model_copy(update={"attachments": ()}))
+        graded = Graded(text, report, report.error if failed else None, rubric)
         with self._lock:
             self._counts["gradings"] += 1
             self._counts[outcome] += 1
@@ -170,10 +181,17 @@ class MetricHistory:
                 calibration=None,
             )
 
-    def graded(self) -> list[GradedRow]:
+    def results(self) -> list[Graded]:
         """Return the latest grade of each text, oldest first."""
         with self._lock:
             return list(self._graded.values())
+
+    def graded(self) -> list[GradedRow]:
+        """Return the latest grade of each text, oldest first, as the rows of a run."""
+        return [
+            GradedRow(result.row.id, result.row.submission, result.report, result.report and result.report.error)
+            for result in self.results()
+        ]
 
     def rows(self) -> list[HistoryRow]:
         """Return the latest grades, oldest first."""

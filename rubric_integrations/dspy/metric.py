@@ -31,7 +31,7 @@ from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.lm_judge import JudgeWithModel
 from rubric_integrations.judges.store import StoreError
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.runs.files import GradedRow, RunFile, read_run, run_line
 from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds, tag_key
@@ -313,9 +313,9 @@ class RubricMetric:
             raise ValueError("`predictions` has nothing to grade: pass pairs of an example and a prediction")
         with counting_bar("judge noise", len(cases) * repeats, enabled=progress) as count_grade:
             reports = run_sync(grade_repeatedly(self.grader.without_cache(), cases, repeats, count_grade))
-        for (_, submission), repeated in zip(cases, reports, strict=True):
+        for (rubric, submission), repeated in zip(cases, reports, strict=True):
             for report in repeated:
-                self._history.add(submission, report)
+                self._history.add(rubric, submission, report)
         return JudgeNoise.of(reports)
 
     def summary(
@@ -347,6 +347,40 @@ class RubricMetric:
     def graded(self) -> list[GradedRow]:
         """The latest grade of each text, as a run for `rubric_integrations.trust`; ids are made of the inputs."""
         return self._history.graded()
+
+    def to_run(self, path: str | Path, *, overwrite: bool = False) -> RunFile:
+        """Write the grades in `graded` to a run file, for `rubric-integrations report`, `show`, `label` and `compare`.
+
+        An id is made of the inputs, so that two programs that were evaluated on the same examples can be compared.
+
+        Args:
+            path: The file, such as `run.jsonl`.
+            overwrite: Whether to replace a file that exists.
+
+        Returns:
+            The run, as `read_run` reads it.
+
+        Raises:
+            FileExistsError: The file exists, and `overwrite` is False.
+            ValueError: Nothing is graded yet.
+
+        Example:
+            >>> import dspy, tempfile
+            >>> rubric_metric = RubricMetric([{"requirement": "Says 42", "check": {"number": 42}}], "offline")
+            >>> example = dspy.Example(question="6 x 7?").with_inputs("question")
+            >>> _ = rubric_metric(example, dspy.Prediction(answer="It is 42."))
+            >>> rubric_metric.to_run(Path(tempfile.mkdtemp()) / "run.jsonl").rows[0].report.score
+            1.0
+        """
+        file, results = Path(path), self._history.results()
+        if not results:
+            raise ValueError("the metric has graded nothing yet: run `dspy.Evaluate` first, or the file would be empty")
+        if file.exists() and not overwrite:
+            raise FileExistsError(f"{file}: exists: name another file, or pass `overwrite=True` to replace it")
+        grader = self.grader.scoring_record()
+        with file.open("w", encoding="utf-8") as lines:
+            lines.writelines(run_line(result._replace(grader=grader)) for result in results)
+        return read_run(file)
 
     @property
     def history(self) -> list[HistoryRow]:
@@ -385,13 +419,13 @@ class RubricMetric:
             try:
                 report = self.grader.grade_sync(rubric, submission)
             except JudgeError as error:
-                self._history.add(submission, error.report, time.perf_counter() - start, failed=True)
+                self._history.add(rubric, submission, error.report, time.perf_counter() - start, failed=True)
                 self._outage_guard.warn_once(error)
                 self._outage_guard.record_failure(error.report)
                 raise
             except (JudgeUnusable, StoreError) as reason:
                 self._outage_guard.end_run(reason)
-            self._history.add(submission, report, time.perf_counter() - start)
+            self._history.add(rubric, submission, report, time.perf_counter() - start)
             if report.failed_count:
                 self._outage_guard.record_failure(report)
             else:

@@ -209,10 +209,12 @@ def is_row(data: Mapping[str, Any]) -> bool:
     """Return whether a mapping has fields under names of `COLUMNS`; any other is a value or a conversation."""
     columns = _find_columns(tuple(data), USUAL_COLUMNS)
     if columns["response"]:
-        # The sample of an Inspect log has its messages beside the raw reply of the model.
+        # The messages or steps of a sample of Inspect, or of an agent's run, are beside the raw reply or the answer.
         output = data.get("output")
-        is_sample = isinstance(output, Mapping) and "choices" in output and dialect_of(data) == "inspect_ai"
-        return not is_sample
+        if isinstance(output, Mapping) and "choices" in output:
+            return dialect_of(data) != "inspect_ai"
+        is_run = "trajectory_format" in data or "steps" in data
+        return not is_run or dialect_of(data) not in ("mini_swe_agent", "smolagents")
     return any(columns.values()) and dialect_of(data) is None and not is_message(data)
 
 
@@ -381,11 +383,11 @@ def read_row(
         submission = Submission.model_validate({"query": query, **fields})
     except ValidationError as error:
         return Row(row_id, None, f"row {row_id}: {error_line(error)}")
-    metadata = _other_columns(data, columns) | dict(_mapping(metadata) or {})
+    metadata = other_columns(data, columns) | dict(_mapping(metadata) or {})
     return Row(row_id, submission, None, rubric, _mapping(labels), metadata or None)
 
 
-def _other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
+def other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
     """Return the short values of the columns that no field has, such as a topic, a split or the name of a model."""
     others = ((name, data[name]) for name in _find_unused(tuple(data), columns))
     return {
@@ -446,6 +448,29 @@ def _select(data: Mapping[str, Any], fields: tuple[str, ...], columns: ColumnNam
     if present.get("query") and fold(present["query"]) == "input" and columns.query is None:
         values["query"] = _with_instruction(data, names_of["query"], values["query"])
     return values
+
+
+def source_columns(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> dict[str, tuple[str, ...]]:
+    """Return, for each field that has a value in a row, the columns that the value is made of.
+
+    Example:
+        >>> source_columns({"Answer": "42", "instruction": "Multiply.", "input": "6 x 7"})
+        {'response': ('Answer',), 'query': ('instruction', 'input')}
+    """
+    names_of = _find_columns(tuple(data), columns)
+    present = {
+        field: next((name for name in names if not _is_missing(data[name])), None) for field, names in names_of.items()
+    }
+    sources: dict[str, tuple[str, ...]] = {field: (name,) for field, name in present.items() if name is not None}
+    if present["response"] == "structured_response":
+        return {**{field: ("messages",) for field in _state_fields(data) if field in COLUMNS}, **sources}
+    query = present["query"]
+    if query and fold(query) == "input" and columns.query is None:
+        task = _with_instruction(data, names_of["query"], data[query])
+        instruction = next((name for name in names_of["query"] if fold(name) == "instruction"), None)
+        if instruction and task != data[query]:
+            sources["query"] = (instruction, query)
+    return sources
 
 
 def _with_instruction(data: Mapping[str, Any], names: Sequence[str], task: object) -> object:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.json import parse_json
 from rubric_integrations.submission.inputs import USUAL_COLUMNS, missing_column, task_fields
-from rubric_integrations.submission.messages import is_conversation, value_text
+from rubric_integrations.submission.messages import Respond, is_conversation, value_text
 
 Fields = Mapping[str, Any]
 
@@ -43,6 +44,8 @@ class RowFormat(NamedTuple):
             the row is a part of another.
         tasks_are_in: The file that has the tasks; None if the rows have them.
         repeats: Whether the tool writes one answer in several rows. Those with an equal id and answer are read once.
+        prepare: Returns the format for one file, if its rows need those before them, or another file in its folder.
+        respond: Which part of the conversations is graded unless the caller chooses; None leaves it to the rows.
     """
 
     name: str
@@ -50,6 +53,8 @@ class RowFormat(NamedTuple):
     read: Callable[[Fields], Iterable[ToolAnswer]]
     tasks_are_in: str | None = None
     repeats: bool = False
+    prepare: Callable[[RowFormat, Path], RowFormat] | None = None
+    respond: Respond | None = None
 
 
 def failed_answer(row_id: str, reason: object) -> ToolAnswer:

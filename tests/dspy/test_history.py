@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -11,9 +12,20 @@ from dspy.clients.base_lm import GLOBAL_HISTORY
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.dspy.history import MetricHistory
+from rubric_integrations.reporting import report_page
 from rubric_integrations.scoring import EvaluationReport, Spend, TokenUsage
 from rubric_integrations.submission import Submission
-from tests.dspy.programs import DEVSET, Student, judge_at, judge_script, metric_at, student_lm
+from rubric_integrations.trust import compare_runs
+from tests.dspy.programs import (
+    DEVSET,
+    EXPECTED_SCORES,
+    RUBRIC,
+    Student,
+    judge_at,
+    judge_script,
+    metric_at,
+    student_lm,
+)
 from tests.openai_server import OpenAIServer, Reply
 
 
@@ -44,10 +56,33 @@ def test_summary_with_a_call_of_unknown_tokens_and_price_has_no_totals() -> None
         report = EvaluationReport(
             score=1.0, raw_score=1.0, passed=True, complete=True, coverage=1.0, spend=spend, report=()
         )
-        history.add(submission, report)
+        history.add(Rubric([Criterion(requirement="a")]), submission, report)
     assert [(row["tokens"], row["cost"]) for row in history.rows()] == [(7, 0.5), (None, None)]
     summary = history.summary()
     assert (summary["calls"], summary["tokens"], summary["cost"]) == (2, None, None)
+
+
+def test_evaluation_becomes_a_run_file_like_any_other(
+    metric: RubricMetric, server: OpenAIServer, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with pytest.raises(ValueError, match="has graded nothing yet"):
+        metric.to_run(path)
+    server.script = lambda call: judge_script(call) if "Product 3?" not in call.prompt else Reply(status=400)
+    with dspy.context(lm=student_lm()):
+        dspy.Evaluate(devset=DEVSET, metric=metric, num_threads=4, display_progress=False, max_errors=9)(Student())
+    run = metric.to_run(path)
+    assert (run.rubric, run.pass_mark, len(run.rows)) == (RUBRIC.name, RUBRIC.pass_mark, 4)
+    scores = {row.submission.query: row.report.score for row in run.rows if row.submission and row.report}
+    expected: list[float | None] = list(EXPECTED_SCORES)
+    expected[3] = None
+    assert scores == {f"Product {n}?": score for n, score in enumerate(expected)}
+    assert [row.is_graded for row in run.rows if row.submission and row.submission.query == "Product 3?"] == [False]
+    assert compare_runs(run, run).inputs == 3
+    assert report_page([run])
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        metric.to_run(path)
+    assert metric.to_run(path, overwrite=True).row_keys() == run.row_keys()
 
 
 def test_history_has_a_row_for_each_computed_grade_up_to_the_cache_size(server: OpenAIServer) -> None:

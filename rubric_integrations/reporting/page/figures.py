@@ -375,6 +375,11 @@ class ColumnFigures:
         for tag, tagged in by_tag.items():
             self._tags.setdefault(tag, _Group()).add(tagged)
 
+    @property
+    def keys(self) -> list[ColumnKey]:
+        """The keys of the criteria that all rows so far share."""
+        return list(self._criteria or {})
+
     def of(self, columns: TableColumns) -> list[CriterionFigures]:
         """Return the figures of each column that has some, those that lost most points first."""
         groups = (

@@ -1,4 +1,3 @@
-"use strict";
 /* Reads an answer that was typed: returns its `verdict`, or the `problem` in words. Numbers may have a decimal comma, as in
    `read_verdict` of questions.py; with three digits behind it, a comma may separate thousands. A run of an earlier version
    knows neither the options nor the range. */

@@ -355,8 +355,11 @@ def _pack(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), _LEVEL, mtime=0)).decode()
 
 
-# One script, whose hash the content security policy names.
-_SCRIPTS = ("labels.js", "labelling.js", "page.js")
+# One function, whose hash the content security policy names. `start.js` runs what the others define.
+_SCRIPTS = (
+    "data.js", "labels.js", "labelling.js", "words.js", "list.js", "submission.js", "overrule.js", "start.js",
+)  # fmt: skip
+_STYLES = ("base.css", "overview.css", "list.css", "submission.css", "labels.css", "small.css")
 
 
 def report_page(
@@ -420,7 +423,7 @@ def page_parts(
         changed = comparison.add(key, *rows) if len(rows) == 2 else ()
         data.add(key, rows, shared.shared, changed)
     columns = shared.columns
-    script = "".join(_asset(name) for name in _SCRIPTS)
+    script = _script()
     return template.generate(
         title=title or runs[0].rubric or "Rubric report",
         runs=[(run, summary.summary) for run, summary in zip(runs, summaries, strict=True)],
@@ -434,19 +437,27 @@ def page_parts(
         trust=None if labels is None else trust_figures(runs, labels),
         index=data.index(columns, to_label),
         blocks=data.blocks,
-        style=_asset("page.css"),
+        style="".join(map(_asset, _STYLES)),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
+def _script() -> str:
+    """Return the whole script: text from models and users is put into the document with `textContent` only."""
+    return '(async () => {\n"use strict";\n' + "".join(map(_asset, _SCRIPTS)) + "})();\n"
+
+
 def _template() -> Any:
     try:
-        from jinja2 import Environment, StrictUndefined
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
         raise ImportError(f"a report page needs jinja2: {install_command('report')}") from None
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_asset("page.html"))
+    loader = FunctionLoader(_asset)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html")
 
 
 def _asset(name: str) -> str:

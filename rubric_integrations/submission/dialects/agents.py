@@ -316,8 +316,8 @@ def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Mess
         messages = list(cast("list[Any]", conversation))
     else:
         values = get_field(conversation, "attachments")
-        messages = list(get_field(conversation, "messages"))
-        messages = [_resolve(message, values) for message in messages] if isinstance(values, Mapping) else messages
+        values = cast("Mapping[str, str]", values) if isinstance(values, Mapping) else {}
+        messages = [_resolve(message, values) for message in get_field(conversation, "messages")]
     return [_read_message(message, f"messages[{index}]", attachments) for index, message in enumerate(messages)]
 
 
@@ -345,8 +345,13 @@ def _read_message(message: Any, place: str, attachments: AttachmentList) -> Mess
 
 def _resolve(value: Any, attachments: Mapping[str, str]) -> Any:
     """Return a value with the texts that its references stand for."""
-    if isinstance(value, str):
-        return attachments.get(value.removeprefix(_REFERENCE), value) if value.startswith(_REFERENCE) else value
+    if isinstance(value, str) and value.startswith(_REFERENCE):
+        if (name := value.removeprefix(_REFERENCE)) not in attachments:
+            raise ValueError(
+                f"`messages` has {value[:100]!r}, which is not in the `attachments` of the sample: put the text there, "
+                "or the reference would be graded"
+            )
+        return attachments[name]
     if isinstance(value, list):
         return [_resolve(item, attachments) for item in cast("list[Any]", value)]
     if isinstance(value, Mapping):

@@ -64,6 +64,12 @@ WITH_UNKNOWN_BLOCK: dict[str, Any] = {
     "bedrock": [{"role": "assistant", "content": [{"text": "TEXT"}, UNKNOWN_PART]}],
     "vercel": [{"role": "assistant", "parts": [TEXT, UNKNOWN]}],
     "pydantic_ai": [{"kind": "response", "parts": [{"part_kind": "text", "content": "TEXT"}, UNKNOWN_KIND]}],
+    "openhands_sdk": [
+        {"kind": "MessageEvent", "source": "agent", "llm_message": {"role": "assistant", "content": [TEXT, UNKNOWN]}}
+    ],
+    "mini_swe_agent": [{**ROLE, "extra": {"actions": [{"command": "ls"}]}}],
+    "autogen": [{"type": "MultiModalMessage", "source": "a", "content": ["TEXT", UNKNOWN]}],
+    "smolagents": [{"step_number": 1, "model_output": "TEXT", "error": UNKNOWN}],
 }
 
 

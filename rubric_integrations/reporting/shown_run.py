@@ -1,0 +1,222 @@
+"""A finished run in a terminal: its figures, its lowest rows, examples for a criterion, and one row in full.
+
+Text from models and users is printed without markup and control characters. It begins no line, since the log of a CI
+build would take one such as `::error::` as a command: it is in a frame, or behind a word on a line that is not wrapped.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+
+from rich.console import RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted, one_line
+from rubric_integrations.reporting.page.figures import (
+    ColumnFigures,
+    CriterionFigures,
+    SharedColumns,
+    Summary,
+    SummaryFigures,
+    desirability,
+)
+from rubric_integrations.reporting.score_sum import sum_score, why_not_passed
+from rubric_integrations.runs.files import GradedRow, RunFile
+from rubric_integrations.scoring.report import CriterionReport
+
+# Characters of a text where many rows are listed. A row in full has all of it.
+_MAX_EXCERPT = 160
+
+
+class UnknownNameError(ValueError):
+    """A run has no row, or no criterion, of this name."""
+
+
+def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
+    """Yield the figures of a run, the points that each criterion costs, and its lowest rows.
+
+    Args:
+        run: The run.
+        count: How many of the lowest rows are shown.
+    """
+    summary, shared, columns = SummaryFigures(), SharedColumns(), ColumnFigures()
+    for row in run.rows:
+        summary.add(row)
+        shared.add([row])
+        columns.add(row)
+    yield from map(plain, _figures(run, summary.summary))
+    if criteria := columns.of(shared.columns):
+        yield _criteria_table(criteria, shared.columns.kind)
+    for row in _lowest(run.rows, count):
+        yield Text()
+        yield from _short_row(row)
+
+
+def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[RenderableType]:
+    """Yield the figures of one criterion, and the rows whose answer is least what the rubric's author wants.
+
+    Args:
+        run: The run.
+        name: The criterion's name.
+        count: How many rows are shown.
+
+    Raises:
+        UnknownNameError: No row has such a criterion.
+    """
+    columns, names, worst = ColumnFigures(), dict[str, None](), list[tuple[float, int, GradedRow, CriterionReport]]()
+    for place, row in enumerate(run.rows):
+        criteria = row.report.criteria if row.report else ()
+        names.update(dict.fromkeys(criterion.name for criterion in criteria))
+        for criterion in criteria:
+            if criterion.name != name:
+                continue
+            columns.add(row._replace(report=row.report and row.report.model_copy(update={"report": (criterion,)})))
+            value = desirability(criterion)
+            if value is None or value == 1:
+                continue
+            entry = (-value, -place, row, criterion)
+            (heapq.heappush if len(worst) < count else heapq.heappushpop)(worst, entry)
+    if name not in names:
+        listed = ", ".join(map(repr, list(names)[:20])) or "none, since a judge scored the whole"
+        raise UnknownNameError(f"no row has a criterion {name!r}: the criteria are {listed}")
+    shared = SharedColumns()
+    shared.shared = dict.fromkeys(columns.keys)
+    yield _criteria_table(columns.of(shared.columns), "criteria")
+    yield plain(f"{counted(len(worst), 'row')} where it is not as the rubric wants, the lowest first:")
+    for _, _, row, criterion in sorted(worst, key=lambda entry: entry[:2], reverse=True):
+        yield Text()
+        yield plain(f"row {row.id}: {criterion.verdict}. {_cut(criterion.reason)}")
+        yield from _excerpts(row)
+
+
+def show_row(run: RunFile, row_id: str) -> Iterator[RenderableType]:
+    """Yield each row with an id in full: the texts, the answers, and the sum from them to the score.
+
+    Args:
+        run: The run.
+        row_id: The row's id.
+
+    Raises:
+        UnknownNameError: No row has the id.
+    """
+    has_row = False
+    for row in run.rows:
+        if row.id == row_id:
+            has_row = True
+            yield from _whole_row(row)
+    if not has_row:
+        listed = ", ".join(repr(key[0]) for key in run.row_keys()[:10])
+        raise UnknownNameError(f"no row has the id {row_id!r}: ids are such as {listed}")
+
+
+def _figures(run: RunFile, summary: Summary) -> Iterator[str]:
+    judge = f", judged by {run.judge}" if run.judge else ""
+    rubric = run.rubric or "a rubric without a name"
+    yield f"run {run.name}: {counted(summary.submissions, 'submission')} by {rubric}{judge}"
+    score = summary.score
+    mean = "none" if score is None or score.value is None else f"{score.value:.3f}"
+    if score is not None and score.low is not None and score.high is not None:
+        mean += f" [{score.low:.3f}, {score.high:.3f}]"
+    share = f" ({summary.passed / summary.graded:.0%})" if summary.graded else ""
+    mark = "" if run.pass_mark is None else f", pass mark {run.pass_mark:g}"
+    yield f"mean score {mean}; {summary.passed:,} of {summary.graded:,} passed{share}{mark}"
+    parts = [f"{counted(summary.failed, 'submission')} not graded"] if summary.failed else []
+    parts += [f"{counted(summary.abstained, 'answer')} could not be judged"] if summary.abstained else []
+    cost = "cost unknown" if summary.cost is None else f"${summary.cost:.4f}"
+    yield "; ".join([*parts, f"{counted(summary.calls, 'call')}, {cost}"])
+
+
+def _criteria_table(criteria: Iterable[CriterionFigures], kind: str) -> Table:
+    title = "Points lost in a row, on average"
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("criterion" if kind == "criteria" else "tag", overflow="fold")
+    for name in ("weight", "points lost", "as wanted", "partly", "not", "not judged"):
+        table.add_column(name, justify="right")
+    for c in criteria:
+        weight = "varies" if c.weight is None else f"{c.weight:+g}"
+        counts = (c.met, c.partly, c.unmet, c.abstained + c.failed)
+        table.add_row(plain(c.name), weight, f"{c.lost:.2f} of {c.worst:.4g}", *(f"{count:,}" for count in counts))
+    return table
+
+
+def _lowest(rows: Iterable[GradedRow], count: int) -> list[GradedRow]:
+    """Return the rows with the lowest scores, the lowest first; those without a score come last."""
+
+    def rank(row: GradedRow) -> tuple[bool, float]:
+        score = row.report.score if row.report and row.is_graded else None
+        return score is None, score or 0.0
+
+    return heapq.nsmallest(count, rows, key=rank)
+
+
+def _short_row(row: GradedRow) -> Iterator[Text]:
+    yield _headline(row)
+    for criterion in row.report.criteria if row.report else ():
+        value = desirability(criterion)
+        if criterion.error or (value is not None and value < 1):
+            answer = "judge failed" if criterion.error else criterion.verdict
+            yield plain(f"- {criterion.name} {criterion.weight:+g}: {answer}. {_cut(criterion.explanation)}")
+    yield from _excerpts(row)
+
+
+def _headline(row: GradedRow) -> Text:
+    return plain(f"row {row.id}: {_score(row)}. {why_not_passed(row)}".rstrip())
+
+
+def _excerpts(row: GradedRow) -> Iterator[Text]:
+    if row.submission is not None:
+        texts = [("query", row.submission.query), ("response", row.submission.response)]
+        yield from (plain(f"{name}: {_cut(text)}") for name, text in texts if text)
+
+
+def _whole_row(row: GradedRow) -> Iterator[RenderableType]:
+    yield _headline(row)
+    if row.submission is not None:
+        texts = [
+            ("query", row.submission.query),
+            ("response", row.submission.response),
+            ("reference", row.submission.reference),
+        ]
+        for title, text in texts:
+            if text:
+                yield Panel(plain(text, keeps_lines=True), title=title, title_align="left")
+        if row.submission.trajectory is not None:
+            yield plain(counted(len(row.submission.trajectory.steps), "step") + ": `report` shows them on a page")
+    if row.report is None:
+        return
+    result = sum_score(row)
+    table = Table(title="From the answers to the score", title_justify="left", title_style="bold")
+    for name in ("criterion", "answer", "reason"):
+        table.add_column(name, overflow="fold")
+    table.add_column("points", justify="right", no_wrap=True)
+    for term in result.terms:
+        name = f"{term.criterion.name} {term.criterion.weight:+g}" + (", required" if term.criterion.required else "")
+        points = "" if term.points is None else f"{term.points:g}"
+        table.add_row(plain(name), plain(term.words), plain(term.criterion.explanation, keeps_lines=True), points)
+    if result.terms:
+        yield table
+    if result.problem is None:
+        yield plain(", ".join([result.in_words, *result.after]))
+    else:
+        yield plain(f"These answers do not add up to the score: {result.problem}.")
+
+
+def _score(row: GradedRow) -> str:
+    report = row.report
+    if report is None or not row.is_graded:
+        return "not graded"
+    if report.score_range:
+        low, high = report.score_range
+        return f"{'undefined' if low is None else f'{low:.3f}'}..{high:.3f}"
+    passed = ", passed" if report.passed else ""
+    return f"{'undefined' if report.score is None else f'{report.score:.3f}'}{passed}"
+
+
+def _cut(text: str) -> str:
+    """Return the beginning of a text on one line."""
+    words = one_line(" ".join(text[: 4 * _MAX_EXCERPT].split()))
+    return words if len(words) <= _MAX_EXCERPT else f"{words[:_MAX_EXCERPT]}..."

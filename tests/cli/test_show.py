@@ -1,0 +1,71 @@
+"""`rubric-integrations show`: a run in a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rubric_integrations import PerCriterionGrader, grade_many
+from rubric_integrations.runs.files import run_line
+from tests.cli.commands import run
+from tests.reporting.page.runs import RUBRIC, EchoJudge
+
+ROWS = [
+    {"id": "best", "query": "Is it?", "response": "right=MET error=UNMET tone=plain"},
+    {"id": "worst", "response": "right=UNMET error=MET tone=x\n::error::[red]\x1b[2J"},
+    {"id": "middle", "response": "right=MET error=MET tone=plain"},
+    {"id": "lost", "response": "right=fails error=UNMET tone=x"},
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "run.jsonl"
+    graded = grade_many(ROWS, RUBRIC, PerCriterionGrader(EchoJudge()))
+    file.write_text("".join(map(run_line, graded)))
+    return file
+
+
+def test_figures_criteria_and_the_lowest_rows_with_their_reasons(path: Path) -> None:
+    lines = run("show", path, "--worst", 2).stdout.splitlines()
+    assert lines[0] == "run run: 4 submissions by small, judged by EchoJudge"
+    assert lines[1].startswith("mean score 0.500 [")
+    assert lines[1].endswith("; 1 of 3 passed (33%), pass mark 0.8")
+    rows = [line for line in lines if line.startswith("row ")]
+    assert [line.split(":")[0] for line in rows] == ["row worst", "row middle"]
+    assert "Not passed: right is required; 0.000 is below the pass mark 0.8." in rows[0]
+    assert "- right +3: UNMET. because UNMET" in lines
+    assert not any(line.lstrip().startswith("::error::") for line in lines)
+    assert "\x1b" not in "".join(lines)
+
+
+def test_rows_without_a_grade_come_last_and_say_why(path: Path) -> None:
+    lines = run("show", path, "--worst", 4).stdout.splitlines()
+    last = [line for line in lines if line.startswith("row ")][-1]
+    assert last.startswith("row lost: not graded. Not graded: `right` was not judged: ")
+
+
+def test_criterion_shows_the_rows_that_miss_it(path: Path) -> None:
+    lines = run("show", path, "--criterion", "error").stdout.splitlines()
+    assert [line for line in lines if line.startswith("row ")] == [
+        "row worst: MET. because MET",
+        "row middle: MET. because MET",
+    ]
+    refused = run("show", path, "--criterion", "eror")
+    assert refused.exit_code == 2
+    assert "no row has a criterion 'eror': the criteria are 'right', 'error', 'tone'" in refused.stderr
+
+
+def test_row_is_shown_in_full_down_to_the_sum(path: Path) -> None:
+    result = run("show", path, "--row", "middle").stdout
+    assert result.splitlines()[-1] == "2 of 4 = 0.500"
+    assert "deducted" in result
+    assert "no row has the id 'x': ids are such as 'best'" in run("show", path, "--row", "x").stderr
+    assert run("show", path, "--row", "x", "--criterion", "tone").exit_code == 2
+
+
+def test_file_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"response": "x"}\n')
+    assert run("show", file).exit_code == 2
