@@ -470,11 +470,15 @@ def _is_name(criterion: Criterion, label: str) -> bool:
 
 # --- JSON ---
 
-_JSON = re.compile(r"""\A\s*(?:```\w*\s*)?[\[{]\s*["'{\]}]|\{\s*["'][\w -]{1,60}["']\s*:""")
 _ANSWERS = (
     "verdict", "choice", "score", "answer", "label", "overall_score", "rating", "grade", "judgment", "judgement",
     "decision", "result", "met", "is_met", "pass", "passed", "winner", "preference",
 )  # fmt: skip
+# Other objects in prose, such as one of the code that was judged, are no answers.
+_JSON = re.compile(
+    r"""\A\s*(?:```\w*\s*)?[\[{]\s*["'{\]}]"""
+    rf"""|["'](?:{"|".join((*_ANSWERS, "criterion_status", "criteria_met"))})["']\s*:"""
+)
 _REASONS = ("explanation", "reason", "reasoning", "rationale", "feedback")
 
 
@@ -524,7 +528,8 @@ def _answer_of(criterion: Criterion, fields: Mapping[str, Any], text: str) -> tu
         if len(inner) == 1 and isinstance(inner[0], dict):
             return _answer_of(criterion, cast("dict[str, Any]", inner[0]), text)
         answers = {str(value): value for value in own}
-    if len(answers) != 1:
+    meanings = {_interpret(criterion, answer) for answer in answers.values()}
+    if len(answers) != 1 and (len(meanings) != 1 or None in meanings):
         raise ValueError(
             f"the reply has {len(answers)} answers: exactly one of {', '.join(f'`{name}`' for name in _ANSWERS)} must "
             f"name it: {_quote(text)}"
