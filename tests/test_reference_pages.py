@@ -139,7 +139,8 @@ def test_page_of_the_files_has_every_column_with_its_usual_names_in_order() -> N
     table = {code(names)[0]: (tuple(code(names)), code(option)) for _, names, option in rows("files.md", "field")}
     assert {names[0]: names for names, _ in table.values()} == {names[0]: names for names in COLUMNS.values()}
     for field, (_, options) in table.items():
-        assert options == ([f"--{field}-column"] if field in ColumnNames._fields else [])
+        option = f"--{field}" if field == "respond" else f"--{field}-column"
+        assert options == ([option] if field in (*ColumnNames._fields, "respond") else [])
 
 
 def test_messages_on_the_page_of_the_files_are_in_the_code() -> None:

@@ -778,7 +778,7 @@ def rater_warnings(matches: Sequence[Match], groups: Groups | None = None) -> li
     """Say on which criteria people agree so little with each other that a judge can hardly be measured, or not at all.
 
     Not at all means that alpha among people is below .2, and that its interval contains 0. In simulations, this warns
-    of 2 or 3 raters who answer at random in 97 % of cases, from 20 judgments on.
+    of 2 or 3 raters who answer at random in 92 % of cases or more, from 20 judgments on.
 
     Args:
         matches: The labelled judgments, drawn at random.

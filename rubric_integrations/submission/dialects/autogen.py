@@ -99,9 +99,9 @@ def _messages(conversation: Any) -> list[Any]:
     if isinstance(conversation, Mapping):
         state = cast("Mapping[str, Any]", conversation)
         threads = [state, *(_mappings(state.get("agent_states")))]
-        found = [get_field(state.get("llm_context"), "messages")]
-        found += [thread.get("message_thread") for thread in threads]
-        lists = [value for value in found if isinstance(value, list) and value]
+        places = [get_field(state.get("llm_context"), "messages")]
+        places += [thread.get("message_thread") for thread in threads]
+        lists = [value for value in places if isinstance(value, list) and value]
         return cast("list[Any]", lists[0]) if len(lists) == 1 and str(state.get("type")).endswith("State") else []
     return list(cast("list[Any]", conversation)) if isinstance(conversation, list | tuple) else []
 

@@ -343,9 +343,9 @@ def test_events_of_openhands_without_a_source_are_the_agents() -> None:
     run = {"id": 1, "message": "Running", "action": "run", "args": {"command": "rm -rf /"}}
     observed = {"id": 2, "cause": 1, "observation": "run", "content": "denied", "extras": {}}
     assert verdict(submission_of([run, observed]), tool_forbidden="*") == "UNMET"
-    said = {"id": 0, "message": "x", "action": "message", "args": {"content": "x"}}
+    unsigned = {"id": 0, "message": "x", "action": "message", "args": {"content": "x"}}
     with pytest.raises(ValueError, match=r"`history\[0\]` is a message without a `source`"):
-        Trajectory.from_messages([said, run, observed])
+        Trajectory.from_messages([unsigned, run, observed])
     assert dialect_of([{"action": "create", "args": {"name": "x"}}]) == "openai_chat"
 
 
