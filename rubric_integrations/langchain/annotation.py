@@ -131,16 +131,13 @@ def read_experiment(
         ValueError: No run of the experiment has feedback of the evaluator.
 
     Example:
-        >>> from langsmith import evaluate
-        >>> from langsmith.schemas import Example
-        >>> from rubric_integrations.langchain import RubricEvaluator, offline_client
+        >>> from datetime import UTC, datetime
+        >>> from rubric_integrations.langchain import RubricEvaluator
         >>> rubric = [{"requirement": "Says 42", "check": {"number": 42}}]
-        >>> examples = [Example(id=uuid.uuid4(), inputs={"question": "6 x 7?"})]
-        >>> results = evaluate(
-        ...     lambda inputs: {"answer": "It is 42."}, data=examples, evaluators=[RubricEvaluator(rubric, "offline")],
-        ...     client=offline_client(), upload_results=False)  # doctest: +ELLIPSIS
-        View ...
-        >>> read_experiment(results, rubric).rows[0].report.score
+        >>> run = Run(id=uuid.uuid4(), trace_id=uuid.uuid4(), name="a", run_type="chain", start_time=datetime.now(UTC),
+        ...           inputs={"question": "6 x 7?"}, outputs={"answer": "It is 42."})
+        >>> rows = [{"run": run, "evaluation_results": RubricEvaluator(rubric, "offline").evaluate_run(run)}]
+        >>> read_experiment(rows, rubric).rows[0].report.score
         1.0
     """
     shared, title = as_rubric(rubric), experiment if isinstance(experiment, str) else "experiment"
