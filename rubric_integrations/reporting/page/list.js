@@ -6,7 +6,7 @@ const controls = {};
 const field = (name, text, control) => {
   control.id = "f-" + name;
   controls[name] = control;
-  control.addEventListener("input", () => go({ [name]: control.value }));
+  control.addEventListener("input", () => go({ [name]: control.value }, name === "text"));
   return make("label", { for: control.id }, text, control);
 };
 const statuses = [["all", "all"], ["passed", "passed"], ["not", "not passed"], ["failed", "not graded"], ["abstained", "with answers that could not be judged"], ["split", "panel disagreed"], ["labelled", "labelled"]];
@@ -81,11 +81,12 @@ let shown = data.rows;
 
 /* More marks do not fit beside the texts: the panel has them all. */
 const MARKS = 12;
+const MORE = Math.max(0, data.columns.length - MARKS);
 const missedOf = (row) => data.columns.flatMap((column, place) => {
   const answer = valueAt(row, last, place);
-  return answer && ["bad", "part", "failed"].includes(kindOf(answer)) ? [{ name: column[0], weight: column[2], required: column[3], kind: kindOf(answer) }] : [];
+  return answer && ["bad", "part", "failed"].includes(kindOf(answer)) ? [{ place, name: column[0], weight: column[2], required: column[3], kind: kindOf(answer) }] : [];
 });
-const chipOf = ({ name, weight, required, kind }) => make("span", { class: "missed " + kind }, (kind === "failed" ? "! " : "\u2715 ") + name + (weight === null || weight === undefined ? "" : " " + signed(weight)) + (required ? " \u25cf" : ""));
+const chipOf = ({ place, name, weight, required, kind }) => make("span", { class: "missed " + kind, "data-place": place }, (kind === "failed" ? "! " : "\u2715 ") + name + (weight === null || weight === undefined ? "" : " " + signed(weight)) + (required ? " \u25cf" : ""));
 const bar = (grade) => {
   const box = make("span", { class: "scorebar", "aria-hidden": "true" }, make("span", {}));
   const score = grade?.score ?? grade?.range?.[0];
@@ -94,37 +95,39 @@ const bar = (grade) => {
   return box;
 };
 const markAt = (row, place) => {
-  const answer = valueAt(row, last, place), [name, , weight] = data.columns[place];
+  const answer = valueAt(row, last, place);
   if (!answer) return make("i", { class: "mark", "aria-hidden": "true" });
-  const label = labelAt(row, place);
-  const mark = markOf(answer, (row.changed?.includes(place) ? " changed" : "") + (label ? " overruled" : ""));
-  mark.title = name + ": " + inWords(answer, weight) + (!label ? "" : label.verdict === answer.verdict ? ", confirmed" : ", overruled: " + label.verdict);
+  const mark = markOf(answer, (row.changed?.includes(place) ? " changed" : "") + (labelAt(row, place) ? " overruled" : ""));
+  mark.dataset.place = place;
   return mark;
 };
 const lineOf = (row) => {
   const grade = gradeOf(row), missed = missedOf(row), difference = delta(row);
   const change = difference === null ? "" : signed(Number(difference.toFixed(3)));
-  const words = [titleOf(row) + ": " + resultText(grade), change && "changed by " + change, missed.length && "missed: " + missed.map(({ name, required }) => name + (required ? " (required)" : "")).join(", ")].filter(Boolean).join(". ");
-  const marks = make("span", { class: "marks" }, ...data.columns.slice(0, MARKS).map((_, place) => markAt(row, place)));
-  return make("a", { class: "row" + (grade?.error ? " ungraded" : ""), href: linkOf(row), "aria-label": words, onpointerenter: () => explainMarks(row, marks) },
+  const words = [titleOf(row) + ": " + resultText(grade), change && "changed by " + change, missed.length && "missed: " + missed.map(({ name, required }) => name + (required ? " (required)" : "")).join(", "), row.response].filter(Boolean).join(". ");
+  const marks = make("span", { class: "marks" }, ...data.columns.slice(0, MARKS).map((_, place) => markAt(row, place)), MORE ? make("small", {}, "+" + MORE) : null);
+  return make("a", { class: "row" + (grade?.error ? " ungraded" : ""), href: linkOf(row), "aria-label": words, onpointerenter: (event) => explain(row, event.currentTarget) },
     make("b", { class: "id" }, titleOf(row)),
     make("span", { class: "texts" }, make("span", { class: "q" }, row.query || ""), make("span", { class: "r" }, row.response || "")),
     make("span", { class: "score" }, bar(grade), make("span", { class: "num" }, two ? row.grades.map(scoreText).join(" \u2192 ") : scoreText(grade)), change ? make("small", {}, change) : null),
-    marks, make("span", { class: "chips" }, ...missed.slice(0, 4).map(chipOf), missed.length > 4 ? make("small", {}, "and " + (missed.length - 4) + " more") : null));
+    marks, make("span", { class: "chips" }, make("span", { class: "names" }, ...missed.slice(0, 6).map(chipOf)), make("small", {}, missed.length ? missed.length + " missed" : grade?.error ? "" : "none missed")));
 };
-/* The reasons are in the compressed blocks: they come when the pointer does. */
-async function explainMarks(row, marks) {
-  if (marks.dataset.explained) return;
-  marks.dataset.explained = "yes";
+/* The answers in words and their reasons. Reasons are in the compressed blocks: they come when the pointer does. */
+async function explain(row, link) {
+  if (link.dataset.explained) return;
+  link.dataset.explained = "yes";
   const { criteria } = await load(row);
-  data.columns.slice(0, MARKS).forEach((column, place) => {
-    const reason = criteria.find(({ name, requirement }) => isOf(column, name, requirement))?.answers[last]?.reason;
-    if (reason) marks.children[place].title += ". " + reason;
-  });
+  for (const mark of link.querySelectorAll("[data-place]")) {
+    const place = Number(mark.dataset.place), column = data.columns[place], [name, , weight] = column;
+    const answer = valueAt(row, last, place), label = labelAt(row, place);
+    const told = data.kind === "criteria" ? criteria.find((criterion) => isOf(column, criterion.name, criterion.requirement))?.answers[last] : null;
+    mark.title = name + ": " + (told?.words || inWords(answer, weight)) + (!label ? "" : label.verdict === answer.verdict ? ", confirmed" : ", overruled: " + label.verdict) + (told?.reason ? ". " + told.reason : "");
+  }
 }
 
 /* Rows have one height, and those in view are placed in an empty box as high as all of them. */
 const drawn = new Map();
+let cursor = -1; /* the place in the list where the keyboard is */
 const AROUND = 6;
 let height = 0;
 const drawVisible = () => {
@@ -135,28 +138,36 @@ const drawVisible = () => {
     if ((at < first || at >= after) && !item.contains(document.activeElement)) { item.remove(); drawn.delete(at); }
   }
   let next = null;
-  for (let at = after - 1; at >= first; at--) {
-    let item = drawn.get(at);
-    if (!item) {
-      const row = shown[at];
-      item = make("li", { "aria-posinset": at + 1, "aria-setsize": shown.length, class: row.number === opened ? "opened" : "" }, lineOf(row));
-      item.style.transform = "translateY(" + at * height + "px)";
-      drawn.set(at, item);
-      if (data.queue) store.see(row);
-      const later = next || [...drawn].filter(([place]) => place > at).sort(([a], [b]) => a - b)[0]?.[1] || null;
-      $("rows").insertBefore(item, later);
-    }
-    next = item;
-  }
+  for (let at = after - 1; at >= first; at--) next = drawn.get(at) || draw(at, next);
 };
+/* Adds the row at a place in the list, before the row after it, so that Tab and screen readers go down the list. */
+const draw = (at, next = null) => {
+  const row = shown[at];
+  const item = make("li", { "aria-posinset": at + 1, "aria-setsize": shown.length, "data-row": row.number, class: row.number === opened ? "opened" : "" }, lineOf(row));
+  item.style.transform = "translateY(" + at * height + "px)";
+  $("rows").insertBefore(item, next || drawn.get(Math.min(...[...drawn.keys()].filter((place) => place > at))) || null);
+  drawn.set(at, item);
+  if (data.queue) store.see(row);
+  return item;
+};
+const placeOf = (item) => Number(item.getAttribute("aria-posinset")) - 1;
+/* The row with the focus, which a changed list keeps it on. */
+const focusedRow = () => { const item = document.activeElement?.closest("#rows li"); return item ? data.rows[item.dataset.row] : null; };
 const redraw = () => {
+  const focused = focusedRow();
   for (const item of drawn.values()) item.remove();
   drawn.clear();
   height = parseFloat(getComputedStyle($("rows")).getPropertyValue("--row")) || 60;
   $("rows").style.height = shown.length * height + "px";
+  const at = focused ? shown.indexOf(focused) : -1;
+  if (at >= 0 && height) draw(at).firstChild.focus({ preventScroll: true });
+  else if (focused) $("submissions").focus({ preventScroll: true });
   drawVisible();
 };
+/* Marks the row whose submission is open. */
+const markOpened = () => { for (const [at, item] of drawn) item.className = shown[at].number === opened ? "opened" : ""; };
 $("window").addEventListener("scroll", drawVisible, { passive: true });
+$("rows").addEventListener("focusin", (event) => { cursor = placeOf(event.target.closest("li")); });
 new ResizeObserver(() => { if (!$("submissions").hidden) redraw(); }).observe($("window"));
 function showList() {
   shown = data.rows.filter(wanted);
@@ -173,5 +184,6 @@ const reveal = (row, focuses) => {
   drawVisible();
   if (focuses) drawn.get(at)?.firstChild.focus({ preventScroll: true });
 };
-$("heads").append(...data.columns.slice(0, MARKS).map(([name]) => make("span", {}, make("span", {}, name))));
-$("lowest")?.append(...[...data.rows].filter((row) => low(row) !== null).sort(order.low).slice(0, 5).map((row) => make("li", {}, lineOf(row))));
+$("heads").append(...data.columns.slice(0, MARKS).map(([name]) => make("span", {}, make("span", {}, name))), MORE ? make("span", {}, make("span", {}, MORE + " more")) : "");
+const lowest = data.rows.filter((row) => low(row) !== null).sort(order.low).slice(0, 5);
+$("lowest")?.append(...lowest.map((row) => make("li", {}, lineOf(row))));

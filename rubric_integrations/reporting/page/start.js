@@ -17,19 +17,23 @@ const readAddress = () => {
   const chosen = Object.fromEntries(Object.entries(FILTERS).map(([key, value]) => [key, values.get(key) ?? value]));
   return { view: name === "list" ? "table" : views.includes(name) ? name : firstView(), row: values.has("row") ? Number(values.get("row")) : null, filters: chosen };
 };
-/* Changes the address, and with it the page. */
-function go(changes) {
+/* Changes the address, and with it the page. `replaces` is true for what nobody goes back to, such as a letter typed. */
+function go(changes, replaces = false) {
   const { view = state.view, row = state.row, ...chosen } = changes;
   Object.assign(filters, chosen);
   Object.assign(state, { view: view === "overview" && Object.keys(chosen).length ? "table" : view, row: view === "table" ? row : null });
   const address = addressOf();
-  if (address !== location.hash) history.pushState(null, "", address);
+  if (address !== location.hash) history[replaces ? "replaceState" : "pushState"](null, "", address);
   show();
 }
 const labelling = data.queue && labellingView({ data, load, make, $, store, textsOf, titleOf, linkOf, changed: () => showLabels(), save });
 let shownFor = null;
 function show() {
-  for (const element of document.querySelectorAll("[data-view]")) element.hidden = element.dataset.view !== state.view;
+  const focused = document.activeElement;
+  for (const element of document.querySelectorAll("[data-view]")) {
+    element.hidden = element.dataset.view !== state.view;
+    if (element.hidden && element.contains(focused)) document.querySelector(`[data-view="${state.view}"]`).focus({ preventScroll: true });
+  }
   for (const link of document.querySelectorAll("#views a")) { if (link.hash === "#" + state.view) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current"); }
   if (state.view !== "label") $("label-texts")?.replaceChildren();
   for (const [name, control] of Object.entries(controls)) if (control.value !== filters[name]) control.value = filters[name];
@@ -42,6 +46,7 @@ function show() {
   if (state.view === "table" && state.row !== null && data.rows[state.row]) { if (opened !== state.row) showOne(state.row); }
   else if (opened !== null || !$("one").hidden) closeOne();
   if (state.view === "label") labelling.show();
+  if (state.view === "overview" && data.queue) lowest.forEach((row) => store.see(row));
 }
 function route() {
   const { view, row, filters: chosen } = readAddress();

@@ -1,49 +1,73 @@
 /* One submission, in the panel beside the table: why it did not pass, its texts, its answers, and the sum of its score. */
 let opened = null; /* the number of the row that the panel shows */
 const readsSource = { value: false };
-/* A text to read: as Markdown or as its source. `place` names it for the marks of quotations. */
-const text = (title, words, place = "") => {
+/* A text to read: as Markdown or as its source. `place` names it for the marks of quotations. A long one that `folds` shows
+   its beginning. */
+const text = (title, words, place = "", folds = false) => {
   if (!words) return [];
   const rendered = markdown(words);
-  const source = () => make("div", { class: "source", "data-text": place }, ...visible(words));
-  const read = () => (rendered && !readsSource.value ? make("div", { class: "read", "data-text": place }, ...rendered) : source());
-  let body = read();
+  const body = rendered && !readsSource.value ? make("div", { class: "read", "data-text": place }, ...rendered) : make("div", { class: "source", "data-text": place }, ...visible(words));
   const turn = rendered && make("button", { type: "button", class: "turn-source", "aria-pressed": String(readsSource.value), onclick: () => toggleSource() }, "source");
-  return [make("section", { class: "text", "aria-label": title }, make("h3", {}, title, turn ? " " : null, turn || null), body)];
+  const isLong = folds && (words.length > MOST_FOLDED || words.split("\n", MOST_LINES + 1).length > MOST_LINES);
+  const unfold = make("button", { type: "button", class: "unfold", "aria-expanded": "false", onclick: () => {
+    const isFolded = body.classList.toggle("folded");
+    unfold.setAttribute("aria-expanded", String(!isFolded));
+    unfold.textContent = isFolded ? "show all" : "show less";
+  } }, "show all");
+  if (isLong) body.classList.add("folded");
+  return [make("section", { class: "text", "aria-label": title }, make("h3", {}, title, turn ? " " : null, turn || null), body, isLong ? unfold : null)];
 };
-const toggleSource = () => { readsSource.value = !readsSource.value; if (opened !== null) showOne(opened, false); };
+const MOST_LINES = 12, MOST_FOLDED = 1000;
+/* The button that was pressed is made anew. */
+const toggleSource = async () => {
+  const isPressed = document.activeElement?.classList.contains("turn-source");
+  readsSource.value = !readsSource.value;
+  if (opened !== null) await showOne(opened, false);
+  if (isPressed) document.querySelector(".turn-source")?.focus();
+};
 
 /* What a judge quotes is marked in the texts. CSS highlights change nothing in the document. */
-const QUOTE = /"([^"\n]{4,400})"|\u201c([^\u201d\n]{4,400})\u201d|`([^`\n]{4,400})`|(?<!\w)'([^'\n]{4,400})'(?!\w)/g;
-const quotesIn = (reason) => [...(reason || "").slice(0, 5000).matchAll(QUOTE)].map((match) => (match[1] || match[2] || match[3] || match[4]).replace(/(?:\.\.\.|\u2026)$/, "").trim()).filter(Boolean).slice(0, 20);
-/* The characters of an element without white space, each with its place, so that a quotation may go over markup and lines. */
+const QUOTE = /"(?=\S)([^"\n]{4,400})(?<=\S)"|\u201c([^\u201d\n]{4,400})\u201d|`(?=\S)([^`\n]{4,400})(?<=\S)`|(?<!\w)'(?=\S)([^'\n]{4,400})(?<=\S)'(?!\w)/g;
+const quotesIn = (reason) => [...(reason || "").slice(0, 5000).matchAll(QUOTE)].slice(0, 20).map((match) => match[1] || match[2] || match[3] || match[4]);
+/* What is compared: not white space, the marks of Markdown, quotation marks, and characters that nobody sees. */
+const IGNORED = /[\s*_`#>|~\\"'\u201c\u201d\u2018\u2019\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+const lowered = (words) => { const lower = words.toLowerCase(); return lower.length === words.length ? lower : words; };
+/* A quotation may leave words out, and may end with a comma that is not in the text. */
+const piecesOf = (quote) => quote.split(/\[?(?:\.\.\.|\u2026)\]?/).map((piece) => lowered(piece).replace(IGNORED, "").replace(/[.,;:!?]+$/, "")).filter((piece) => piece.length >= 4);
+/* The compared characters of an element, each with its node and its place there. */
+const MOST_LETTERS = 300_000;
 const lettersOf = (element) => {
   const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
   const letters = [], places = [];
-  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    const words = node.data.toLowerCase();
-    for (let at = 0; at < words.length; at++) if (/\S/.test(words[at])) { letters.push(words[at]); places.push([node, at]); }
+  for (let node = walker.nextNode(); node && places.length < MOST_LETTERS; node = walker.nextNode()) {
+    if (node.parentElement.className === "unseen") continue;
+    const words = lowered(node.data).slice(0, MOST_LETTERS);
+    for (let at = 0; at < words.length; at++) if (words[at].search(IGNORED) < 0) { letters.push(words[at]); places.push([node, at]); }
   }
   return { letters: letters.join(""), places };
 };
+/* Marks the quotations, and returns those that no text has. A word in quotation marks or code is often no quotation. */
 const findQuotes = (texts) => {
-  const quotes = new Set(texts.criteria.flatMap(({ answers }) => answers.flatMap((answer) => quotesIn(answer?.reason))));
-  const ranges = [], unmatched = new Set(quotes);
+  const quotes = new Map(texts.criteria.flatMap(({ answers }) => answers.flatMap((answer) => quotesIn(answer?.reason))).map((quote) => [quote, piecesOf(quote)]));
+  const ranges = [], found = new Set();
   for (const element of $("one").querySelectorAll("[data-text]")) {
     const { letters, places } = lettersOf(element);
-    for (const quote of quotes) {
-      const wanted = quote.toLowerCase().replace(/\s+/g, "");
-      const at = letters.indexOf(wanted);
-      if (at < 0) continue;
-      unmatched.delete(quote);
-      const range = new Range(), [end, after] = places[at + wanted.length - 1];
-      range.setStart(...places[at]);
-      range.setEnd(end, after + 1);
-      ranges.push(range);
+    for (const [quote, pieces] of quotes) {
+      const starts = pieces.map((piece) => letters.indexOf(piece));
+      if (starts.includes(-1) || !pieces.length) continue;
+      found.add(quote);
+      starts.forEach((at, which) => {
+        const range = new Range(), [end, after] = places[at + pieces[which].length - 1];
+        range.setStart(...places[at]);
+        range.setEnd(end, after + 1);
+        ranges.push(range);
+      });
     }
   }
   if (globalThis.Highlight && CSS.highlights) CSS.highlights.set("quotation", new Highlight(...ranges));
-  return [...unmatched].filter((quote) => quote.length >= 15);
+  const asked = texts.criteria.map(({ name, requirement }) => lowered(name + " " + requirement).replace(IGNORED, "")).join(" ");
+  const isProse = (quote) => quote.trim().split(/\s+/).length >= 5 && !/[[\](){}=<>_]/.test(quote);
+  return [...quotes].filter(([quote, pieces]) => !found.has(quote) && pieces.length && isProse(quote) && !pieces.every((piece) => asked.includes(piece))).map(([quote]) => quote);
 };
 
 /* A step that an answer cites; without the number of a step that is on the page, it is only text. */
@@ -66,7 +90,7 @@ const showFiles = (files) => {
     make("small", {}, [place + 1 + ". " + (name || "attachment"), type, size === null ? null : size.toLocaleString("en") + " bytes", sha256 && "SHA-256 " + sha256, url].filter(Boolean).join(", "))));
   return [make("h3", {}, "Attachments"), make("ul", { class: "files" }, ...items)];
 };
-const gradedOf = (texts) => [...text("Task", texts.query, "query"), ...text("Response", texts.response, "response")];
+const gradedOf = (texts) => [...text("Task", texts.query, "query", true), ...text("Response", texts.response, "response")];
 const furtherOf = (texts) => [
   ...text("Thinking", texts.thinking, "thinking"), ...text("Reference", texts.reference, "reference"),
   ...(texts.context || []).flatMap((words, place) => text("Document " + (place + 1), words, "document " + (place + 1))), ...showFiles(texts.files), ...showSteps(texts.steps)];
@@ -120,14 +144,14 @@ async function showOne(place, focuses = true) {
   const at = shown.indexOf(row);
   const link = (step, name) => { const other = shown[at + step]; return at >= 0 && other ? make("a", { href: linkOf(other), rel: step > 0 ? "next" : "prev" }, name) : null; };
   $("one").replaceChildren(
-    make("nav", { class: "turn", "aria-label": "Submissions" }, link(-1, "Previous"), link(1, "Next"), make("button", { type: "button", onclick: () => widen() }, document.body.classList.contains("wide") ? "Beside the table" : "Whole width"), make("button", { type: "button", onclick: () => document.body.classList.toggle("overruling") }, "Overrule"), make("button", { type: "button", class: "close", onclick: () => go({ row: null }) }, "Close")),
+    make("nav", { class: "turn", "aria-label": "Other submissions" }, link(-1, "Previous"), link(1, "Next"), make("button", { type: "button", onclick: () => widen() }, document.body.classList.contains("wide") ? "Beside the table" : "Whole width"), make("button", { type: "button", onclick: () => document.body.classList.toggle("overruling") }, "Overrule"), make("button", { type: "button", class: "close", onclick: () => go({ row: null }) }, "Close")),
     make("h2", {}, titleOf(row)), ...SECTIONS.flatMap((section) => section(row, texts)));
   const missing = findQuotes(texts);
-  if (missing.length) $("one").append(make("p", { class: "unquoted" }, "Quoted in a reason, and not in these texts: " + missing.map((quote) => "\u201c" + quote + "\u201d").join(", ")));
+  if (missing.length) $("one").append(make("p", { class: "unquoted" }, "In quotation marks in a reason, and not word for word in these texts: " + missing.map((quote) => "\u201c" + quote + "\u201d").join(", ")));
   $("one").hidden = false;
   document.body.classList.add("with-panel");
   store.see(row);
-  redraw();
+  markOpened();
   reveal(row, false);
   $("one").scrollTop = 0;
   if (focuses) $("one").focus({ preventScroll: true });
@@ -139,7 +163,7 @@ const closeOne = () => {
   $("one").hidden = true;
   $("one").replaceChildren(); /* its steps have the same ids as those of a judgment to label */
   document.body.classList.remove("with-panel");
-  redraw();
-  if (row) reveal(row, true);
+  markOpened();
+  if (row && state.view === "table") reveal(row, true);
 };
 const widen = () => { document.body.classList.toggle("wide"); if (opened !== null) showOne(opened, false); };
