@@ -104,13 +104,15 @@ const markAt = (row, place) => {
 const lineOf = (row) => {
   const grade = gradeOf(row), missed = missedOf(row), difference = delta(row);
   const change = difference === null ? "" : signed(Number(difference.toFixed(3)));
-  const words = [titleOf(row) + ": " + resultText(grade), change && "changed by " + change, missed.length && "missed: " + missed.map(({ name, required }) => name + (required ? " (required)" : "")).join(", "), row.response].filter(Boolean).join(". ");
+  const named = (words, isFailed) => { const some = missed.filter(({ kind }) => (kind === "failed") === isFailed); return some.length ? words + " " + some.map(({ name, required }) => name + (required ? " (required)" : "")).join(", ") : ""; };
+  const count = missed.filter(({ kind }) => kind !== "failed").length;
+  const words = [titleOf(row) + ": " + resultText(grade), change && "changed by " + change, named("missed", false), named("the judge failed on", true), row.response].filter(Boolean).join(". ");
   const marks = make("span", { class: "marks" }, ...data.columns.slice(0, MARKS).map((_, place) => markAt(row, place)), MORE ? make("small", {}, "+" + MORE) : null);
   return make("a", { class: "row" + (grade?.error ? " ungraded" : ""), href: linkOf(row), "aria-label": words, onpointerenter: (event) => explain(row, event.currentTarget) },
     make("b", { class: "id" }, titleOf(row)),
     make("span", { class: "texts" }, make("span", { class: "q" }, row.query || ""), make("span", { class: "r" }, row.response || "")),
     make("span", { class: "score" }, bar(grade), make("span", { class: "num" }, two ? row.grades.map(scoreText).join(" \u2192 ") : scoreText(grade)), change ? make("small", {}, change) : null),
-    marks, make("span", { class: "chips" }, make("span", { class: "names" }, ...missed.slice(0, 6).map(chipOf)), make("small", {}, missed.length ? missed.length + " missed" : grade?.error ? "" : "none missed")));
+    marks, make("span", { class: "chips" }, make("span", { class: "names" }, ...missed.slice(0, 6).map(chipOf)), make("small", {}, count || !grade?.error ? (count || "none") + " missed" : "")));
 };
 /* The answers in words and their reasons. Reasons are in the compressed blocks: they come when the pointer does. */
 async function explain(row, link) {
@@ -131,7 +133,7 @@ let cursor = -1; /* the place in the list where the keyboard is */
 const AROUND = 6;
 let height = 0;
 const drawVisible = () => {
-  if (!height || $("submissions").hidden) return;
+  if (!height || !$("window").clientHeight) return;
   const first = Math.max(0, Math.floor($("window").scrollTop / height) - AROUND);
   const after = Math.min(shown.length, Math.ceil(($("window").scrollTop + $("window").clientHeight) / height) + AROUND);
   for (const [at, item] of drawn) {

@@ -15,7 +15,7 @@ const readAddress = () => {
   const [name, query] = location.hash.slice(1).split("?");
   const values = new URLSearchParams(query || "");
   const chosen = Object.fromEntries(Object.entries(FILTERS).map(([key, value]) => [key, values.get(key) ?? value]));
-  return { view: name === "list" ? "table" : views.includes(name) ? name : firstView(), row: values.has("row") ? Number(values.get("row")) : null, filters: chosen };
+  return { view: ["list", "submissions"].includes(name) ? "table" : views.includes(name) ? name : firstView(), row: values.has("row") ? Number(values.get("row")) : null, filters: chosen };
 };
 /* Changes the address, and with it the page. `replaces` is true for what nobody goes back to, such as a letter typed. */
 function go(changes, replaces = false) {
@@ -39,11 +39,15 @@ function show() {
   for (const [name, control] of Object.entries(controls)) if (control.value !== filters[name]) control.value = filters[name];
   if (filters.text !== searched) search();
   const asked = JSON.stringify(filters);
+  const opens = state.view === "table" && state.row !== null && Boolean(data.rows[state.row]);
+  document.body.classList.toggle("with-panel", opens);
+  /* Beside it, the list would show the judge's answers to other submissions, whose labels were then not blind. */
+  if (opens && data.queue && opened === null) document.body.classList.add("wide");
   if (state.view === "table") {
     if (shownFor !== asked) { cursor = -1; $("window").scrollTop = 0; showList(); } else redraw();
     shownFor = asked;
   }
-  if (state.view === "table" && state.row !== null && data.rows[state.row]) { if (opened !== state.row) showOne(state.row); }
+  if (opens) { if (opened !== state.row) showOne(state.row); }
   else if (opened !== null || !$("one").hidden) closeOne();
   if (state.view === "label") labelling.show();
   if (state.view === "overview" && data.queue) lowest.forEach((row) => store.see(row));
@@ -52,8 +56,10 @@ function route() {
   const { view, row, filters: chosen } = readAddress();
   Object.assign(filters, chosen);
   Object.assign(state, { view, row });
-  if (/^#s\d+$/.test(location.hash)) history.replaceState(null, "", addressOf());
+  const skips = location.hash === "#submissions";
+  if (skips || /^#s\d+$/.test(location.hash)) history.replaceState(null, "", addressOf());
   show();
+  if (skips) $("submissions").focus();
 }
 /* Shows the labels again after they have changed. */
 const rerender = () => {

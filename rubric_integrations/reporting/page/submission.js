@@ -6,24 +6,33 @@ const readsSource = { value: false };
 const text = (title, words, place = "", folds = false) => {
   if (!words) return [];
   const rendered = markdown(words);
-  const body = rendered && !readsSource.value ? make("div", { class: "read", "data-text": place }, ...rendered) : make("div", { class: "source", "data-text": place }, ...visible(words));
-  const turn = rendered && make("button", { type: "button", class: "turn-source", "aria-pressed": String(readsSource.value), onclick: () => toggleSource() }, "source");
   const isLong = folds && (words.length > MOST_FOLDED || words.split("\n", MOST_LINES + 1).length > MOST_LINES);
-  const unfold = make("button", { type: "button", class: "unfold", "aria-expanded": "false", onclick: () => {
-    const isFolded = body.classList.toggle("folded");
+  const section = make("section", { class: "text", "aria-label": title });
+  const turn = make("button", { type: "button", class: "turn-source", onclick: () => toggleSource() }, "source");
+  const unfold = make("button", { type: "button", class: "unfold", onclick: () => fold(!body.classList.contains("folded")) });
+  const fold = (isFolded) => {
+    body.classList.toggle("folded", isFolded);
     unfold.setAttribute("aria-expanded", String(!isFolded));
     unfold.textContent = isFolded ? "show all" : "show less";
-  } }, "show all");
-  if (isLong) body.classList.add("folded");
-  return [make("section", { class: "text", "aria-label": title }, make("h3", {}, title, turn ? " " : null, turn || null), body, isLong ? unfold : null)];
+  };
+  const body = make("div", { "data-text": place });
+  section.read = () => {
+    const isSource = !rendered || readsSource.value;
+    turn.setAttribute("aria-pressed", String(isSource));
+    body.classList.toggle("source", isSource);
+    body.classList.toggle("read", !isSource);
+    body.replaceChildren(...(isSource ? visible(words) : rendered));
+  };
+  section.read();
+  if (isLong) fold(true);
+  section.append(make("h3", {}, title, ...(rendered ? [" ", turn] : [])), body, ...(isLong ? [unfold] : []));
+  return [section];
 };
 const MOST_LINES = 12, MOST_FOLDED = 1000;
-/* The button that was pressed is made anew. */
-const toggleSource = async () => {
-  const isPressed = document.activeElement?.classList.contains("turn-source");
+const toggleSource = () => {
   readsSource.value = !readsSource.value;
-  if (opened !== null) await showOne(opened, false);
-  if (isPressed) document.querySelector(".turn-source")?.focus();
+  for (const section of document.querySelectorAll("section.text")) section.read();
+  findQuotes(quoted);
 };
 
 /* What a judge quotes is marked in the texts. CSS highlights change nothing in the document. */
@@ -46,9 +55,9 @@ const lettersOf = (element) => {
   }
   return { letters: letters.join(""), places };
 };
-/* Marks the quotations, and returns those that no text has. A word in quotation marks or code is often no quotation. */
-const findQuotes = (texts) => {
-  const quotes = new Map(texts.criteria.flatMap(({ answers }) => answers.flatMap((answer) => quotesIn(answer?.reason))).map((quote) => [quote, piecesOf(quote)]));
+let quoted = new Map(); /* the quotations of the submission that is shown, each with its pieces */
+/* Marks the quotations in the texts, and returns those that it finds. */
+const findQuotes = (quotes) => {
   const ranges = [], found = new Set();
   for (const element of $("one").querySelectorAll("[data-text]")) {
     const { letters, places } = lettersOf(element);
@@ -65,6 +74,11 @@ const findQuotes = (texts) => {
     }
   }
   if (globalThis.Highlight && CSS.highlights) CSS.highlights.set("quotation", new Highlight(...ranges));
+  return found;
+};
+const quotesOf = (texts) => new Map(texts.criteria.flatMap(({ answers }) => answers.flatMap((answer) => quotesIn(answer?.reason))).map((quote) => [quote, piecesOf(quote)]));
+/* The quotations that no text has. A word in quotation marks or code is often no quotation, and some are of the rubric. */
+const unfound = (quotes, found, texts) => {
   const asked = texts.criteria.map(({ name, requirement }) => lowered(name + " " + requirement).replace(IGNORED, "")).join(" ");
   const isProse = (quote) => quote.trim().split(/\s+/).length >= 5 && !/[[\](){}=<>_]/.test(quote);
   return [...quotes].filter(([quote, pieces]) => !found.has(quote) && pieces.length && isProse(quote) && !pieces.every((piece) => asked.includes(piece))).map(([quote]) => quote);
@@ -146,10 +160,10 @@ async function showOne(place, focuses = true) {
   $("one").replaceChildren(
     make("nav", { class: "turn", "aria-label": "Other submissions" }, link(-1, "Previous"), link(1, "Next"), make("button", { type: "button", onclick: () => widen() }, document.body.classList.contains("wide") ? "Beside the table" : "Whole width"), make("button", { type: "button", onclick: () => document.body.classList.toggle("overruling") }, "Overrule"), make("button", { type: "button", class: "close", onclick: () => go({ row: null }) }, "Close")),
     make("h2", {}, titleOf(row)), ...SECTIONS.flatMap((section) => section(row, texts)));
-  const missing = findQuotes(texts);
+  quoted = quotesOf(texts);
+  const missing = unfound(quoted, findQuotes(quoted), texts);
   if (missing.length) $("one").append(make("p", { class: "unquoted" }, "In quotation marks in a reason, and not word for word in these texts: " + missing.map((quote) => "\u201c" + quote + "\u201d").join(", ")));
   $("one").hidden = false;
-  document.body.classList.add("with-panel");
   store.see(row);
   markOpened();
   reveal(row, false);
@@ -162,7 +176,6 @@ const closeOne = () => {
   opened = null;
   $("one").hidden = true;
   $("one").replaceChildren(); /* its steps have the same ids as those of a judgment to label */
-  document.body.classList.remove("with-panel");
   markOpened();
   if (row && state.view === "table") reveal(row, true);
 };
