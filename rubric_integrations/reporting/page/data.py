@@ -187,7 +187,8 @@ class PageData:
                         grade["cells"] = [tags.get(tag) for tag, _ in columns.keys]
         index: dict[str, Any] = {
             "runs": self._names, "kind": columns.kind,
-            "columns": [[*key, *self._weights.get(key, (None, False))] for key in columns.keys], "answers": list(self._answers),
+            "columns": [[*key, *self._weights.get(key, (None, False))] for key in columns.keys],
+            "answers": list(self._answers),
             "rows": self._rows,
         }  # fmt: skip
         self._digest.update(_json({**index, "rows": [row["id"] for row in self._rows]}).encode("utf-8", "replace"))
@@ -290,8 +291,8 @@ _MAX_KEYS, _MAX_VALUE = 12, 60
 
 
 def _excerpt(text: str | None) -> str:
-    """Return the beginning of a text as one line."""
-    return " ".join((text or "")[: 2 * _MAX_EXCERPT].split())[:_MAX_EXCERPT]
+    """Return the beginning of a text as one line, without the mark of a Markdown heading or quotation."""
+    return " ".join((text or "")[: 2 * _MAX_EXCERPT].split()).lstrip("#> ")[:_MAX_EXCERPT]
 
 
 def _short_values(metadata: Mapping[str, Any] | None) -> dict[str, str]:
