@@ -60,6 +60,7 @@ HOSTILE = {
     "table": "a|" * 200 + "\n" + "-|" * 200 + "\n" + "|\n" * 5_000,
     "wide table": "a|" * 900 + "\n" + "-|" * 900 + "\n" + "|\n" * 5_000,
     "lines": "*b*\n" + "a\n" * 45_000,
+    "heading": "# " + "#" * (SIZE // 2) + " " * (SIZE // 2) + "x",
     "white space": "\n" * (SIZE // 2) + " " * (SIZE // 2) + "*",
     "escapes": "\\*" * (SIZE // 2),
     "unseen": "*\u200b" * (SIZE // 2),
@@ -102,7 +103,7 @@ def test_hostile_markdown_of_any_shape_is_shown_and_the_page_goes_on(show: Calla
             "element => element.textContent.replace(/U\\+[0-9A-F]+|\\s|\u200b/g, '').length"
         )
         words = len("".join(text.split()).replace("\u200b", ""))
-        marks = sum(map(text.count, "`*_-|>\\[]()!"))
+        marks = sum(map(text.count, "`*_-|>\\[]()!#"))
         assert words - marks <= shown <= words, name
 
 
