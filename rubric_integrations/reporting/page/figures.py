@@ -223,6 +223,7 @@ class CriterionFigures(NamedTuple):
         met, partly, unmet: The number of answers that are fully, partly and not at all as the author wants.
         abstained, failed, open: The number of missing answers: the judge could not tell, failed, or got no request.
         inapplicable: The number of submissions to which the criterion does not apply.
+        place: The place of the column among those of the table, from 0.
     """
 
     name: str
@@ -238,6 +239,7 @@ class CriterionFigures(NamedTuple):
     failed: int
     open: int
     inapplicable: int
+    place: int = 0
 
 
 class SummaryFigures:
@@ -385,7 +387,8 @@ class ColumnFigures:
         groups = (
             (self._criteria or {}) if columns.kind == "criteria" else {(tag, ""): self._tags[tag] for tag in self._tags}
         )
-        figures = [groups[key].figures(key[0]) for key in columns.keys if key in groups]
+        places = {key: place for place, key in enumerate(columns.keys)}
+        figures = [groups[key].figures(key[0])._replace(place=place) for key, place in places.items() if key in groups]
         return sorted(figures, key=lambda criterion: -criterion.lost)
 
 

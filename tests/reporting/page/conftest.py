@@ -43,7 +43,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         page.on("pageerror", record)
         page.on("request", record_request)
         page.goto(path.as_uri())
-        page.wait_for_selector("#label-title" if to_label else "#heat tbody tr, #count")
+        page.wait_for_selector("body[data-ready]")
         return page
 
     yield open_page

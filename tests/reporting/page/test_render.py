@@ -38,7 +38,7 @@ def test_page_names_the_pass_mark_the_units_and_what_the_cells_mean() -> None:
     assert "<small>0 of 1, pass mark 0.65</small>" in page
     assert "points lost <small>per submission</small>" in page
     assert '2.00 <small>of 2</small><span class="bar">' in page  # the committed penalty
-    assert "M met, U unmet (a penalty is to be unmet)" in page
+    assert "not as the rubric wants, or a penalty that is deducted" in page
     assert "pass mark" not in report_page([FIRST._replace(pass_mark=None)])
 
 
