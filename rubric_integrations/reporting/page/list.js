@@ -6,7 +6,7 @@ const controls = {};
 const field = (name, text, control) => {
   control.id = "f-" + name;
   controls[name] = control;
-  control.addEventListener("input", () => go({ [name]: control.value }, name === "text"));
+  control.addEventListener("input", () => go({ [name]: control.value }, name === "text" && filters.text !== ""));
   return make("label", { for: control.id }, text, control);
 };
 const statuses = [["all", "all"], ["passed", "passed"], ["not", "not passed"], ["failed", "not graded"], ["abstained", "with answers that could not be judged"], ["split", "panel disagreed"], ["labelled", "labelled"]];

@@ -8,14 +8,18 @@ const addressOf = () => {
   return "#" + state.view + (text ? "?" + text : "");
 };
 const firstView = () => (data.queue ? "label" : "overview");
+/* The filters of an address; one that this page does not have is left out. */
+const chosenFrom = (values) => Object.fromEntries(Object.entries(FILTERS).map(([name, value]) => {
+  const chosen = values.get(name) ?? value;
+  return [name, name === "text" || [...(controls[name]?.options || [])].some((option) => option.value === chosen) ? chosen : value];
+}));
 /* Reads the address. `#s12` opens a row in the list as it is filtered. */
 const readAddress = () => {
   const row = /^#s(\d+)$/.exec(location.hash);
   if (row) return { view: "table", row: Number(row[1]), filters: { ...filters } };
   const [name, query] = location.hash.slice(1).split("?");
   const values = new URLSearchParams(query || "");
-  const chosen = Object.fromEntries(Object.entries(FILTERS).map(([key, value]) => [key, values.get(key) ?? value]));
-  return { view: ["list", "submissions"].includes(name) ? "table" : views.includes(name) ? name : firstView(), row: values.has("row") ? Number(values.get("row")) : null, filters: chosen };
+  return { view: ["list", "submissions"].includes(name) ? "table" : views.includes(name) ? name : firstView(), row: values.has("row") ? Number(values.get("row")) : null, filters: chosenFrom(values) };
 };
 /* Changes the address, and with it the page. `replaces` is true for what nobody goes back to, such as a letter typed. */
 function go(changes, replaces = false) {

@@ -39,7 +39,7 @@ const toggleSource = () => {
 const QUOTE = /"(?=\S)([^"\n]{4,400})(?<=\S)"|\u201c([^\u201d\n]{4,400})\u201d|`(?=\S)([^`\n]{4,400})(?<=\S)`|(?<!\w)'(?=\S)([^'\n]{4,400})(?<=\S)'(?!\w)/g;
 const quotesIn = (reason) => [...(reason || "").slice(0, 5000).matchAll(QUOTE)].slice(0, 20).map((match) => match[1] || match[2] || match[3] || match[4]);
 /* What is compared: not white space, the marks of Markdown, quotation marks, and characters that nobody sees. */
-const IGNORED = /[\s*_`#>|~\\"'\u201c\u201d\u2018\u2019\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+const IGNORED = /[\s*_`#>|~\\"'\u201c\u201d\u2018\u2019\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
 const lowered = (words) => { const lower = words.toLowerCase(); return lower.length === words.length ? lower : words; };
 /* A quotation may leave words out, and may end with a comma that is not in the text. */
 const piecesOf = (quote) => quote.split(/\[?(?:\.\.\.|\u2026)\]?/).map((piece) => lowered(piece).replace(IGNORED, "").replace(/[.,;:!?]+$/, "")).filter((piece) => piece.length >= 4);
