@@ -276,9 +276,9 @@ class CriterionFigures(NamedTuple):
             (answered, "missed" if self.unmet else ""),
             (f"{self.partly:,} partly {words}" if self.partly else "", "part"),
             (f"{self.abstained:,} could not be judged" if self.abstained else "", "abstained"),
-            (f"{self.failed:,} where the judge failed" if self.failed else "", "failed"),
+            (f"judge failed at {self.failed:,}" if self.failed else "", "failed"),
             (f"{self.open:,} not asked" if self.open else "", "open"),
-            (f"{self.inapplicable:,} where it does not apply" if self.inapplicable else "", "inapplicable"),
+            (f"does not apply to {self.inapplicable:,}" if self.inapplicable else "", "inapplicable"),
         ]
         return [(text, answer) for text, answer in parts if text]
 

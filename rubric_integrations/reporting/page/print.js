@@ -6,6 +6,7 @@ addEventListener("beforeprint", () => {
   removePrinted();
   if (state.view !== "table") return;
   const rows = shown.slice(0, PRINTED), words = filtersInWords();
+  if (data.queue) rows.forEach((row) => store.see(row));
   const title = rows.length < shown.length ? "The first " + rows.length + " of " + number(shown.length, "submission") : number(shown.length, "submission");
   $("submissions").append(make("section", { id: "printed" }, make("h2", {}, title + (words ? " (" + words + ")" : "")), make("ul", { class: "rows" }, ...rows.map((row) => make("li", {}, lineOf(row))))));
 });

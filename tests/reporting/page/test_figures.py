@@ -104,7 +104,7 @@ def test_answers_are_in_words_with_the_filter_that_shows_their_rows() -> None:
     figures = {criterion.name: criterion.answers for criterion in criterion_figures(FIRST)}
     assert figures == {
         "right": [("1 of 4 not met", "missed")],
-        "error": [("1 of 3 deducted", "missed"), ("1 where the judge failed", "failed")],
+        "error": [("1 of 3 deducted", "missed"), ("judge failed at 1", "failed")],
         "tone": [("2 of 3 not met", "missed"), ("1 could not be judged", "abstained")],
     }
     never = criterion_figures(run_of("never", "error=UNMET tone=plain"))

@@ -16,7 +16,7 @@ from rubric_integrations.reporting.page.overview_figures import FactFigures, Gro
 from rubric_integrations.runs import RunFile
 from rubric_integrations.runs.files import read_run, run_line
 from rubric_integrations.trust.means import estimate_scores
-from tests.reporting.page.runs import FIRST, RUBRIC, EchoJudge, own_rubrics
+from tests.reporting.page.runs import FIRST, RUBRIC, EchoJudge, criterion_figures, own_rubrics, summarize
 
 ANSWERS = ("right=MET error=UNMET tone=plain", "right=UNMET error=MET tone=x", "right=MET error=fails", "right=MET")
 
@@ -131,6 +131,27 @@ def test_links_and_digits_of_the_overview_show_the_rows_that_they_count(show: Ca
     assert page.inner_text(".groups:visible tbody").split()[0] == "0"
 
 
+def test_page_shows_the_figures_of_python(show: Callable[..., Any]) -> None:
+    run = run_with(*[{"model": "ab"[n % 2]} for n in range(20)])
+    page = show(run)
+    summary, figures = summarize(run), sorted(criterion_figures(run), key=lambda criterion: -criterion.loss)
+    assert summary.score
+    assert page.inner_text(".tiles dd >> nth=0").split()[0] == f"{summary.score.value:.3f}"
+    rows = page.eval_on_selector_all(
+        ".costs tbody tr", "rows => rows.map(row => ['.key', '.cost span', '.answers'].map(name => "
+        "row.querySelector(name).textContent))",
+    )  # fmt: skip
+    assert rows == [
+        [of.name, f"{of.cost:.3f}", ", ".join(words for words, _ in of.answers)] for of in figures
+    ]  # fmt: skip
+    bars = page.eval_on_selector_all(".bars i", "bars => bars.map(bar => parseInt(bar.title))")
+    assert bars == summary.histogram
+    widths = page.eval_on_selector_all(".cost .bar span", "bars => bars.map(bar => bar.offsetWidth)")
+    assert widths == pytest.approx([widths[0] * of.loss / figures[0].loss for of in figures], abs=1)
+    group = tables_of(run)["model"].groups[0]
+    assert page.inner_text(".groups tbody td >> nth=0") == f"{group.score} few rows".replace(" (n = 10)", "")
+
+
 def test_hostile_metadata_stays_text(show: Callable[..., Any]) -> None:
     evil = '<img src=x onerror="window.hacked=1">&"\''
     page = show(run_with({evil: evil}, {evil: "\u202eb"}, {evil: "b"}))
@@ -172,6 +193,7 @@ def test_page_on_paper_has_up_to_200_filtered_rows_and_the_open_submission(show:
     assert page.locator("#printed li:visible").count() == 200
     assert page.evaluate("getComputedStyle(document.getElementById('one')).maxHeight") == "none"
     assert page.is_visible("#one [data-text=response]")
+    assert "tone +1" in page.inner_text("#printed li >> nth=0")
     assert not page.is_visible("#window")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     page.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -101,6 +101,10 @@ def test_redacted_submission_shows_its_answers_and_says_that_texts_are_left_out(
     assert "The texts and the reasons are left out of this page." in text
     assert "Is right" in text
     assert page.locator("#one [data-text]").count() == 0
+    # A label needs the texts of its submission.
+    page.keyboard.press("o")
+    assert not page.is_visible("#one .label")
+    assert not page.is_visible("#labels")
     page.evaluate("location.hash = '#s2'")
     page.wait_for_selector("#one h2:text-is('id-fails')")
     assert "Not graded: the reason is left out." in page.inner_text("#one")
