@@ -2,12 +2,13 @@
    shown with its address. A backslash before a bracket stays, as in formulas. Each pattern has a bound, so that hostile text
    takes no longer than any other. */
 const HIDDEN = /[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udfff]/g;
+const MOST_UNSEEN = 1000;
 /* Characters that change how the text around them looks, or that nobody sees, are shown by their numbers. */
 const visible = (text) => {
   const parts = [];
   let from = 0;
   for (const match of text.matchAll(HIDDEN)) {
-    if (parts.length > 2000) break;
+    if (parts.length > 2 * MOST_UNSEEN) break;
     parts.push(text.slice(from, match.index), make("span", { class: "unseen" }, "U+" + match[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")));
     from = match.index + match[0].length;
   }
@@ -35,6 +36,8 @@ const lines = (texts) => texts.flatMap((text, place) => (place ? [make("br"), ..
 const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*(.*)$/, HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/, RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const ITEM = /^(\s{0,40})([-*+]|\d{1,9}[.)])\s+(?=\S)/, DIVIDER = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
 const cellsOf = (text) => text.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
+/* A browser takes seconds to lay out tables of more rows or columns: what follows is text. */
+const MOST_ROWS = 1000;
 const blocks = (source, depth = 0) => {
   const nodes = [];
   let at = 0;
@@ -63,10 +66,10 @@ const blocks = (source, depth = 0) => {
         items.push(make("li", {}, ...blocks([begins, ...rest.map((next) => next.slice(indent))], depth + 1)));
       }
       nodes.push(make(isOrdered ? "ol" : "ul", isOrdered ? { start: parseInt(item[2], 10) } : {}, ...items));
-    } else if (text.includes("|") && source[at + 1]?.includes("-") && source[at + 1].length < 2000 && DIVIDER.test(source[at + 1])) {
+    } else if (text.includes("|") && source[at + 1]?.includes("-") && source[at + 1].length < 500 && DIVIDER.test(source[at + 1])) {
       const heads = cellsOf(text);
       at += 2;
-      const rows = take((next) => next.includes("|")).map(cellsOf);
+      const rows = take((next, taken) => next.includes("|") && taken.length < MOST_ROWS).map(cellsOf);
       nodes.push(make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table in the text" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((cell) => make("th", { scope: "col" }, ...inline(cell))))),
         make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, ...inline(cell)))))))));
     } else {
@@ -80,6 +83,6 @@ const MOST_MARKDOWN = 100_000;
 const LOOKS_LIKE_MARKDOWN = /[`*_#|~[\\]|^[ \t]{0,40}(?:>|(?:[-+]|\d{1,9}[.)])[ \t])/m;
 /* The elements of a text in Markdown; null if it has no Markdown, or is too long or too tangled to be read in this way. */
 const markdown = (text) => {
-  if (text.length > MOST_MARKDOWN || !LOOKS_LIKE_MARKDOWN.test(text)) return null;
+  if (text.length > MOST_MARKDOWN || text.match(HIDDEN)?.length > MOST_UNSEEN || !LOOKS_LIKE_MARKDOWN.test(text)) return null;
   try { return blocks(text.split(/\r\n|\r|\n/)); } catch { return null; }
 };

@@ -43,7 +43,7 @@ SAMPLES = [
     ) + "</p>"),
 ]  # fmt: skip
 
-SIZE = 99_000
+SIZE = 30_000
 HOSTILE = {
     "backticks": "`" * SIZE,
     "code": "`a" * (SIZE // 2),
@@ -54,7 +54,8 @@ HOSTILE = {
     "links": "![a](b [c](" * (SIZE // 11),
     "quotations": ">" * 3_000,
     "quoted lines": "> > > > > > > > > > > a\n" * (SIZE // 24),
-    "table": "a|" * 900 + "\n" + "-|" * 900 + "\n" + "|\n" * 40_000,
+    "table": "a|" * 200 + "\n" + "-|" * 200 + "\n" + "|\n" * 5_000,
+    "wide table": "a|" * 900 + "\n" + "-|" * 900 + "\n" + "|\n" * 5_000,
     "lines": "*b*\n" + "a\n" * 45_000,
     "white space": "\n" * (SIZE // 2) + " " * (SIZE // 2) + "*",
     "escapes": "\\*" * (SIZE // 2),
