@@ -149,7 +149,7 @@ def test_page_shows_the_figures_of_python(show: Callable[..., Any]) -> None:
     widths = page.eval_on_selector_all(".cost .bar span", "bars => bars.map(bar => bar.offsetWidth)")
     assert widths == pytest.approx([widths[0] * of.loss / figures[0].loss for of in figures], abs=1)
     group = tables_of(run)["model"].groups[0]
-    assert page.inner_text(".groups tbody td >> nth=0") == f"{group.score} few rows".replace(" (n = 10)", "")
+    assert page.inner_text(".groups tbody td >> nth=0") == f"{group.score} few rows".replace(" (n = 5)", "")
 
 
 def test_hostile_metadata_stays_text(show: Callable[..., Any]) -> None:
