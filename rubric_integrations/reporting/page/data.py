@@ -194,7 +194,9 @@ class PageData:
         index: dict[str, Any] = {
             "runs": self._names, "kind": columns.kind,
             "columns": [[*key, *self._weights.get(key, (None, False))] for key in columns.keys],
-            "answers": list(self._answers), "rows": self._rows, **({"redacted": True} if self._is_redacted else {}),
+            "answers": list(self._answers),
+            "rows": self._rows,
+            **({"redacted": True} if self._is_redacted else {}),
         }  # fmt: skip
         self._digest.update(_json({**index, "rows": [row["id"] for row in self._rows]}).encode("utf-8", "replace"))
         index["key"] = self._digest.hexdigest()[:16]
@@ -294,8 +296,8 @@ _MAX_EXCERPT = 160
 
 
 def _excerpt(text: str | None) -> str:
-    """Return the beginning of a text as one line."""
-    return " ".join((text or "")[: 2 * _MAX_EXCERPT].split())[:_MAX_EXCERPT]
+    """Return the beginning of a text as one line, without the mark of a Markdown heading or quotation."""
+    return " ".join((text or "")[: 2 * _MAX_EXCERPT].split()).lstrip("#> ")[:_MAX_EXCERPT]
 
 
 def _possible_answers(row: CriterionReport) -> list[Any]:

@@ -70,7 +70,8 @@ def test_table_and_panel_with_markdown_steps_and_metadata_have_no_violation(
     line = own_line(1, "MET", "UNMET")
     line["submission"] |= {
         "query": "Line\n" * 30,
-        "response": "# Title\n\n- a **b** `c`\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n```\ncode\n```\n> [l](http://a) \u202e",
+        "response": "# Title\n\n- a **b** `c`\n\n"
+        "| x | y |\n|---|---|\n| 1 | 2 |\n\n```\ncode\n```\n> [l](http://a) \u202e",
         "trajectory": {"steps": [{"role": "user", "text": "Why?"}]},
     }
     line |= {"metadata": {"model": "a"}}
