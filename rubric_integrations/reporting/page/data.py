@@ -10,10 +10,11 @@ import binascii
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rubric_integrations.reporting.page.figures import ColumnKey, TableColumns, column_key, desirability
+from rubric_integrations.reporting.page.overview_figures import short_values
 from rubric_integrations.reporting.score_sum import sum_score, why_not_passed
 from rubric_integrations.rubric.answers import counting_scale
 from rubric_integrations.runs.files import GradedRow, RowKey
@@ -115,10 +116,15 @@ class PageData:
 
     Attributes:
         blocks: The packed blocks so far.
+
+    Args:
+        names: The names of the runs.
+        is_redacted: Whether the rows are without their texts, which the page then says.
     """
 
-    def __init__(self, names: Sequence[str]):
+    def __init__(self, names: Sequence[str], *, is_redacted: bool = False):
         self.blocks: list[str] = []
+        self._is_redacted = is_redacted
         self._names = list(names)
         self._thumbnails = Thumbnails()
         self._rows: list[dict[str, Any]] = []
@@ -152,7 +158,7 @@ class PageData:
         if shown.submission is not None:
             entry["query"] = _excerpt(shown.submission.query)
             entry["response"] = _excerpt(shown.submission.response)
-        if metadata := _short_values(shown.metadata):
+        if metadata := short_values(shown.metadata):
             entry["metadata"] = metadata
         if number > 1:
             entry["copy"] = number
@@ -190,6 +196,7 @@ class PageData:
             "columns": [[*key, *self._weights.get(key, (None, False))] for key in columns.keys],
             "answers": list(self._answers),
             "rows": self._rows,
+            **({"redacted": True} if self._is_redacted else {}),
         }  # fmt: skip
         self._digest.update(_json({**index, "rows": [row["id"] for row in self._rows]}).encode("utf-8", "replace"))
         index["key"] = self._digest.hexdigest()[:16]
@@ -286,19 +293,11 @@ class PageData:
 
 # Characters of a text in the table, which shows one line of it.
 _MAX_EXCERPT = 160
-# Of the metadata of a row: more or longer values are no filter.
-_MAX_KEYS, _MAX_VALUE = 12, 60
 
 
 def _excerpt(text: str | None) -> str:
     """Return the beginning of a text as one line, without the mark of a Markdown heading or quotation."""
     return " ".join((text or "")[: 2 * _MAX_EXCERPT].split()).lstrip("#> ")[:_MAX_EXCERPT]
-
-
-def _short_values(metadata: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the metadata that rows can be filtered by, as texts."""
-    values = [(str(name), value) for name, value in (metadata or {}).items() if isinstance(value, str | int | float)]
-    return {name: str(value) for name, value in values[:_MAX_KEYS] if len(str(value)) <= _MAX_VALUE}
 
 
 def _possible_answers(row: CriterionReport) -> list[Any]:

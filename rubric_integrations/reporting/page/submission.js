@@ -145,6 +145,7 @@ const gradeTexts = (texts) => texts.grades.map((grade, run) => make("p", { class
   (grade?.penalty ? " " + grade.penalty.toFixed(3) + " deducted for length." : "") + (grade?.metrics ? " " + figures(grade.metrics) + "." : "") + (grade?.tags ? " " + figures(grade.tags) + "." : "") + (grade?.omitted ? " " + grade.omitted.toLocaleString("en") + " characters of the steps were not shown to the judge." : "") + (grade?.error && !grade.why ? " " + grade.error : "") + (grade?.note ? " " + grade.note : "") + (grade?.reason ? " " + grade.reason : "")));
 /* The parts of the panel, each made of the row and its texts. */
 const SECTIONS = [
+  () => (data.redacted ? [make("p", { class: "hint" }, "The texts and the reasons are left out of this page.")] : []),
   (row, texts) => gradeTexts(texts),
   (row, texts) => [make("div", { class: "parts" }, make("div", { class: "graded" }, ...gradedOf(texts)), make("div", { class: "answers-part" }, ...verdictTable(row, texts)), make("div", { class: "further" }, ...furtherOf(texts)))],
 ];

@@ -197,7 +197,7 @@ def test_hostile_text_in_every_field_stays_text(show: Callable[..., Any]) -> Non
     plain = (
         "HTML HEAD META TITLE STYLE BODY A HEADER H1 MAIN DIV SECTION H2 P B DL DT DD SMALL svg rect title line text "
         "TABLE THEAD TBODY TR TH TD SPAN FORM LABEL INPUT SELECT OPTION UL LI I CAPTION ARTICLE NOSCRIPT FOOTER SCRIPT "
-        "NAV H3 PRE BUTTON BDI KBD DIALOG CODE BR TFOOT"
+        "NAV H3 PRE BUTTON BDI KBD DIALOG CODE BR TFOOT DETAILS SUMMARY"
     )
     page.keyboard.press("?")
     for place in ["", "#table", *(f"#s{number}" for number in range(len(rows)))]:
