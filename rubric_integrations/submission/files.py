@@ -516,7 +516,8 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
             place = entry.place if len(answers) == 1 else f"{entry.place}, answer {number}"
             respond = {"respond": known.respond} if known.respond else {}
             fields = {**respond, **answer.fields, **_named_values(entry.fields, columns)}
-            yield Entry(entry.number, place, fields, answer.error, entry.form, known.name, entry.fields)
+            lacks = not known.has_all_calls
+            yield Entry(entry.number, place, fields, answer.error, entry.form, known.name, entry.fields, lacks)
     if has_parts and not has_answers:
         raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
 
@@ -530,7 +531,7 @@ def _trace_entries(path: Path, layout: Layout, known: RowFormat, first: Entry) -
 
     for entry, answer in read_traces(known, rows):
         fields, error = answer or ({}, entry.error or _unknown_form(known, entry))
-        yield Entry(entry.number, entry.place, fields, error)
+        yield Entry(entry.number, entry.place, fields, error, entry.form, known.name, entry.fields)
 
 
 def _warn_of_tasks(path: Path, known: RowFormat) -> None:
@@ -611,6 +612,7 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             row = _with_rubric_file(
                 read_row({**entry.fields, **respond}, row_id, query, columns, path.parent), path.parent
             )
+            row = _without_absent_calls(row) if entry.may_lack_calls else row
         row = _with_short_error(row)
         if (first := places.setdefault(row.id, entry.place)) != entry.place:
             repeated = repeated or (
@@ -634,6 +636,14 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
     if refusal and not is_right:
         raise ResponsesError(f"{path}: {refusal}")
     yield from waiting
+
+
+def _without_absent_calls(row: Row) -> Row:
+    """Remove a trajectory without calls, so that no condition is decided by the absence of a call."""
+    submission = row.submission
+    if submission is None or submission.trajectory is None or submission.trajectory.calls:
+        return row
+    return row._replace(submission=submission.model_copy(update={"trajectory": None, "show_trajectory": "always"}))
 
 
 def _with_short_error(row: Row) -> Row:

@@ -46,6 +46,8 @@ class RowFormat(NamedTuple):
         repeats: Whether the tool writes one answer in several rows. Those with an equal id and answer are read once.
         prepare: Returns the format for one file, if its rows need those before them, or another file in its folder.
         respond: Which part of the conversations is graded unless the caller chooses; None leaves it to the rows.
+        has_all_calls: Whether a conversation has all calls of its run. If not, one without calls is no trajectory: a
+            check must not take it for evidence that there were none.
     """
 
     name: str
@@ -55,6 +57,7 @@ class RowFormat(NamedTuple):
     repeats: bool = False
     prepare: Callable[[RowFormat, Path], RowFormat] | None = None
     respond: Respond | None = None
+    has_all_calls: bool = False
 
 
 def failed_answer(row_id: str, reason: object) -> ToolAnswer:

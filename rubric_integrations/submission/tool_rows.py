@@ -34,7 +34,7 @@ from rubric_integrations.submission.tool_answers import (
     unclear_answer,
     unread_rows,
 )
-from rubric_integrations.submission.traces import TRACE_FORMATS, matches_langsmith_run, read_langsmith_run
+from rubric_integrations.submission.traces import TRACE_FORMATS
 
 
 def find_row_format(row: object) -> RowFormat | None:
@@ -494,12 +494,16 @@ ROW_FORMATS = (
         "OpenAI batch input", has_keys("custom_id", "method", "url", "body"),
         unread_rows("the input of an OpenAI batch", "name its output file"),
     ),
-    RowFormat("OpenAI batch", _is_openai_batch, _openai_batch, "the input file of the batch"),
-    RowFormat("Anthropic batch", _is_anthropic_batch, _anthropic_batch, "the requests of the batch"),
+    RowFormat("OpenAI batch", _is_openai_batch, _openai_batch, "the input file of the batch", has_all_calls=True),
+    RowFormat(
+        "Anthropic batch", _is_anthropic_batch, _anthropic_batch, "the requests of the batch", has_all_calls=True,
+    ),
     RowFormat("promptfoo results", has_keys("testIdx", "promptIdx", "testCase"), _promptfoo),
     RowFormat("promptfoo table", is_promptfoo_table, _promptfoo_table),
-    RowFormat("Inspect log", has_keys("id", "epoch", "input", "target", "messages", "output"), _inspect_sample),
-    RowFormat("LangSmith runs", matches_langsmith_run, read_langsmith_run),
+    RowFormat(
+        "Inspect log", has_keys("id", "epoch", "input", "target", "messages", "output"), _inspect_sample,
+        has_all_calls=True,
+    ),
     RowFormat(
         "LangSmith dataset", has_keys("dataset_id", "inputs", "outputs"),
         unread_rows("a LangSmith dataset", "its `outputs` are references; name an export of the runs"),
@@ -519,8 +523,8 @@ ROW_FORMATS = (
     RowFormat(
         "openai/evals log", _is_evals_log, unread_rows("an event of a log", "name the log"), prepare=_with_events,
     ),
-    RowFormat("tau-bench results", _is_tau_bench, _tau_bench, respond="trajectory"),
-    RowFormat("tau2 results", _is_tau2, _tau2, respond="trajectory"),
+    RowFormat("tau-bench results", _is_tau_bench, _tau_bench, respond="trajectory", has_all_calls=True),
+    RowFormat("tau2 results", _is_tau2, _tau2, respond="trajectory", has_all_calls=True),
 )  # fmt: skip
 """The rows that tools write; the first that matches reads a row."""
 

@@ -243,12 +243,12 @@ INSPECT_ROWS = [
 
 def run(run_id: str, **fields: Any) -> dict[str, Any]:
     return {"id": run_id, "name": "chain", "run_type": "chain", "inputs": {"question": "6 x 7?"},
-            "start_time": "2026-01-01", "parent_run_id": None, "error": None, **fields}  # fmt: skip
+            "start_time": "2026-01-01", "trace_id": run_id, "parent_run_id": None, "error": None, **fields}  # fmt: skip
 
 
 LANGSMITH = [
     run("a", outputs={"result": "It is 42."}),
-    run("a1", outputs={"text": "a step"}, parent_run_id="a"),
+    run("a1", outputs={"text": "a step"}, parent_run_id="a", trace_id="a"),
     run("b", outputs={"answer": "It is 41.", "tokens": 3}),
     run("c", outputs=None, error="KeyError('x')"),
     run("d", outputs={"first": "1", "second": "2"}),
@@ -258,9 +258,9 @@ LANGSMITH_ROWS = [
     ("a", "It is 42.", "6 x 7?"),
     ("b", "It is 41.", "6 x 7?"),
     ("c", "row c: has no answer: KeyError('x')", None),
-    ("d", "row d: has several outputs (outputs.first, outputs.second): name the one to grade by `response_column` "
-     "(`--response-column outputs.first`)", None),
-    ("e", "It is 42.", USER_TASK),
+    ("d", "row d: has no answer: it has several outputs (outputs.first, outputs.second): name the one to grade by "
+     "`response_column` (`--response-column outputs.first`)", None),
+    ("e", "It is 42.", "6 x 7?"),
 ]  # fmt: skip
 RAGAS = [
     {"user_input": "6 x 7?", "response": "It is 42.", "retrieved_contexts": ["a table"], "faithfulness": 1.0},

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rubric_integrations.formats.registry import FORMATS
 from rubric_integrations.submission import ResponsesError, Row, read_responses
 from rubric_integrations.submission.containers import DOCUMENTS
+from rubric_integrations.submission.dialects.blocks import NO_NAME
 from rubric_integrations.submission.dialects.detect import DIALECTS
 from rubric_integrations.submission.inputs import read_row
 from rubric_integrations.submission.tool_rows import ROW_FORMATS, find_row_format
@@ -204,7 +205,7 @@ def words_of(text: str | None) -> set[str]:
 # What the text of a conversation has beside the texts of its messages.
 _RENDERED = words_of(
     "step 1 2 3 role user system assistant tool content tool_calls name arguments result null is_error error bash "
-    "command no u0000b"
+    f"command u0000b {NO_NAME}"
 )
 # Without these, a row is another one: a part of a run is a run.
 _MEANINGS = {"parent_run_id"}
