@@ -82,9 +82,12 @@ def is_single_row(data: Fields) -> bool:
     """Return whether a JSON object is one row: it has a response, and no list of rows, under one of the usual names."""
     if missing_column(data, USUAL_COLUMNS) is not None or not is_row(data):
         return False
-    response = row_fields(data, warns=False).get("response")
-    # A number is a value of a response that is JSON.
+    fields = row_fields(data, warns=False)
+    response = fields.get("response")
+    # A number is a value of a response that is JSON, unless the object has a task, a reference or an id, too.
     is_value = response is None or isinstance(response, bool | int | float)
+    if is_value and not fields.keys().isdisjoint(("id", "query", "reference")):
+        return True
     return not is_value and (not _is_table(response) or is_conversation(response))
 
 

@@ -486,8 +486,7 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
             continue
         # With a text, it is read as the rows before it. Any other response would be graded with all that a tool wrote.
         later = find_row_format(entry.fields) if is_decided and known is None and columns.response is None else None
-        if later and not isinstance(row_fields(entry.fields, warns=False).get("response"), str):
-            error = f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
+        if later and (error := _of_another_tool(later, entry)):
             yield Entry(entry.number, entry.place, None, error)
             continue
         if not is_decided:
@@ -520,6 +519,22 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
             yield Entry(entry.number, place, fields, answer.error, entry.form, known.name, entry.fields, lacks)
     if has_parts and not has_answers:
         raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
+
+
+def _of_another_tool(later: RowFormat, entry: Entry) -> str | None:
+    """Return the error of a row that a tool wrote, after a row that it did not write; None if it is read as that one.
+
+    Raises:
+        LayoutError: It is a step of a trace, and so may be all other rows.
+    """
+    if later.name in SPANS:
+        raise LayoutError(
+            f"has rows of {later.name}, and the first row is not one: correct or remove that row, or steps would be "
+            "graded as answers"
+        )
+    if isinstance(row_fields(entry.fields or {}, warns=False).get("response"), str):
+        return None
+    return f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
 
 
 def _trace_entries(path: Path, layout: Layout, known: RowFormat, first: Entry) -> Iterator[Entry]:

@@ -375,3 +375,10 @@ def test_conversation_that_may_lack_calls_is_no_trajectory_without_one(
     assert read_row.submission
     assert read_row.submission.response == ANSWER
     assert (read_row.submission.trajectory is not None) == has_trajectory
+
+
+def test_steps_after_a_row_that_is_none_are_refused_and_not_graded(write: Write) -> None:
+    first, *others = OBSERVATIONS
+    damaged = {name: value for name, value in first.items() if name != "id"}
+    with pytest.raises(ResponsesError, match="has rows of Langfuse observations, and the first row is not one"):
+        list(read_responses(write("f.jsonl", {**damaged, "output": "a step"}, *others)))
