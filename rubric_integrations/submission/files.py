@@ -79,7 +79,7 @@ def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
         # A file in UTF-16 or UTF-32 that does not say so has zeros between its characters.
         begin = text.lstrip("\0\ufeff \t\r\n")[:1]
         if begin in ("[", "{"):
-            remedy = "" if begin == "[" else "; to grade it as one text, save it as a `.txt` file"
+            remedy = "" if begin == "[" else _AS_TEXT
             raise ResponsesError(f"{path}: {error}{remedy}") from None
         data = None
     yield from _document_entries(path, data, text, layout)
@@ -224,6 +224,7 @@ READERS: Mapping[str, Callable[[Path, Layout], Iterator[Entry]]] = {
 
 # A file is wrong as a whole if so many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
+_AS_TEXT = "; to grade it as one text, save it as a `.txt` file"
 # Characters of an error.
 _MAX_ERROR = 1000
 # Characters; a longer text is a rubric, and no path of one.
@@ -649,7 +650,8 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             yield from waiting
             waiting.clear()
     if refusal and not is_right:
-        raise ResponsesError(f"{path}: {refusal}")
+        is_document = path.suffix.lower() in (".json", ".yaml", ".yml")
+        raise ResponsesError(f"{path}: {refusal}{_AS_TEXT if is_document else ''}")
     yield from waiting
 
 

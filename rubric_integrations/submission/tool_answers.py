@@ -151,5 +151,7 @@ def query_of(inputs: object) -> Any:
 
 
 def response_of(output: object) -> Any:
-    """Return an output: a text, a conversation, or the JSON of another value."""
+    """Return an output: a text, a conversation, or the JSON of another value; None if it is missing."""
+    if isinstance(output, float) and not has_value(output):
+        return None
     return output if isinstance(output, str) or is_conversation(output) else value_text(output)

@@ -92,7 +92,7 @@ def _promptfoo(row: Fields) -> Iterable[ToolAnswer]:
     response = row.get("response")
     output = response.get("output") if isinstance(response, Mapping) else None
     # 1 is a failed assertion about an answer, 2 is an error of the provider.
-    if row.get("failureReason") == 2 or output is None:
+    if row.get("failureReason") == 2 or output is None or output != output:  # noqa: PLR0124
         return [failed_answer(row_id, row.get("error") or (isinstance(response, Mapping) and response.get("error")))]
     prompt, provider = as_mapping(row.get("prompt")), as_mapping(row.get("provider"))
     case = as_mapping(row.get("testCase"))
@@ -454,6 +454,14 @@ def _promptfoo_table(_: Fields) -> Iterable[ToolAnswer]:
     raise LayoutError(f"{PROMPTFOO_TABLE}, or name that column by `response_column` (`--response-column`)")
 
 
+def _is_inspect_sample(row: Fields) -> bool:
+    # A sample that failed may have no output.
+    return has_keys("id", "epoch", "input", "target", "messages")(row) and not _INSPECT_KEYS.isdisjoint(row)
+
+
+_INSPECT_KEYS = frozenset({"output", "scores", "store", "events", "attachments", "setup", "model_usage"})
+
+
 def _is_openai_batch(row: Fields) -> bool:
     response = row.get("response")
     if "custom_id" not in row or "response" not in row or "result" in row:
@@ -501,7 +509,7 @@ ROW_FORMATS = (
     RowFormat("promptfoo results", has_keys("testIdx", "promptIdx", "testCase"), _promptfoo),
     RowFormat("promptfoo table", is_promptfoo_table, _promptfoo_table),
     RowFormat(
-        "Inspect log", has_keys("id", "epoch", "input", "target", "messages", "output"), _inspect_sample,
+        "Inspect log", _is_inspect_sample, _inspect_sample,
         has_all_calls=True,
     ),
     RowFormat(

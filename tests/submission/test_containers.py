@@ -691,3 +691,26 @@ def test_file_of_an_agents_run_is_graded_with_its_calls(write: Write, document: 
     assert row.submission is not None
     assert row.submission.trajectory is not None
     assert (row.id, row.submission.response, len(row.submission.trajectory.calls)) == ("run", "It is 42.", 1)
+
+
+def test_sample_of_inspect_without_an_output_has_no_answer(write: Write) -> None:
+    failed = {"id": 1, "epoch": 4, "input": "6 x 7?", "target": "42", "files": [], "setup": "x", "messages": [USER]}
+    log = {"version": 2, "status": "success", "eval": {}, "plan": {}, "samples": [failed]}
+    error = "row 1-epoch4: has no answer: its `output` has no choices"
+    assert read(write("f.json", log)) == read(write("f.jsonl", failed)) == [("1-epoch4", error, None)]
+    own = {name: failed[name] for name in ("id", "epoch", "input", "target")} | {"messages": CHAT}
+    assert read(write("g.jsonl", own))[0][1] == Submission.from_messages(CHAT).response
+
+
+def test_output_that_is_nan_is_no_answer(write: Write) -> None:
+    rows = [promptfoo(0, 0, response={"output": float("nan")}), promptfoo(0, 1, response={"output": 42.5})]
+    assert [answer for _, answer, _ in read(write("f.jsonl", *rows))] == [
+        "row test0-prompt0: has no answer: no reason is recorded", "42.5"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_list_of_objects_without_responses_can_be_graded_as_a_text(write: Write, suffix: str) -> None:
+    manifest = [{"apiVersion": "v1", "kind": "Service"}, {"apiVersion": "v1", "kind": "Pod"}]
+    with pytest.raises(ResponsesError, match=r"has no `response` column .*save it as a `\.txt` file"):
+        list(read_responses(write(f"f{suffix}", manifest)))
