@@ -13,16 +13,15 @@ from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.json import split_path, value_at
-from rubric_integrations.submission.dialects.detect import dialect_of
-from rubric_integrations.submission.inputs import (
+from rubric_integrations.submission.columns import (
     USUAL_COLUMNS,
     ColumnNames,
     describe_missing_column,
     field_columns,
-    is_row,
     missing_column,
-    row_fields,
 )
+from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.inputs import is_row, row_fields
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.tool_answers import (
     Fields,

@@ -17,7 +17,7 @@ from zipfile import BadZipFile, ZipFile
 
 from rubric_integrations._util.json import split_path
 from rubric_integrations._util.lazy import install_command
-from rubric_integrations.submission.inputs import (
+from rubric_integrations.submission.columns import (
     USUAL_COLUMNS,
     ColumnNames,
     describe_missing_column,

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.json import parse_json
-from rubric_integrations.submission.inputs import USUAL_COLUMNS, missing_column, task_fields
+from rubric_integrations.submission.columns import USUAL_COLUMNS, missing_column
+from rubric_integrations.submission.inputs import task_fields
 from rubric_integrations.submission.messages import Respond, is_conversation, value_text
 
 Fields = Mapping[str, Any]

@@ -140,11 +140,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("files")
 
 
-def call_counts(rows: list[Row]) -> dict[str, int]:
-    """Return the number of calls in the trajectory of each row, and of results without a call: checks refuse these."""
+def call_counts(rows: list[Row], *, with_results: bool) -> dict[str, int]:
+    """Return the number of calls in the trajectory of each row, also with the results that have no call."""
     trajectories = {row.id: row.submission.trajectory for row in rows if row.submission and row.submission.trajectory}
     return {
-        row_id: len(trajectory.calls) + sum(step.role == "tool" for step in trajectory.steps)
+        row_id: len(trajectory.calls) + with_results * sum(step.role == "tool" for step in trajectory.steps)
         for row_id, trajectory in trajectories.items()
     }
 
@@ -219,9 +219,12 @@ def check_calls(rows: list[Row], before: list[Row], sample: Sample, mutant: Muta
              for call in row.submission.trajectory.calls}  # fmt: skip
     # The calls in the value that was there, by the names of their tools.
     removed = sum(json.dumps(mutant.old).count(f'"{name}"') for name in names) if is_part else 0
-    counts = call_counts(before)
-    for row_id, number in call_counts(rows).items():
-        assert number >= counts.get(row_id, 0) - removed, (row_id, mutant.path, mutant.change, mutant.new)
+    damaged = max(1, sum(json.dumps(mutant.old).count(f'"{name}"') for name in names))
+    # All are there, if not as calls, then as results without one, which a check refuses. Only one may be damaged.
+    for with_results, missing in ((True, removed), (False, damaged)):
+        counts = call_counts(before, with_results=with_results)
+        for row_id, number in call_counts(rows, with_results=with_results).items():
+            assert number >= counts.get(row_id, 0) - missing, (row_id, mutant.path, mutant.change, mutant.new)
 
 
 # A message that says so belongs to another run.

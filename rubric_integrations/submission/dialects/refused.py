@@ -32,11 +32,10 @@ def _spans(document: Mapping[str, Any]) -> bool:
 
 
 def _is_swe_agent(document: Mapping[str, Any]) -> bool:
-    history, info = document.get("history"), document.get("info")
-    has_run = ("history" in document or "trajectory" in document) and isinstance(info, Mapping)
-    return (has_run and ("exit_status" in info or "submission" in info)) or (
-        "trajectory" in document and _has_item(history, "role", "agent")
-    )
+    info = document.get("info")
+    has_end = isinstance(info, Mapping) and ("exit_status" in info or "submission" in info)
+    has_run = "history" in document or "trajectory" in document
+    return (has_run and has_end) or ("trajectory" in document and _has_item(document.get("history"), "role", "agent"))
 
 
 def _is_atif(document: Mapping[str, Any]) -> bool:
