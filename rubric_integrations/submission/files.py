@@ -292,6 +292,7 @@ def _refused_by_name(path: Path, layout: Layout) -> Generator[None]:
         raise ResponsesError(f"{path}: is not text in {encoding!r}: {error}") from None
 
 
+_MAX_SHAPES = 1000
 _WITH_PLACES = (".json", ".yaml", ".yml", ".xlsx", ".xlsm")
 
 
@@ -303,14 +304,15 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
     columns = layout.columns
     known: RowFormat | None = None
     is_decided, has_answers, has_parts, seen = columns.response is not None, False, False, set[tuple[str, str]]()
+    # The names and types in the rows of no tool so far: most rows of a file are alike.
+    plain = set[tuple[Any, ...]]()
     for entry in READERS[path.suffix.lower()](path, layout):
         if entry.fields is None:
             has_answers = True
             yield entry
             continue
-        # With a text, it is read as the rows before it. Any other response would be graded with all that a tool wrote.
-        later = find_row_format(entry.fields) if is_decided and known is None and columns.response is None else None
-        if later and (error := _of_another_tool(later, entry)):
+        is_plain = is_decided and known is None and columns.response is None
+        if is_plain and (error := _of_another_tool(entry, entry.fields, plain)):
             yield Entry(entry.number, entry.place, None, error)
             continue
         if not is_decided:
@@ -345,18 +347,33 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
         raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
 
 
-def _of_another_tool(later: RowFormat, entry: Entry) -> str | None:
+def _of_another_tool(entry: Entry, fields: Mapping[str, Any], plain: set[tuple[Any, ...]]) -> str | None:
     """Return the error of a row that a tool wrote, after a row that it did not write; None if it is read as that one.
+
+    With a text, it is read as the rows before it. Any other response would be graded with all that the tool wrote.
+
+    Args:
+        entry: The row.
+        fields: Its fields.
+        plain: The names and types of the rows of no tool so far, to which those of this one are added.
 
     Raises:
         LayoutError: It is a step of a trace, and so may be all other rows.
     """
+    shape = (*fields, *map(type, fields.values()))
+    if shape in plain:
+        return None
+    later = find_row_format(fields)
+    if later is None:
+        if len(plain) < _MAX_SHAPES:
+            plain.add(shape)
+        return None
     if later.name in SPANS:
         raise LayoutError(
             f"has rows of {later.name}, and the first row is not one: correct or remove that row, or steps would be "
             "graded as answers"
         )
-    if isinstance(row_fields(entry.fields or {}, warns=False).get("response"), str):
+    if isinstance(row_fields(fields, warns=False).get("response"), str):
         return None
     return f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
 
