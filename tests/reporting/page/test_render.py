@@ -39,7 +39,7 @@ def test_page_names_the_pass_mark_the_units_and_what_the_cells_mean() -> None:
     assert "points lost <small>per submission</small>" in page
     assert '2.00 <small>of 2</small><span class="bar">' in page  # the committed penalty
     assert "not as the rubric wants, or a penalty that is deducted" in page
-    assert "pass mark" not in report_page([FIRST._replace(pass_mark=None)])
+    assert ", pass mark" not in report_page([FIRST._replace(pass_mark=None)])
 
 
 def test_page_of_five_hundred_submissions_and_ten_criteria_is_under_a_megabyte(
